@@ -20,7 +20,7 @@ from pydantic import Field, PlainSerializer
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
-from proving import balance_costs, deployments, sources
+from proving import balance_costs, deploying, deployments, sources
 from proving.gas import HOP_GAS, JUMP_GAS
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
@@ -101,6 +101,11 @@ class ConnectionDetail(Schema):
     title: str = Field(description="The same in words.")
     trust: str = Field(description="Who must be trusted for what, a sentence.")
     factsRegistry: str | None = Field(description="null: it is not deployed yet.")
+    sameAddressEverywhere: bool = Field(
+        description="Whether whoever deploys the registry gets this address, on any chain. Attesters are a part of it."
+    )
+    factsReader: str | None = Field(description="A contract that reads this registry and others. null: none is known.")
+    readerSameAddressEverywhere: bool = Field(description="The same of the facts reader, and so of all its registries.")
     blockHashSource: str | None
     codeHash: str | None = Field(description="Keccak-256 of the registry's code, as last compared. null: not yet.")
     codeIsRight: bool = Field(
@@ -167,7 +172,7 @@ def as_json(request: HttpRequest) -> HttpResponse:
 
 
 def read() -> ChainsDetail:
-    """Read all details in five statements, whatever the number of connections."""
+    """Read all details in five statements, and one for each connection that relies on another's registry."""
     watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(
@@ -205,6 +210,11 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
     rounds = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
     stops = list(Stop.objects.filter(signer="").order_by("source_chain_id"))
     seconds = _usual_seconds()
+    special = [
+        row
+        for ends, row in registries.items()
+        if not (connection := get_chains().connection(*ends)) or not deploying.has_derived_address(connection, row)
+    ]
     for connection in get_chains().connections:
         ends = connection.source_id, connection.destination_id
         registry, source, took = registries.get(ends), sources.of(connection), seconds[ends]
@@ -217,6 +227,11 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
             title=source.title,
             trust=source.trust(connection),
             factsRegistry=registry.address if registry else None,
+            sameAddressEverywhere=bool(registry and registry not in special),
+            factsReader=(registry and registry.reader) or None,
+            readerSameAddressEverywhere=bool(
+                registry and registry.reader and registry.reader not in {row.reader for row in special}
+            ),
             blockHashSource=registry.block_hash_source if registry else None,
             codeHash=(registry and registry.code_hash) or None,
             codeIsRight=bool(registry and registry.code_hash and not registry.refused),

@@ -76,15 +76,15 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
         raise ApiError(
             400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
         )
-    shown, reader = shown_proofs.shown(parsed)
+    shown = shown_proofs.shown(parsed)
     if sum(len(fact.proof) for fact in shown) > _MOST_BYTES:
         raise ApiError(403, "too_large_for_limit", f"The proofs have more than {_MOST_BYTES} bytes. Ask for fewer.")
     destination = str(parsed.destinationChainId)
     # The answer isn't validated, because validating a hundred of our own proofs takes longer than making them.
-    return JsonResponse({"proofs": [_proof(fact, destination, reader) for fact in shown]})
+    return JsonResponse({"proofs": [_proof(fact, destination) for fact in shown]})
 
 
-def _proof(shown: ShownFact, destination: str, reader: str | None) -> dict[str, Any]:
+def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:
     fact, source = shown.fact, str(shown.source)
     is_slot = isinstance(fact, SlotFact)
     block = {"accounts": {fact.address: {"props": ["STORAGE_ROOT"]}}} if is_slot else {"header": ["STATE_ROOT"]}
@@ -105,5 +105,5 @@ def _proof(shown: ShownFact, destination: str, reader: str | None) -> dict[str, 
             "isFact": shown.is_root_known,
             "batch": None if shown.is_root_known else batch,
         },
-        "view": {"to": reader, "function": f"{shown.view}ByProof", "data": hex_data(shown.calldata)},
+        "view": {"to": shown.reader or None, "function": f"{shown.view}ByProof", "data": hex_data(shown.calldata)},
     }

@@ -61,7 +61,7 @@ def list_facts(
 
 
 def _as_json(fact: FoundFact) -> dict[str, Any]:
-    return fact_schema.fact_json(fact.fact, fact.word, fact.registry, fact.block) | {
+    return fact_schema.fact_json(fact.fact, fact.word, fact.registry.address, fact.block) | {
         "sourceChainId": str(fact.block.source_chain_id),
         "destinationChainId": str(fact.block.destination_chain_id),
         "blockNumber": str(fact.block.number),

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
@@ -46,8 +46,6 @@ _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
 # Maximum number of a registry's addresses that are tried where they have other code.
 _SALTS = 16
-# Maximum registries of a FactsReader.
-_MOST_OF_A_READER = 16
 
 
 def deploy(
@@ -102,29 +100,17 @@ def deploy_reader(
         deployments.check(row)
         if row.refused:
             tell(f"Chain {row.source_chain_id} is left out. {row.refusal}")
-    registries = deployments.for_reader(destination)
-    if not 0 < len(registries) <= _MOST_OF_A_READER:
+    if not (reader := deployments.reader(destination)):
         raise DeploymentError(
-            f"{chain.label} has {len(registries)} facts registries that may be used, and a reader has 1 to "
-            f"{_MOST_OF_A_READER}."
+            f"{chain.label} has no facts registry that may be used, or more than the {deployments.MOST_OF_A_READER} "
+            "of a reader."
         )
-    reader = reader_of(list(registries.values()))
-    creating.create(chain, [reader], seconds, tell)
-    if get_rpc(destination).code(reader.address) != _reader_code(registries):
+    creating.create(chain, [Creation("FactsReader", reader.creation)], seconds, tell)
+    if get_rpc(destination).code(reader.address) != reader.code:
         raise DeploymentError(f"There is other code than the facts reader's at {reader.address} on {chain.label}.")
+    for row in deployments.connected(destination):
+        deployments.check(row)
     return reader.address
-
-
-def _reader_code(registries: Mapping[int, str]) -> bytes:
-    """Return the code of the reader of registries, by their source chains' ids."""
-    entries = [source << 160 | int(address, 16) for source, address in sorted(registries.items())]
-    entries = [0] * (_MOST_OF_A_READER - len(entries)) + entries
-    return load_artifact("FactsReader").deployed(**{f"_entry{place}": entry for place, entry in enumerate(entries)})
-
-
-def reader_of(registries: Sequence[str]) -> Creation:
-    """Return the reader of these registries, which are in the order of their source chains' ids."""
-    return Creation("FactsReader", creation_code("FactsReader", registries))
 
 
 def _require_same_chain(chain: Chain) -> None:
@@ -416,6 +402,14 @@ def creations(connection: Connection, salt: int = 0) -> list[Creation]:
     # Each registry has one of its own, because it tells for which registry a transaction was sent.
     multicall = Creation("Multicall", creation_code("Multicall"), int(registry.address, 16))
     return [first, multicall, *histories, registry]
+
+
+def has_derived_address(connection: Connection, registry: FactsRegistry) -> bool:
+    """Return whether a registry's address follows from its code and arguments alone.
+
+    Whoever deploys it gets this address, on any chain. Attesters are among the arguments.
+    """
+    return creations(connection)[-1].address == registry.address
 
 
 def _created_history(connection: Connection, block_hash_source: str) -> str:

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ from chains.node_errors import ChainError, InvalidReply, Reverted
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
-from contracts import NO_CONTRACT, is_earlier_registry, load_artifact, why_bad
+from contracts import NO_CONTRACT, create2_address, is_earlier_registry, load_artifact, why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
@@ -159,6 +159,8 @@ class Deployment:
     """Address of the contract that proves old blocks by the beacon chain; empty: it has none."""
     jump_origin: int | None = None
     """Number of the source's block that the last jump began at, if one did."""
+    reader: str = ""
+    """Address of a `FactsReader` that reads it; empty: none is known."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -235,6 +237,7 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.multicall,
         row.beacon_history,
         row.jump_origin,
+        row.reader,
     )
 
 
@@ -251,29 +254,62 @@ def connected(destination: int) -> list[FactsRegistry]:
     ]
 
 
-def for_reader(destination: int) -> dict[int, str]:
-    """Return the registries that a destination's `FactsReader` reads, by their source chains' ids, in this order."""
-    return {row.source_chain_id: row.address for row in connected(destination) if not row.refused}
+# Maximum registries of a FactsReader.
+MOST_OF_A_READER = 16
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The `FactsReader` of some registries of a destination. It may not be deployed."""
+
+    creation: bytes
+    """The creation code, including constructor arguments."""
+    code: bytes
+    """The code once it is deployed."""
+
+    @property
+    def address(self) -> str:
+        return create2_address(self.creation)
+
+
+def reader_of(registries: Mapping[int, str]) -> Reader | None:
+    """Return the reader of registries, by their source chains' ids. None if there are none, or too many."""
+    in_order = dict(sorted(registries.items()))
+    if not 0 < len(in_order) <= MOST_OF_A_READER:
+        return None
+    entries = [source << 160 | int(address, 16) for source, address in in_order.items()]
+    entries = [0] * (MOST_OF_A_READER - len(entries)) + entries
+    code = load_artifact("FactsReader").deployed(**{f"_entry{place}": entry for place, entry in enumerate(entries)})
+    return Reader(creation_code("FactsReader", list(in_order.values())), code)
+
+
+def reader(destination: int) -> Reader | None:
+    """Return the reader of the registries that may be used on a destination."""
+    return reader_of({row.source_chain_id: row.address for row in connected(destination) if not row.refused})
 
 
 def check(row: FactsRegistry) -> None:
-    """Compare the code of a deployed registry, and store whether the registry may be used.
+    """Compare the code of a deployed registry, and store whether the registry may be used. Look for its reader, too.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    rpc = get_rpc(row.destination_chain_id)
-    codes = rpc.ask([questions.code(address) for address in filter(None, (row.address, row.multicall))])
-    code, *others = map(result, codes)
+    rpc, reads = get_rpc(row.destination_chain_id), reader(row.destination_chain_id)
+    addresses = [row.address, *filter(None, [row.multicall]), *([reads.address] if reads and not row.refused else [])]
+    codes = dict(zip(addresses, map(result, rpc.ask([questions.code(each) for each in addresses])), strict=True))
+    code = codes[row.address]
     refused = _why_refused(row, code)
-    if not refused and not all(others):
+    if not refused and row.multicall and not codes[row.multicall]:
         # Calls of it would succeed and do nothing.
         refused = _not_used(row, f"its Multicall at {row.multicall} has no code.")
     if row.beacon_history and not refused:
         refused = _why_history_refused(row, rpc)
-    checked = {"code_hash": hex_data(keccak(code)), "refused": refused}
-    if (row.code_hash, row.refused) == tuple(checked.values()):
+    checked = {"code_hash": hex_data(keccak(code)), "refused": refused, "reader": row.reader}
+    # If there is none of all registries of now, a reader of before still reads this one.
+    if reads and codes.get(reads.address) == reads.code:
+        checked["reader"] = reads.address
+    if (row.code_hash, row.refused, row.reader) == tuple(checked.values()):
         return
-    row.code_hash, row.refused = checked.values()
+    row.code_hash, row.refused, row.reader = checked.values()
     FactsRegistry.objects.filter(pk=row.pk).update(**checked)
     if row.refused:
         logger.error("%s", row.refusal)

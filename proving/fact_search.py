@@ -71,7 +71,7 @@ class FoundFact:
     address: str  # EIP-55; empty for a fact of the block
     fact: Fact
     word: bytes
-    registry: str  # the registry's address
+    registry: FactsRegistry
     transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
 
 
@@ -118,20 +118,20 @@ def _registries(filters: FactFilters) -> list[FactsRegistry]:
 class _RegistriesInUse:
     """The registries in use, and the condition by which queries have facts in them."""
 
-    addresses: dict[tuple[int, int], str]
-    """The registry's address, by (destination, source chain id)."""
+    rows: dict[tuple[int, int], FactsRegistry]
+    """The registries, by (destination, source chain id)."""
     condition: Q
     """The condition for a query: it is completed, and the registry holds its facts."""
 
     @classmethod
     def by(cls, registries: Sequence[FactsRegistry]) -> "_RegistriesInUse":
-        addresses: dict[tuple[int, int], str] = {}
+        rows: dict[tuple[int, int], FactsRegistry] = {}
         held = Q(pk__in=[])
         for row in registries:
             if row.replaced_at or row.refused or not row.deployed_at:
                 continue
             connection = (row.destination_chain_id, row.source_chain_id)
-            addresses[connection] = row.address
+            rows[connection] = row
             condition = Q(block__destination_chain_id=connection[0], block__source_chain_id=connection[1])
             former = [
                 other.replaced_at
@@ -143,7 +143,7 @@ class _RegistriesInUse:
                 condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
             held |= condition
         # No worker checks whether the registry still holds the facts of a rejected batch.
-        return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
+        return cls(rows, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
 
 
 # --- Queries ----------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
 
 def _blocks(number: int, held: _RegistriesInUse) -> list[int]:
     of_connections = Q(pk__in=[])
-    for destination, source in held.addresses:
+    for destination, source in held.rows:
         of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
     return list(Block.objects.filter(of_connections, number=number).order_by("pk").values_list("pk", flat=True))
 
@@ -281,7 +281,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iter
             match.query.address if is_of_account else "",
             match.fact,
             word,
-            held.addresses[block.destination_chain_id, block.source_chain_id],
+            held.rows[block.destination_chain_id, block.source_chain_id],
             transactions.get((match.query.pk, kind), ""),
         )
 

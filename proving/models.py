@@ -35,6 +35,8 @@ class FactsRegistry(DueRow):
     multicall = models.CharField(max_length=42, blank=True)
     # Address of the contract that proves old blocks by the beacon chain. Empty if there is none.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
+    # Address of a `FactsReader` that reads this registry. Empty if none is known.
+    reader = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # number of the source's block at which the last jump began
     wait = WaitField(null=True, blank=True)  # what its upkeep waits for
     waiting_for = models.TextField(blank=True)  # the sentence of a version without `wait`

@@ -10,13 +10,12 @@ from chains.node_errors import NodeUnavailable
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import result
 from chains.trie import EMPTY_CODE_HASH
-from config.configured_chains import get_page_rpc
-from contracts import NO_CONTRACT, create2_address
-from proving import admission_checks, deployments, facts, heads
+from contracts import NO_CONTRACT
+from proving import admission_checks, facts, heads
 from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
 from proving.block_selection import Requests, Selected, inquire, select
 from proving.connections import OpenConnection
-from proving.deployments import Unusable, call, creation_code
+from proving.deployments import Unusable, call
 from proving.facts import AccountFact, SlotFact, ViewRequest
 from proving.source_estimate import SourceEstimate
 from queries.batch_request import BatchRequest, Selector
@@ -39,6 +38,8 @@ class ShownFact:
     """The root of the trie: the account's storage root for a slot, else the block's state root."""
     is_root_known: bool
     """The registry holds this root, so that the view answers."""
+    reader: str
+    """Address of a `FactsReader` of the registry; empty if none is known."""
 
     @property
     def calldata(self) -> bytes:
@@ -53,26 +54,17 @@ class ShownFact:
         return "slot" if isinstance(self.fact, SlotFact) else "account"
 
 
-def shown(request: BatchRequest) -> tuple[list[ShownFact], str | None]:
+def shown(request: BatchRequest) -> list[ShownFact]:
     """Return the facts about accounts that a request names, with their proofs. Each proof has been verified.
 
-    Also return the address of the destination's `FactsReader`; None if it isn't deployed. Raises `EstimateUnavailable`,
-    and `Refused`: busy.
+    Raises `EstimateUnavailable`, and `Refused`: busy.
     """
     with asking_nodes() as ends_at:
-        shown = [
+        return [
             fact
             for source, requests in requested(request).items()
             for fact in _of_source(request.destinationChainId, source, requests, ends_at)
         ]
-        return shown, _reader(request.destinationChainId)
-
-
-def _reader(destination: int) -> str | None:
-    if not (registries := deployments.for_reader(destination)):
-        return None
-    address = create2_address(creation_code("FactsReader", list(registries.values())))
-    return address if get_page_rpc(destination).code(address) else None
 
 
 def _of_source(destination: int, source: int, requests: Requests, ends_at: float) -> Iterator[ShownFact]:
@@ -118,7 +110,9 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
             else:
                 continue
             encoded = rlp.encode(list(nodes))
-            yield ShownFact(source, selector, number, fact, word, encoded, root, is_root_known=root == known)
+            yield ShownFact(
+                source, selector, number, fact, word, encoded, root, root == known, connection.registry.reader
+            )
 
 
 def _require_all(source: int, selected: Selected) -> None:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 import rlp
@@ -25,8 +26,9 @@ from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, Ex
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.encoding import hex_data
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
-from contracts import NO_CONTRACT
-from devnet.devchain import DevChain
+from contracts import NO_CONTRACT, Artifact
+from contracts.build import run_compiler
+from devnet.devchain import PROJECT, DevChain
 from tests.contracts import rollup_sources, tries
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
@@ -170,10 +172,36 @@ class Lab:
             beacon = Deployed(chain, "BeaconHistory", replace(case.beacon, id=chain.chain_id).arguments).address
         return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW, beacon)
 
+    def vote(self, name: str, case: Case, contract: str, ballots: Mapping[bytes, Sequence[object]]) -> Result:
+        """Return the mean of the voters' transactions after the first one, which creates the slot of the sum.
+
+        `ballots` has each voter's arguments. The case's account is the token, and `before` makes the facts.
+        """
+        [token] = case.accounts
+        sent: list[list[tuple[int, bytes, int]]] = []
+        for chain, source in self._chains:
+            registry = self._registry(chain, source, case)
+            for fact in case.before:
+                self.send(chain, registry, fact)
+            # Stored slots are read from the registry, and proofs are shown to the reader.
+            facts = Deployed(chain, "FactsReader", [registry.address]) if contract == _BY_PROOF else registry
+            arguments = facts.address, chain.chain_id, hex_data(token.address), _BALANCES_SLOT, case.number
+            vote = Deployed(chain, contract, *arguments, artifact=vote_contracts()[contract])
+            chain.rpc("anvil_autoImpersonateAccount", True)
+            votes = []
+            for voter, ballot in ballots.items():
+                chain.rpc("anvil_setBalance", hex_data(voter), hex(10**18))
+                data = vote.calldata("vote", *ballot)
+                used, slots = self.send(chain, vote, data, sender=hex_data(voter))
+                votes.append((used, data, slots))
+            sent.append(votes[1:])
+        results = [result_of(name, *pair) for pair in zip(*sent, strict=True)]
+        return mean(name, results, heads=len(results))
+
     @staticmethod
-    def send(chain: DevChain, to: Deployed, data: bytes) -> tuple[int, int]:
+    def send(chain: DevChain, to: Deployed, data: bytes, *, sender: str = SENDER) -> tuple[int, int]:
         """Send a transaction. Return the used gas and the number of created slots."""
-        transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
+        transaction = {"from": sender, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
             raise SystemExit("The registry refused a proof.")
@@ -202,6 +230,13 @@ def result_of(
     next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
     gas = execution // heads, today[0] // heads
     return Result(name, *gas, size // heads, floor // heads, heads=heads, next=next_fork // heads)
+
+
+def mean(name: str, results: Sequence[Result], *, heads: int) -> Result:
+    """Return the figures of transactions for each of `heads`."""
+    figures = zip(*((each.exec, each.tx, each.calldata_bytes, each.floor, each.next) for each in results), strict=True)
+    execution, paid, size, floor, later = (sum(each) // heads for each in figures)
+    return Result(name, execution, paid, size, floor, heads, later)
 
 
 # --- Recorded cases ---------------------------------------------------------------------------------------------------
@@ -616,6 +651,88 @@ def measure_sources() -> Iterator[Result]:
             yield result_of(f"hash by {name}", *sent)
 
 
+# --- A vote -----------------------------------------------------------------------------------------------------------
+
+# Holders of the token, and those who vote.
+_HOLDERS, _VOTERS = 1_000, 50
+_BALANCES_SLOT = 0
+# Branches on the path to a balance of a token with millions of holders: 7 nodes with the leaf.
+_TOKEN_TRIE = (16, 16, 16, 16, 9, 2)
+# Slots in a transaction. The service packs 110,000 bytes at most (`proving.packing`), counting whole nodes.
+_SLOTS_TOGETHER = 90
+_SOLIDITY = PROJECT / "client" / "solidity"
+_BY_SLOT, _BY_PROOF = "SnapshotVote", "SnapshotVoteByProof"
+
+
+@cache
+def vote_contracts() -> Mapping[str, Artifact]:
+    """Compile the votes among the Solidity library's examples. Return each contract by its name."""
+    texts = {path.relative_to(_SOLIDITY).as_posix(): path.read_text() for path in _SOLIDITY.rglob("*.sol")}
+    code = ["abi", "evm.bytecode.object"]
+    output = run_compiler(texts, {f"examples/{name}.sol": {name: code} for name in (_BY_SLOT, _BY_PROOF)})
+    contracts = {name: output["contracts"][f"examples/{name}.sol"][name] for name in (_BY_SLOT, _BY_PROOF)}
+    return {
+        name: Artifact(contract["abi"], bytes.fromhex(contract["evm"]["bytecode"]["object"]), b"", {})
+        for name, contract in contracts.items()
+    }
+
+
+def token_of(holders: Sequence[bytes]) -> Case:
+    """Return a case of a token with the slots of these holders.
+
+    Its header and account are recorded of a mainnet contract, or generated where there are no recordings. Only the
+    storage root is another one, and so are the hashes above it. Siblings in the storage trie are random.
+    """
+    chance = random.Random(_SEED)
+    slots = [int.from_bytes(keccak(bytes(12) + holder + _BALANCES_SLOT.to_bytes(32))) for holder in holders]
+    keys = {slot: keccak(slot.to_bytes(32)) for slot in slots}
+    balances = {key: tries.encode(chance.randrange(10**17, 10**24)) for key in keys.values()}
+    root, proofs = tries.shaped(balances, chance, _TOKEN_TRIE)
+    case = generated("", 1, contract=True)
+    if FOLDER.is_dir():
+        case = recorded("", [json.loads((FOLDER / f"mainnet_{_BLOCK}_ade2a9c8_depth8.json").read_text())])
+    [account] = case.accounts
+    former, nodes = rlp.decode(rlp.decode(account.nodes[-1])[1])[2], list[bytes]()
+    for node in reversed([case.header, *account.nodes]):
+        nodes.insert(0, node.replace(former, root))
+        former, root = keccak(node), keccak(nodes[0])
+    token = replace(account, fields=0, nodes=nodes[1:], slots={slot: proofs[key] for slot, key in keys.items()})
+    return replace(case, header=nodes[0], block_hash=root, accounts=[token])
+
+
+def measure_votes() -> Iterator[Result]:
+    """Yield the gas of a vote by balances: of the facts before it, and of a holder's transaction."""
+    chance = random.Random(_SEED)
+    holders = [chance.randbytes(20) for _ in range(_HOLDERS)]
+    case = token_of(holders)
+    [token] = case.accounts
+    state_root = rlp.decode(case.header)[3]
+    # Neighbours in the trie share nodes.
+    slots = sorted(token.slots.items(), key=lambda slot: keccak(slot[0].to_bytes(32)))
+    stored = [
+        packed.encode(
+            case.number if first else case.header,
+            state_root,
+            [replace(token, slots=dict(slots[first : first + _SLOTS_TOGETHER]))],
+        )
+        for first in range(0, _HOLDERS, _SLOTS_TOGETHER)
+    ]
+    root = packed.encode(case.header, state_root, [replace(token, fields=packed.STORAGE_ROOT, slots={})])
+    proofs = dict(zip(holders, map(tries.encode, token.slots.values()), strict=True))
+    voters = holders[:_VOTERS]
+    with Lab(case.number) as lab:
+        parts = [
+            lab.run(replace(case, calldata=data, before=stored[:1] if place else ()))
+            for place, data in enumerate(stored)
+        ]
+        yield mean(f"a slot stored, of {_HOLDERS:,} in {len(parts)} transactions", parts, heads=_HOLDERS)
+        by_slot = {voter: [True] for voter in voters}
+        yield lab.vote("a vote by a stored slot", replace(case, before=stored), _BY_SLOT, by_slot)
+        yield lab.run(replace(case, name="the token's storage root, with header", calldata=root))
+        by_proof = {voter: [True, proofs[voter]] for voter in voters}
+        yield lab.vote("a vote by a shown slot", replace(case, before=[root]), _BY_PROOF, by_proof)
+
+
 # --- Report -----------------------------------------------------------------------------------------------------------
 
 
@@ -679,7 +796,7 @@ def main() -> None:
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
     results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
-    results += [*measure_sources(), *measure_reads(), *measure_shown()]
+    results += [*measure_sources(), *measure_reads(), *measure_shown(), *measure_votes()]
     show(results)
     show_ages(results)
 

@@ -1,11 +1,19 @@
 """Code to copy: calls that read a fact from its registry, and a command that submits a request."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from chains.packed import HASHED_HEADER_FIELDS
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.models import FactsRegistry
+from queries.columns import AccountField, HeaderField
+
+# The reader has Satellite's reads alone: no later properties, and none that a registry holds as a hash.
+_FIELDS_OF_READER = frozenset(HeaderField(number) for number in range(15)) - HASHED_HEADER_FIELDS
+# The reader's names for functions of the registry, if they differ.
+_NAMES_OF_READER = {"accountStorageSlotValues": "storageSlot", "blockAtTimestamp": "timestamp"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,12 @@ class _Call:
     def declared(self, parts: Iterable[str]) -> str:
         return f"{self.function}({', '.join(parts)})"
 
+    def of_reader(self, source: int) -> "_Call":
+        """Return the call of a facts reader, which takes the source chain's id first and the block second."""
+        name = _NAMES_OF_READER.get(self.function, self.function)
+        block_first = sorted(self.parameters, key=lambda parameter: parameter.name != "blockNumber")
+        return replace(self, function=name, parameters=(_Parameter("uint256", "chainId", str(source)), *block_first))
+
     @property
     def abi(self) -> str:
         entry = {
@@ -53,8 +67,13 @@ class _Call:
         return json.dumps([entry], separators=(",", ":"))
 
 
-def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
-    """Return code that reads one fact: in Solidity, TypeScript, Python and a shell."""
+def reading(row: FactsRegistry, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
+    """Return code that reads one fact: in Solidity, TypeScript, Python and a shell.
+
+    If a facts reader is known, also in Solidity by the reader; and for a storage root, a shell's code that reads slots
+    under it by proof.
+    """
+    registry = row.address
     call = _call(block_number, fact)
     signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
@@ -63,21 +82,6 @@ def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]
         result, printed = "number", "number"
     else:
         result, printed = "word", "int.from_bytes(word)" if facts.is_number(fact) else '"0x" + word.hex()'
-    contract = Snippet(
-        "Solidity",
-        f"""interface IFactsRegistry {{
-    function {declaration} external view returns ({call.answer});
-}}
-
-contract Reader {{
-    IFactsRegistry constant REGISTRY = IFactsRegistry({registry});
-
-    // {call.what}; reverts where nothing is proven.
-    function read() external view returns ({call.answer}) {{
-        return REGISTRY.{call.declared(arguments)};
-    }}
-}}""",
-    )
     typescript = Snippet(
         "viem",
         f"""import {{ createPublicClient, http, parseAbi }} from "viem";
@@ -94,7 +98,7 @@ const {result} = await client.readContract({{
 console.log({"BigInt(word)" if call.answer == "bytes32" and facts.is_number(fact) else result});""",
     )
     return (
-        contract,
+        Snippet("Solidity", _contract("Registry", registry, call)),
         typescript,
         Snippet(
             "web3.py",
@@ -111,7 +115,45 @@ registry = w3.eth.contract(
 print({printed})""",
         ),
         Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
+        *_by_reader(row, call, fact),
     )
+
+
+def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]:
+    if not row.reader or (isinstance(fact, HeaderFact) and fact.field not in _FIELDS_OF_READER):
+        return
+    yield Snippet("FactsReader", _contract("Reader", row.reader, call.of_reader(row.source_chain_id)))
+    if isinstance(fact, AccountFact) and fact.field == AccountField.STORAGE_ROOT:
+        yield Snippet("eth_getProof", _slot_by_proof(row, call))
+
+
+def _contract(kind: str, address: str, call: _Call) -> str:
+    declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
+    return f"""interface IFacts{kind} {{
+    function {declaration} external view returns ({call.answer});
+}}
+
+contract Example {{
+    IFacts{kind} constant FACTS = IFacts{kind}({address});
+
+    // {call.what}; reverts where nothing is proven.
+    function read() external view returns ({call.answer}) {{
+        return FACTS.{call.declared(parameter.value for parameter in call.parameters)};
+    }}
+}}"""
+
+
+def _slot_by_proof(row: FactsRegistry, call: _Call) -> str:
+    """Return shell code that shows the proof of a slot to the reader. Nodes of less than 32 bytes are left out."""
+    account, block, *_ = (parameter.value for parameter in call.parameters)
+    return f"""SLOT=0x{"00" * 32}
+PROOF=$(cast to-rlp "$(
+  cast proof --rpc-url "$SOURCE_RPC_URL" --block {block} {account} $SLOT |
+    jq -c '.storageProof[0].proof | map(select(length > 65))'
+)")
+cast call --rpc-url "$RPC_URL" {row.reader} \\
+  'slotByProof(uint256,uint256,address,bytes32,bytes)(bytes32)' \\
+  {row.source_chain_id} {block} {account} $SLOT $PROOF"""
 
 
 def _call(block_number: int, fact: Fact) -> _Call:

@@ -13,6 +13,7 @@ from explorer.formatting.amounts import shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.models import FactsRegistry
 from queries.columns import AccountField, HeaderField
 from queries.models import Query
 
@@ -57,12 +58,17 @@ class Value:
     is_hash: bool  # the word is the hash of a property that is longer than a word
     timestamp: int | None  # the requested time in unix seconds, for BLOCK_AT_TIMESTAMP
     meanings: tuple[Meaning, ...]
-    registry: str
+    registry: FactsRegistry
     snippets: tuple[Snippet, ...]  # only for the first slot or header property
 
     @property
     def label(self) -> str:
         return label(self.field, self.slot)
+
+    @property
+    def is_root_for_proofs(self) -> bool:
+        """Return whether anyone can read slots under this word by proof."""
+        return bool(self.registry.reader) and self.field == AccountField.STORAGE_ROOT.name
 
     @property
     def has_note(self) -> bool:
@@ -109,8 +115,8 @@ def proven(
     return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
-def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple[Snippet, ...] = ()) -> Value:
-    """Return the fact for pages. `registry` is the address of its registry."""
+def value(fact: Fact, word: bytes, currency: str, registry: FactsRegistry, snippets: tuple[Snippet, ...] = ()) -> Value:
+    """Return the fact of a registry for pages."""
     return Value(
         field=facts.name(fact),
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,

@@ -39,6 +39,8 @@ class ShownStep:
     next_try_at: datetime | None = None  # while the step fails
     went_back_at: datetime | None = None
     went_back_because: str = ""
+    was_held: bool = False
+    """The registry held the facts already, so nothing was sent for them."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,7 @@ def read(
         yield ShownQuery(
             query=query,
             source=source,
-            values=tuple(
-                values_of(query, words.get(query.pk, {}), source, registry.address, with_code=steps is not None)
-            )
+            values=tuple(values_of(query, words.get(query.pk, {}), source, registry, with_code=steps is not None))
             if registry
             else (),
             slots=slots[query.pk],
@@ -192,13 +192,16 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,
+            was_held=kind == order[-1]
+            and step.status == StepStatus.COMPLETED
+            and not (step.transaction_hash or batch.is_self_funded),
         )
 
 
 def values_of(
-    query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str, *, with_code: bool = True
+    query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: FactsRegistry, *, with_code: bool = True
 ) -> Iterable[Value]:
-    """Yield the facts of a query for pages. `registry` is the address of their registry."""
+    """Yield the facts of a query for pages."""
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         # Only the first value of a list gets code. Code for thousands of slots would take megabytes.

@@ -92,7 +92,7 @@ def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
         registry, word = deployments.of_batch(query.batch, here).get(query.source_chain_id), words[query.pk].get(fact)
         if registry and word is not None:
             currency = chain_name(query.source_chain_id).currency
-            values[query.pk] = fact_display.value(fact, word, currency, registry.address)
+            values[query.pk] = fact_display.value(fact, word, currency, registry)
     return values
 
 

@@ -198,4 +198,9 @@ def _cells(fact: FoundFact) -> Iterator[str]:
     yield facts.name(fact.fact)
     yield fact.fact.slot if isinstance(fact.fact, SlotFact) else ""
     yield str(int.from_bytes(fact.word)) if facts.is_number(fact.fact) else ""
-    yield from (hex_data(fact.word), fact.registry, facts.calldata(block.number, fact.fact), fact.transaction_hash)
+    yield from (
+        hex_data(fact.word),
+        fact.registry.address,
+        facts.calldata(block.number, fact.fact),
+        fact.transaction_hash,
+    )

@@ -55,7 +55,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
         problems += _check_chain(chain, chains, missing, say)
         for row in deployed:
             if row.source_chain_id in there:
-                say(f"  {_sentence_about_registry(row)}")
+                say(f"  {_sentence_about_registry(row, there[row.source_chain_id])}")
         for source_id, connection in there.items():
             registry = in_use.get(source_id)
             if connection.attesters:
@@ -156,7 +156,7 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
     )
 
 
-def _sentence_about_registry(row: FactsRegistry) -> str:
+def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
     """Compare a deployed registry's code now, and return a sentence about it."""
     if row.replaced_at:
         return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
@@ -167,6 +167,11 @@ def _sentence_about_registry(row: FactsRegistry) -> str:
     if row.refused:
         return str(row.refusal)
     sentence = f"The facts registry {row} has verified code, {row.code_hash}."
+    if deploying.has_derived_address(connection, row):
+        with_these = ", with these attesters" if connection.attesters else ""
+        sentence += f" It has the same address everywhere{with_these}."
+    if row.reader:
+        sentence += f" The facts reader {row.reader} reads it."
     if row.beacon_history:
         return f"{sentence} So has its beacon history, {row.beacon_history}."
     if why_not := deployments.why_no_jump(row):

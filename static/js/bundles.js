@@ -9,7 +9,8 @@ import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./
  * @typedef {{
  *   number: number, chain: string, blockNumber: string, blockHash: string, selector: string, name: string | null,
  *   account: string | null, facts: Map<string, string>, slots: Map<string, string>, timestamp: string | null,
- *   isTimeShown: boolean, registry: string | null,
+ *   isTimeShown: boolean, registry: string | null, nodes: Node[], nodesOfSlots: Map<string, Node[]>,
+ *   shown: { exists: boolean, words: Map<string, string> } | null,
  * }} Proven
  */
 
@@ -125,10 +126,12 @@ function verifyQuery(query, block, head, nodes, hashes) {
   if (!claimed.length && !slots.length) throw new Refusal("The bundle claims no facts.");
   const nodesAt = (places, sentence) => placesOf(places, nodes.length, sentence).map((place) => nodes[place]);
   let found = null;
+  /** @type {Node[]} */
+  let nodesOfAccount = [];
   if (query.account != null) {
     const sentence = "The accountProof is not a list of places in the nodes.";
-    const path = nodesAt(query.accountProof, sentence);
-    found = account(head.stateRoot, dataOf(query.account, "account", 20), path);
+    nodesOfAccount = nodesAt(query.accountProof, sentence);
+    found = account(head.stateRoot, dataOf(query.account, "account", 20), nodesOfAccount);
   } else if (slots.length) {
     throw new Refusal("The bundle claims slots of no account.");
   }
@@ -139,7 +142,7 @@ function verifyQuery(query, block, head, nodes, hashes) {
     if (word !== `0x${words.get(name)}`) throw new Refusal(`The proof shows another ${name} than the bundle claims.`);
     facts.set(name, word);
   }
-  const values = new Map();
+  const values = new Map(), nodesOfSlots = new Map();
   for (const [name, entry] of slots) {
     requireForm(name, SLOT, "The bundle's slot is not 32 bytes in hex.");
     const sentence = "The proof of a slot is not a list of places in the nodes.";
@@ -149,6 +152,7 @@ function verifyQuery(query, block, head, nodes, hashes) {
       throw new Refusal(`The proof shows another word in slot ${name} than the bundle claims.`);
     }
     values.set(name, entry.word);
+    nodesOfSlots.set(name, path);
   }
   const needs = (number, hash) => {
     const about = `${block.sourceChainId}/${number}`;
@@ -173,6 +177,9 @@ function verifyQuery(query, block, head, nodes, hashes) {
     timestamp: query.timestamp ?? null,
     isTimeShown: following !== null,
     registry: block.factsRegistry ?? null,
+    nodes: nodesOfAccount,
+    nodesOfSlots,
+    shown: found,
   };
 }
 

@@ -3,7 +3,7 @@
 // holds each fact. The visitor's wallet answers the last two. Without a wallet, the page says what remains to be trusted.
 
 import { read, requireAsked, verify } from "./bundles.js";
-import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Refusal, keccak } from "./proofs.js";
+import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Refusal, hexOf, keccak } from "./proofs.js";
 import { Failure, Stopped, ask, chooseWallet, lead, offer, tell, until } from "./wallets.js";
 
 /** @typedef {import("./bundles.js").Proven} Proven */
@@ -60,7 +60,12 @@ class Checking {
     list.replaceChildren();
     /** The chains' names by their ids. */
     this.names = new Map();
-    for (const { value, textContent } of area.querySelectorAll("data")) this.names.set(value, textContent);
+    /** Addresses of facts readers by the source chains' ids. */
+    this.readers = new Map();
+    for (const { value, textContent, dataset } of area.querySelectorAll("data")) {
+      if (dataset.reader) this.readers.set(value, dataset.reader);
+      else this.names.set(value, textContent);
+    }
   }
 
   // --- Steps ---------------------------------------------------------------------------------------------------------
@@ -161,8 +166,12 @@ class Checking {
         `It remains to be trusted that ${this.#name(chain)} has ${these(blocks.length)}: ${
           few(blocks.map(([number, hash]) => `${number} with the hash ${hash}`))}.`);
     }
-    await this.#step(() => this.#registry(wallet, destination, queries), () =>
+    await this.#step(() => this.#contracts(wallet, destination, "registry", queries.flatMap(callsOf)), () =>
       `It remains to be trusted that the facts registry on ${this.#name(destination)} holds this.`);
+    const byProof = queries.flatMap((query) => callsByProof(query, this.readers.get(query.chain)));
+    if (!byProof.length) return;
+    await this.#step(() => this.#contracts(wallet, destination, "reader", byProof), () =>
+      `It remains to be trusted that the facts reader on ${this.#name(destination)} takes these proofs.`);
   }
 
   /** Makes a step by a wallet, or says what to trust instead. @param {() => Promise<string>} make @param {() => string} rest */
@@ -190,25 +199,25 @@ class Checking {
     return `${by.name} knows ${these(blocks.length)} of ${this.#name(chain)}.`;
   }
 
-  /** @param {Wallet | null} wallet @param {string} chain @param {Proven[]} queries */
-  async #registry(wallet, chain, queries) {
+  /** @param {Wallet | null} wallet @param {string} chain @param {"registry" | "reader"} kind @param {Call[]} calls */
+  async #contracts(wallet, chain, kind, calls) {
     const by = await this.#on(wallet, chain);
-    const calls = queries.flatMap(callsOf);
-    await this.#each(calls, "facts", async ({ what, registry, data, word }) => {
-      if (registry === null) throw new Left(`The proof names no facts registry for ${what}.`);
+    await this.#each(calls, "facts", async ({ what, to, data, word }) => {
+      if (to === null) throw new Left(`The proof names no facts registry for ${what}.`);
       let answer;
       try {
-        answer = await this.#ask(by, "eth_call", [{ to: registry, data }, "latest"]);
+        answer = await this.#ask(by, "eth_call", [{ to, data }, "latest"]);
       } catch (error) {
         if (!(error instanceof Failure && /revert/i.test(error.message))) throw error;
-        throw new Refusal(`The facts registry ${registry} doesn't hold ${what}.`);
+        throw new Refusal(`The facts ${kind} ${to} doesn't hold ${what}.`);
       }
       if (String(answer).toLowerCase() !== word) {
-        throw new Refusal(`The facts registry ${registry} holds another word than ${what}: ${answer}.`);
+        throw new Refusal(`The facts ${kind} ${to} holds another word than ${what}: ${answer}.`);
       }
     });
-    const registries = [...new Set(calls.map((call) => call.registry))];
-    return `${by.name} reads ${counted(calls.length, "fact")} on ${this.#name(chain)} from ${few(registries)}, as proven.`;
+    const contracts = few([...new Set(calls.map(({ to }) => to))]), on = `on ${this.#name(chain)}`;
+    if (kind === "registry") return `${by.name} reads ${counted(calls.length, "fact")} ${on} from ${contracts}, as proven.`;
+    return `The facts reader ${contracts} ${on} takes ${counted(calls.length, "proof")} in its own call, with the same values.`;
   }
 
   /** The wallet, on this chain. Throws `Left`, `Failure`. @param {Wallet | null} wallet @param {string} chain */
@@ -252,6 +261,8 @@ class Checking {
 
 // --- The registry's functions -----------------------------------------------------------------------------------------
 
+/** @typedef {{ what: string, to: string | null, data: string, word: string }} Call */
+
 /** Data of a call whose arguments are words. @param {string} signature @param {(string | bigint | number)[]} words */
 function dataOf(signature, ...words) {
   const selector = keccak(new TextEncoder().encode(signature)).slice(0, 8);
@@ -259,7 +270,49 @@ function dataOf(signature, ...words) {
   return `0x${selector}${words.map((value) => word(value).padStart(64, "0")).join("")}`;
 }
 
-/** The calls that read each fact from its registry, with the expected words. @param {Proven} query */
+/**
+ * The calls by which a facts reader verifies the proofs once more, under roots that the registry holds.
+ * @param {Proven} query @param {string | undefined} reader @returns {Call[]}
+ */
+function callsByProof({ account, blockNumber, chain, facts, nodes, nodesOfSlots, shown, slots }, reader) {
+  if (!reader || !shown || account === null) return [];
+  const ends = [BigInt(chain), BigInt(blockNumber), account];
+  const hashOfCode = shown.exists ? shown.words.get("CODE_HASH") : keccak(new Uint8Array());
+  const of = ["NONCE", "BALANCE"].map((name) => shown.words.get(name)).join("");
+  const calls = [{
+    what: `${account} at block ${blockNumber}`,
+    to: reader,
+    data: dataOf("accountByProof(uint256,uint256,address,bytes)", ...ends, 4 * 32) + listOf(nodes),
+    word: `0x${of}${hashOfCode}${shown.words.get("STORAGE_ROOT")}`,
+  }];
+  if (!facts.has("STORAGE_ROOT")) return calls;
+  return [...calls, ...[...slots].map(([slot, word]) => ({
+    what: `the slot ${slot} of ${account} at block ${blockNumber}`,
+    to: reader,
+    data: dataOf("slotByProof(uint256,uint256,address,bytes32,bytes)", ...ends, slot, 5 * 32) +
+      listOf(nodesOfSlots.get(slot) ?? []),
+    word,
+  }))];
+}
+
+/** Nodes as one argument of bytes: an RLP list. The node of an empty trie is none. @param {{bytes: Uint8Array}[]} nodes */
+function listOf(nodes) {
+  const digits = nodes.filter(({ bytes }) => bytes.length > 1).map(({ bytes }) => encoded(0x80, hexOf(bytes))).join("");
+  const list = encoded(0xc0, digits), size = (list.length / 2).toString(16).padStart(64, "0");
+  return size + list.padEnd(64 * Math.ceil(list.length / 64), "0");
+}
+
+/** RLP of a content. A node is never a single byte. @param {number} kind 0x80 of bytes, 0xc0 of a list @param {string} digits */
+function encoded(kind, digits) {
+  const size = digits.length / 2, hex = (number) => number.toString(16).replace(/^(?=(..)*.$)/, "0");
+  const prefix = size < 56 ? hex(kind + size) : hex(kind + 55 + hex(size).length / 2) + hex(size);
+  return prefix + digits;
+}
+
+/**
+ * The calls that read each fact from its registry, with the expected words.
+ * @param {Proven} query @returns {Call[]}
+ */
 function callsOf(query) {
   const { account, registry } = query, block = BigInt(query.blockNumber);
   const of = account === null ? `query ${query.number}` : account;
@@ -268,16 +321,16 @@ function callsOf(query) {
     const data = account === null
       ? dataOf("headerField(uint256,uint8)", block, HEADER_PROPERTIES.indexOf(name))
       : dataOf("accountField(address,uint256,uint8)", account, block, ACCOUNT_PROPERTIES.indexOf(name));
-    calls.push({ what: `${name} of ${of} at block ${block}`, registry, data, word });
+    calls.push({ what: `${name} of ${of} at block ${block}`, to: registry, data, word });
   }
   for (const [slot, word] of query.slots) {
     const data = dataOf("accountStorageSlotValues(address,uint256,bytes32)", account ?? "", block, slot);
-    calls.push({ what: `the slot ${slot} of ${of} at block ${block}`, registry, data, word });
+    calls.push({ what: `the slot ${slot} of ${of} at block ${block}`, to: registry, data, word });
   }
   if (query.timestamp !== null) {
     const data = dataOf("blockAtTimestamp(uint256)", BigInt(query.timestamp));
     const word = `0x${block.toString(16).padStart(64, "0")}`;
-    calls.push({ what: `the block at the time ${query.timestamp}`, registry, data, word });
+    calls.push({ what: `the block at the time ${query.timestamp}`, to: registry, data, word });
   }
   return calls;
 }

@@ -1,6 +1,7 @@
 """`Check it here`: the browser verifies a batch's bundle. The wallet's node confirms block hashes and the registry."""
 
 import copy
+import io
 import json
 import re
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import rlp
+from django.core.management import call_command
 from eth_utils.crypto import keccak
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -25,8 +27,9 @@ from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, chained, slot_proo
 from tests.client.forged_bundles import FORGERIES
 from tests.contracts.tries import hex_prefix
 from tests.contracts.worlds import NEAR_SLOTS
-from tests.explorer.batches import SOURCE, bundle_of, everything, path, proven_by, word
+from tests.explorer.batches import CONTRACT, SOURCE, batch_at, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
+from tests.service import work_until_done
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -254,6 +257,7 @@ def proven(page: Page, context: BrowserContext, wallet: Wallet, service: DevChai
     wallet.chain = service
     wallet.put_into(context)
     batch = everything(service)
+    call_command("deploy_reader", 31337, stdout=io.StringIO())
     page.goto(path(batch))
     return batch
 
@@ -281,12 +285,15 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     begin(page)
     ends(page, HOLDS)
     shown = steps(page)
-    assert [step.partition(" ")[0] for step in shown] == ["Holds:"] * 5
+    assert [step.partition(" ")[0] for step in shown] == ["Holds:"] * 6
     assert re.search(r"Each fact follows from the hashes of \d blocks?, by \d+ trie nodes\.", shown[1])
     assert re.search(r"Test Wallet knows these \d blocks of Development chain \(31337\)\.", shown[3])
     assert re.search(r"Test Wallet reads 29 facts on Development chain \(31337\) from 0x\w{40}, as proven\.", shown[4])
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
-    assert wallet.asked.count("eth_call") == 29
+    assert re.search(
+        r"The facts reader 0x\w{40} on Development chain \(31337\) takes 3 proofs in its own call", shown[5]
+    )
+    assert wallet.asked.count("eth_call") == 29 + 3
     expect(page.get_by_role("button", name="Check it here")).to_be_focused()
     # The page refreshes when the batch's gas changes. The result must stay.
     Batch.objects.update(gas_used=123_456)
@@ -303,6 +310,24 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     begin(page)
     ends(page, "Stopped. Nothing more was checked.")
     assert wallet.asked == []
+
+
+def test_a_facts_reader_takes_the_proofs_of_slots_under_a_root_that_is_a_fact(
+    page: Page, wallet: Wallet, proven: Batch, service: DevChain
+):
+    for slot in range(1, 60):
+        service.rpc("anvil_setStorageAt", CONTRACT, hex(slot), word(slot**9))
+    service.mine()
+    account = {"props": ["STORAGE_ROOT"], "slots": ["0x7", "0x100"]}
+    batch = work_until_done(batch_at(**{f"block_{service.head()}": {"accounts": {CONTRACT: account}}}), service)
+    page.goto(path(batch))
+    begin(page)
+    ends(page, HOLDS)
+    assert "takes 3 proofs in its own call, with the same values." in steps(page)[-1]
+    page.eval_on_selector("data[data-reader]", "(data) => data.dataset.reader = '0x' + '11'.repeat(20)")
+    begin(page)
+    ends(page, FAILS)
+    assert re.search(r"Wrong: The facts reader 0x(11){20} holds another word than .*: 0x\.", steps(page)[-1])
 
 
 def test_what_a_wallet_says_otherwise_is_told_and_what_it_does_not_tell_remains_to_be_trusted(
@@ -332,10 +357,11 @@ def test_what_a_wallet_says_otherwise_is_told_and_what_it_does_not_tell_remains_
         wallet.refuses = dict.fromkeys(("wallet_switchEthereumChain", "eth_getBlockByNumber", "eth_call"), refusal)
         begin(page)
         ends(page, LEFT)
-        *_, hashes, registry = steps(page)
+        *_, hashes, registry, reader = steps(page)
         assert hashes.startswith(f"Not checked: {sentence}")
         assert f"{block['blockNumber']} with the hash {block['blockHash']}" in hashes
         assert "the facts registry on Development chain (31337) holds this" in registry
+        assert "the facts reader on Development chain (31337) takes these proofs" in reader
     wallet.refuses.clear()
     wallet.chain_id = 1
     begin(page)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from campaigns.benchmarks.gas import Lab, generated, generated_cases, jump_cases, measure_reads, recorded
+from campaigns.benchmarks.gas import Lab, generated, generated_cases, jump_cases, measure_reads, measure_votes, recorded
+from devnet.devchain import PROJECT
 from tests.contracts import tries
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 
@@ -84,3 +85,11 @@ def test_a_slot_of_seven_nodes_is_shown_for_little_beside_its_calldata(lab):
 def test_a_jump_costs_about_half_a_hop(lab, name):
     cases = {case.name: case for case in jump_cases()}
     assert lab.run(cases[name]).tx <= JUMPS[name]
+
+
+@pytest.mark.long
+@needs_fixtures
+def test_the_page_about_a_vote_says_what_it_costs():
+    page = (PROJECT / "docs/using/vote.md").read_text()
+    for result in measure_votes():
+        assert f"| {result.tx:,} | {result.next:,} |" in page, result.case

@@ -1,13 +1,16 @@
 """Code shown on pages works unchanged."""
 
+import io
 import json
 import shlex
+import shutil
 import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
@@ -44,7 +47,9 @@ NODE = PROJECT / ".venv" / "bin" / "node"
 def codes_of_everything(service: DevChain) -> Codes:
     """Return the shown code by language, and the registry's word, for each kind of fact."""
     batch = everything(service)
-    registry = deployments.find(31337, 31337)
+    call_command("deploy_reader", 31337, stdout=io.StringIO())
+    registry, row = deployments.find(31337, 31337), deployments.deployed(31337, 31337)
+    assert row
     snippets = []
     for query in batch.queries.select_related("block"):
         assert query.block
@@ -53,7 +58,7 @@ def codes_of_everything(service: DevChain) -> Codes:
         for fact in expected:
             word = words[fact]
             assert word is not None
-            code = code_snippets.reading(registry.contract.address, number, fact)
+            code = code_snippets.reading(row, number, fact)
             snippets.append(({snippet.language: snippet.code for snippet in code}, word))
     assert len(snippets) == len(AccountField) + 2 + len(HeaderField) + 2
     return snippets
@@ -67,7 +72,26 @@ def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypat
         assert int(capsys.readouterr().out, 0) == int.from_bytes(word)
         assert service.rpc("eth_call", call_of(code["cast"]), "latest") == hex_data(word)
     assert read_by_typescript(codes, service, tmp_path) == [int.from_bytes(word) for _, word in codes]
-    assert read_by_solidity(codes, service) == [hex_data(word) for _, word in codes]
+    assert read_by_solidity(codes, service, "Solidity") == [hex_data(word) for _, word in codes]
+    of_reader = [(code, word) for code, word in codes if "FactsReader" in code]
+    # Satellite's reads have no properties of later forks, nor LOGS_BLOOM and EXTRA_DATA.
+    assert len(codes) - len(of_reader) == len(HeaderField) - 13
+    # The code hash of an account without code is the keccak-256 of nothing, as Satellite has it.
+    assert read_by_solidity(of_reader, service, "FactsReader") == [hex_data(word) for _, word in of_reader]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq")
+def test_a_slot_under_a_storage_root_is_read_by_proof(service: DevChain) -> None:
+    (code,) = [code["eth_getProof"] for code, _ in codes_of_everything(service) if "eth_getProof" in code]
+    account, block = code.split(" --block ")[1].split()[1], int(code.split(" --block ")[1].split()[0])
+    slot = hex_data((0).to_bytes(32))
+    environment = {
+        "RPC_URL": service.url,
+        "SOURCE_RPC_URL": service.url,
+        "PATH": f"{PROJECT}/node_modules/.bin:/bin:/usr/bin",
+    }
+    ran = subprocess.run(["bash", "-euc", code], capture_output=True, check=True, env=environment, text=True)
+    assert ran.stdout.strip() == service.rpc("eth_getStorageAt", account, slot, hex(block))
 
 
 def read_by_typescript(codes: Codes, service: DevChain, folder: Path) -> list[int]:
@@ -98,9 +122,9 @@ def receipt_of(chain: DevChain, sent: str) -> Any:
     return chain.rpc("eth_getTransactionReceipt", sent)
 
 
-def read_by_solidity(codes: Codes, service: DevChain) -> list[str]:
+def read_by_solidity(codes: Codes, service: DevChain, language: str) -> list[str]:
     beginning = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n"
-    sources = {f"{index}.sol": {"content": beginning + code["Solidity"]} for index, (code, _) in enumerate(codes)}
+    sources = {f"{index}.sol": {"content": beginning + code[language]} for index, (code, _) in enumerate(codes)}
     compiled = subprocess.run(
         [NODE, "-e", _COMPILE], input=json.dumps(sources).encode(), capture_output=True, cwd=PROJECT, check=True
     )
@@ -108,7 +132,7 @@ def read_by_solidity(codes: Codes, service: DevChain) -> list[str]:
     assert [error["formattedMessage"] for error in output.get("errors", [])] == []
     words = []
     for index in range(len(codes)):
-        creation = output["contracts"][f"{index}.sol"]["Reader"]["evm"]["bytecode"]["object"]
+        creation = output["contracts"][f"{index}.sol"]["Example"]["evm"]["bytecode"]["object"]
         sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
         until(partial(receipt_of, service, sent), "a receipt")
         reader = receipt_of(service, sent)["contractAddress"]

@@ -78,7 +78,8 @@ def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, de
     assert re.fullmatch(r"  127\.0\.0\.1:1 +can't be reached", dead)
     assert dead.index("can't") == columns.index("head")
     assert re.fullmatch(rf"  The signer {SIGNER} holds [\d,]+\.\d{{6}}…? ETH; it stops below 0\.01 ETH\.", signer)
-    assert registry == f"  The facts registry {deployed} has verified code, {deployed.code_hash}."
+    verified = f"The facts registry {deployed} has verified code, {deployed.code_hash}."
+    assert registry == f"  {verified} It has the same address everywhere."
 
 
 @pytest.mark.parametrize("says", ['"pending" is not yet supported', "the method does not exist"])

@@ -26,14 +26,23 @@ def deploy(*arguments, tell=None, command="deploy_registry") -> str:
     return output.getvalue()
 
 
-def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key):
+def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key, client):
     block = service.head()
     work_until_done(submit(key, request(SIGNER, block=block)), service)
+    reader = deploy(31337, command="deploy_reader").split()[-1]
     address, before = FactsRegistry.objects.get().address, signer_nonce(service)
     FactsRegistry.objects.all().delete()
     assert address in deploy(31337, 31337)
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
+    page = " ".join(client.get(f"/explorer/query/{batch.pk}").text.split())
+    assert "The registry held this already: nothing was sent for it." in page
+    assert reader in page
+    (there,) = client.get("/chains.json").json()["connections"]
+    assert (there["factsRegistry"], there["factsReader"]) == (address, reader)
+    assert there["sameAddressEverywhere"]
+    assert there["readerSameAddressEverywhere"]
+    assert client.get("/chains").text.count("same address everywhere") == 1
 
 
 def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(service, key):
@@ -58,12 +67,12 @@ def test_no_reader_is_made_of_code_that_is_not_right(service):
     # It answers any call with the chain's id, twice.
     service.rpc("anvil_setCode", FactsRegistry.objects.get().address, "0x465f524660205260405ff3")
     told = io.StringIO()
-    with pytest.raises(CommandError, match="has 0 facts registries"):
+    with pytest.raises(CommandError, match="has no facts registry"):
         deploy(31337, command="deploy_reader", tell=told)
     assert "Chain 31337 is left out" in told.getvalue()
 
 
-@pytest.mark.parametrize(("chain_id", "why"), [(31337, "has 0 facts registries"), (5, "no chain 5")])
+@pytest.mark.parametrize(("chain_id", "why"), [(31337, "has no facts registry"), (5, "no chain 5")])
 def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     with pytest.raises(CommandError, match=why):

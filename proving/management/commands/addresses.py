@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from config.configured_chains import get_chains
-from proving import deploying
+from proving import deploying, deployments
 
 
 class Command(BaseCommand):
@@ -25,6 +25,6 @@ class Command(BaseCommand):
                 self.stdout.write(f"| {' | '.join(ends)} | {name} | `{creation.address}` |")
             registries[connection.destination_id][connection.source_id] = contracts[-1].address
         for destination, by_source in registries.items():
-            reader = deploying.reader_of([by_source[source] for source in sorted(by_source)])
-            label = chains.chain(destination).label
-            self.stdout.write(f"| {label} | all above | {reader.name} | `{reader.address}` |")
+            if reader := deployments.reader_of(by_source):
+                label = chains.chain(destination).label
+                self.stdout.write(f"| {label} | all above | FactsReader | `{reader.address}` |")
