@@ -4,8 +4,8 @@
 (() => {
   const listeners = {};
 
-  function refuse(code, message) {
-    return Object.assign(new Error(message), { code });
+  function refuse(code, message, data) {
+    return Object.assign(new Error(message), { code, data });
   }
 
   const provider = {

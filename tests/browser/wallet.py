@@ -29,6 +29,7 @@ _OF_NODE = {
     "eth_blockNumber",
     "eth_call",
     "eth_getBlockByNumber",
+    "eth_getProof",
     "eth_getTransactionByHash",
     "eth_getTransactionCount",
     "eth_getTransactionReceipt",
@@ -59,6 +60,8 @@ class Wallet:
     """True if requests to send wait for the owner, even after the page is gone."""
     takes_nonces: bool = True
     """True if a transaction gets the nonce that the page names."""
+    fills_in: bool = False
+    """True if a page may leave the chain, the value and the gas to the wallet."""
     held: list[tuple[str, list[Any]]] = field(default_factory=list)
     """The waiting JSON-RPC methods with their parameters."""
     sent: list[str] = field(default_factory=list)
@@ -99,7 +102,8 @@ class Wallet:
         if method in self.lies:
             return {"result": self.lies[method]}
         if self.chain is not None and method in _OF_NODE:
-            return {"result": self.chain.rpc(method, *params)}
+            reply = self.chain.ask(method, *params)
+            return {"error": [*reply["error"].values()]} if "error" in reply else {"result": reply["result"]}
         if self.chain is not None and method == "eth_sendTransaction":
             try:
                 return {"result": self._send(params[0])}
@@ -123,6 +127,9 @@ class Wallet:
 
     def _send(self, fields: dict[str, str]) -> str:
         assert self.chain is not None
+        if self.fills_in:
+            gas = self.chain.rpc("eth_estimateGas", fields)
+            fields = {"chainId": hex(self.chain_id), "value": "0x0", "gas": gas} | fields
         assert int(fields["chainId"], 16) == self.chain_id == self.chain.chain_id
         nonce = int(self.chain.rpc("eth_getTransactionCount", self.account.address, "pending"), 16)
         if self.takes_nonces and "nonce" in fields:

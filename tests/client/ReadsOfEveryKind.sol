@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
 
+import {IFactsReader} from "../../client/solidity/src/IFactsReader.sol";
 import {IFactsRegistry} from "../../client/solidity/src/IFactsRegistry.sol";
 import {ProvenFacts} from "../../client/solidity/src/ProvenFacts.sol";
 
 /// @title What the tests of the library call, and a token and a list whose slots they have proven.
 contract ReadsOfEveryKind {
+    using ProvenFacts for IFactsReader;
     using ProvenFacts for IFactsRegistry;
 
     mapping(address holder => uint256) public balances;
     mapping(uint256 id => address) public owners;
     uint256[] public list;
+
+    event Held(address indexed holder, uint256 balance);
+    event Untold(uint256 balance) anonymous;
 
     IFactsRegistry private immutable _registry;
 
@@ -20,6 +25,8 @@ contract ReadsOfEveryKind {
         owners[7] = holder;
         list.push(3);
         list.push(5);
+        emit Held(holder, balance);
+        emit Untold(balance);
     }
 
     function balanceAt(address account, uint256 blockNumber) external view returns (uint256) {
@@ -52,6 +59,46 @@ contract ReadsOfEveryKind {
 
     function prevRandaoOf(uint256 blockNumber) external view returns (bytes32) {
         return _registry.prevRandaoOf(blockNumber);
+    }
+
+    function requireSourceChain(IFactsReader reader, uint256 chainId) external view {
+        reader.requireSourceChain(chainId);
+    }
+
+    function requireSlotByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        address account,
+        bytes32 slot,
+        bytes32 required,
+        bytes calldata proof
+    ) external view {
+        reader.requireSlotByProof(chainId, blockNumber, account, slot, required, proof);
+    }
+
+    function requireBalanceByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        address account,
+        uint256 required,
+        bytes calldata proof
+    ) external view returns (uint256) {
+        return reader.requireBalanceByProof(chainId, blockNumber, account, required, proof);
+    }
+
+    function requireLogByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        uint256 txIndex,
+        uint256 logIndex,
+        address emitter,
+        bytes32 topic,
+        bytes calldata proof
+    ) external view returns (bytes32[] memory, bytes memory) {
+        return reader.requireLogByProof(chainId, blockNumber, txIndex, logIndex, emitter, topic, proof);
     }
 
     function slots(address holder) external pure returns (bytes32, bytes32, bytes32) {

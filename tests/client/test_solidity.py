@@ -1,7 +1,6 @@
 """The Solidity library, compiled, deployed and called with proven facts."""
 
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,37 +8,23 @@ import rlp
 from django.core.management import call_command
 
 from contracts import Artifact, load_artifact
-from contracts.build import CODE, code_of, run_compiler
-from devnet.devchain import PROJECT, DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry
+from tests.client.library import compile_library
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.service import BOB, a_key, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-SOLIDITY = PROJECT / "client" / "solidity"
-SOURCES = [*sorted(SOLIDITY.rglob("*.sol")), Path(__file__).with_name("ReadsOfEveryKind.sol")]
 BALANCE = 10**18
 SLOT_OF_BALANCES = 0
+# The reader's constructor, which has no name, and its errors: users never meet them.
+OF_DEPLOYMENTS = {None, "InvalidCount", "InvalidRegistry"}
 
 
 @pytest.fixture(scope="module")
-def compiled() -> dict[str, Any]:
-    """Return each contract's artifact by name. The ABI includes the registry's errors, which pass
-    through the contract.
-    """
-    texts = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in SOURCES}
-    output = run_compiler(texts, {"*": {"": ["ast"], "*": ["abi", *CODE]}})
-    assert not output.get("errors"), [message["formattedMessage"] for message in output["errors"]]
-    errors = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"]
-    artifacts: dict[str, Any] = {}
-    for source, contracts in output["contracts"].items():
-        for name, contract in contracts.items():
-            code = code_of(output, source, name)
-            abi = [*contract["abi"], *(entry for entry in errors if entry not in contract["abi"])]
-            bytecode, runtime = (bytes.fromhex(code[key][2:]) for key in ("bytecode", "deployedBytecode"))
-            artifacts[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
-    return artifacts
+def compiled() -> dict[str, Artifact]:
+    return compile_library()
 
 
 @pytest.fixture
@@ -50,6 +35,22 @@ def reads(service: DevChain, compiled) -> Deployed:
 
 def registry() -> str:
     return str(FactsRegistry.in_use.get().address)
+
+
+@pytest.fixture
+def reader(service: DevChain) -> str:
+    call_command("deploy_reader", 31337, stdout=(output := io.StringIO()))
+    return output.getvalue().split()[-1]
+
+
+def shown(chain: DevChain, account: str, slot: bytes, block: int) -> tuple[list[bytes], list[bytes]]:
+    """Return the nodes of an account and of its slot."""
+    proof = chain.rpc("eth_getProof", account, ["0x" + slot.hex()], hex(block))
+    of_account, of_slot = (
+        [bytes.fromhex(node[2:]) for node in nodes]
+        for nodes in (proof["accountProof"], proof["storageProof"][0]["proof"])
+    )
+    return of_account, of_slot
 
 
 def prove(chain: DevChain, block: int, accounts: dict[str, Any], header: list[str] | None = None) -> None:
@@ -75,7 +76,7 @@ def test_the_interface_is_that_of_the_registry(compiled):
     of_registry = described(load_artifact("FactsRegistry").abi)
     of_interface = described(compiled["IFactsRegistry"].abi)
     shared = {key: part for key, part in of_registry.items() if key in of_interface}
-    assert of_interface.keys() - {key for key in of_registry if key[0] == "error"} <= shared.keys()
+    assert of_interface.keys() <= shared.keys()
     assert {key: of_interface[key] for key in shared} == shared
     # Readers of facts need all events, and the errors that a missing fact gives.
     told = [(kind, name) for kind, name in of_registry if kind == "event" or name.endswith("NotProven")]
@@ -101,10 +102,9 @@ def test_a_vote_by_what_another_chain_held(service: DevChain, reads: Deployed, c
     assert twice.value.error == ("HasVoted", SENDER.lower())
 
 
-def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, compiled):
+def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, reader: str, compiled):
     """Only the token's storage root is proven. A voter's proof is made by any node."""
-    call_command("deploy_reader", 31337, stdout=(output := io.StringIO()))
-    reader, block = output.getvalue().split()[-1], service.head()
+    block = service.head()
     vote = Deployed(
         service,
         "SnapshotVoteByProof",
@@ -112,8 +112,7 @@ def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, com
         artifact=compiled["SnapshotVoteByProof"],
     )
     (slot, _, _) = reads.call("slots", SENDER)
-    proof = service.rpc("eth_getProof", reads.address, ["0x" + slot.hex()], hex(block))["storageProof"][0]["proof"]
-    nodes = [bytes.fromhex(node[2:]) for node in proof]
+    _, nodes = shown(service, reads.address, slot, block)
     with pytest.raises(Reverted) as unproven:
         vote.send("vote", True, rlp.encode(nodes))
     assert b"STORAGE_PROOF_ACCOUNT_FIELD_NOT_SAVED".hex() in unproven.value.error[0]
@@ -130,10 +129,77 @@ def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, com
 
 def test_the_interface_of_the_reader_is_its_own(compiled):
     # Both have functions of one name with several orders of arguments.
-    of_reader = [described([entry]) for entry in load_artifact("FactsReader").abi]
-    of_registry = {entry["name"] for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"}
-    for entry in compiled["IFactsReader"].abi:
-        assert described([entry]) in of_reader or entry["name"] in of_registry
+    of_reader, of_interface = (
+        {str(described([entry])) for entry in abi if entry.get("name") not in OF_DEPLOYMENTS}
+        for abi in (load_artifact("FactsReader").abi, compiled["IFactsReader"].abi)
+    )
+    assert of_interface == of_reader
+
+
+def test_typed_reads_of_what_the_caller_shows(service: DevChain, reads: Deployed, reader: str):
+    reads.call("requireSourceChain", reader, 31337)
+    with pytest.raises(Reverted) as unknown:
+        reads.call("requireSourceChain", reader, 1)
+    assert unknown.value.error == ("UnknownSourceChain", 1)
+
+    # The block of the token's deployment has one transaction with two logs.
+    logs = service.rpc("eth_getLogs", {"address": reads.address, "fromBlock": "0x0"})
+    receipt = service.rpc("eth_getTransactionReceipt", logs[0]["transactionHash"])
+    block, (slot, _, _) = int(logs[0]["blockNumber"], 16), reads.call("slots", SENDER)
+    prove(service, block, {reads.address: {"props": ["STORAGE_ROOT"]}}, ["RECEIPTS_ROOT"])
+    at, token = (reader, 31337, block), reads.address.lower()
+
+    of_account, of_slot = map(rlp.encode, shown(service, reads.address, slot, block))
+    reads.call("requireSlotByProof", *at, reads.address, slot, BALANCE.to_bytes(32), of_slot)
+    with pytest.raises(Reverted) as differs:
+        reads.call("requireSlotByProof", *at, reads.address, slot, bytes(32), of_slot)
+    assert differs.value.error == ("SlotDiffers", token, block, slot, bytes(32), BALANCE.to_bytes(32))
+    assert reads.call("requireBalanceByProof", *at, reads.address, 0, of_account) == 0
+    with pytest.raises(Reverted) as too_low:
+        reads.call("requireBalanceByProof", *at, reads.address, 1, of_account)
+    assert too_low.value.error == ("BalanceTooLow", token, block, 1, 0)
+
+    (topics, data), other = (
+        ([bytes.fromhex(topic[2:]) for topic in log["topics"]], bytes.fromhex(log["data"][2:])) for log in logs
+    )
+    bloom, gas = bytes.fromhex(receipt["logsBloom"][2:]), int(receipt["cumulativeGasUsed"], 16)
+    fields = [1, gas, bloom, [[bytes.fromhex(token[2:]), topics, data], [bytes.fromhex(token[2:]), *other]]]
+    # A leaf whose key is the RLP of the index 0.
+    leaf = [b"\x20\x80", bytes([int(receipt["type"], 16)]) + rlp.encode(fields)]
+    of_log = rlp.encode([rlp.encode(leaf)])
+    assert reads.call("requireLogByProof", *at, 0, 0, token, topics[0], of_log) == (tuple(topics), data)
+    for index, emitter, topic in ((0, SENDER, topics[0]), (0, token, topics[1]), (1, token, bytes(32))):
+        with pytest.raises(Reverted) as another:
+            reads.call("requireLogByProof", *at, 0, index, emitter, topic, of_log)
+        assert another.value.error == ("LogDiffers", token, bytes(32) if index else topics[0])
+
+
+def test_a_contract_that_was_written_for_satellite(service: DevChain, reads: Deployed, reader: str, compiled):
+    satellite = Deployed(service, "SatelliteReads", reader, artifact=compiled["SatelliteReads"])
+    (slot, _, _) = reads.call("slots", SENDER)
+    service.rpc("anvil_setBalance", reads.address, hex(7))
+    service.mine()
+    block = service.head()
+    time = int(service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    service.rpc("evm_increaseTime", 1)
+    service.mine()
+    names = ["HEADER_FIELD", "ACCOUNT_FIELD", "SLOT", "TIMESTAMP", "ACCOUNT_FIELD", "SLOT"]
+    place = (31337, block, time, reads.address, slot)
+    unsaved = tuple(f"STORAGE_PROOF_{name}_NOT_SAVED" for name in names)
+    for at in (place, (1, *place[1:])):
+        assert satellite.call("reasonsOf", at) == unsaved
+        assert satellite.call("readSafe", at) == ((False,) * 6, (bytes(32),) * 6)
+
+    account = {"props": ["BALANCE"], "slots": ["0x" + slot.hex()]}
+    data = {
+        f"block:{block}": {"header": ["TIMESTAMP"], "accounts": {reads.address: account}},
+        f"timestamp:{time}": {"header": ["BLOCK_NUMBER"]},
+    }
+    work_until_done(submit(a_key(), {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}}), service)
+    facts = tuple(value.to_bytes(32) for value in (time, 7, BALANCE, block, 7, BALANCE))
+    assert satellite.call("read", place) == facts
+    assert satellite.call("readSafe", place) == ((True,) * 6, facts)
+    assert satellite.call("reasonsOf", place) == ("",) * 6
 
 
 def test_a_registry_of_another_chain_is_refused(service: DevChain, reads: Deployed, compiled):

@@ -8,6 +8,8 @@ import {ProvenFacts} from "../src/ProvenFacts.sol";
 /// @notice The token's STORAGE_ROOT at the block is proven once. Each voter's wallet then makes the proof of the own slot
 /// with `eth_getProof`. Nothing of it is stored.
 contract SnapshotVoteByProof {
+    using ProvenFacts for IFactsReader;
+
     IFactsReader public immutable reader;
     uint256 public immutable sourceChainId;
     /// @notice The token on the source chain, and the slot at which it declares `mapping(address => uint256) balances`.
@@ -23,7 +25,6 @@ contract SnapshotVoteByProof {
 
     error HasVoted(address voter);
     error HoldsNothing(address voter);
-    error UnknownSourceChain(uint256 chainId);
 
     constructor(
         IFactsReader reader_,
@@ -32,7 +33,7 @@ contract SnapshotVoteByProof {
         uint256 balancesSlot_,
         uint256 snapshotBlock_
     ) {
-        if (reader_.registryOf(sourceChainId_) == address(0)) revert UnknownSourceChain(sourceChainId_);
+        reader_.requireSourceChain(sourceChainId_);
         reader = reader_;
         sourceChainId = sourceChainId_;
         token = token_;
@@ -43,8 +44,8 @@ contract SnapshotVoteByProof {
     /// @param proof The nodes of the voter's slot. The reader looks up the root that they must have.
     function vote(bool support, bytes calldata proof) external {
         if (hasVoted[msg.sender]) revert HasVoted(msg.sender);
-        bytes32 slot = ProvenFacts.mappingSlot(balancesSlot, msg.sender);
-        uint256 weight = uint256(reader.slotByProof(sourceChainId, snapshotBlock, token, slot, proof));
+        uint256 weight =
+            reader.mappingValueByProof(sourceChainId, snapshotBlock, token, balancesSlot, msg.sender, proof);
         if (weight == 0) revert HoldsNothing(msg.sender);
         hasVoted[msg.sender] = true;
         if (support) votesFor += weight;

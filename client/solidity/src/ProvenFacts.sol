@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
 
+import {IFactsReader} from "./IFactsReader.sol";
 import {IFactsRegistry} from "./IFactsRegistry.sol";
 
 /// @title Typed reads of proven facts, and requirements upon them.
-/// @notice `using ProvenFacts for IFactsRegistry;`. What isn't proven reverts with the registry's own error, so that it
-/// is never taken for zero.
+/// @notice `using ProvenFacts for IFactsRegistry;`, and `for IFactsReader` where the caller shows a proof. What isn't proven
+/// reverts with the registry's or the reader's own error, so that it is never taken for zero.
 library ProvenFacts {
     /// @notice The registry is about another chain than the one that its user was written for.
     error WrongSourceChain(uint256 expected, uint256 actual);
+    /// @notice The reader has no registry of this chain.
+    error UnknownSourceChain(uint256 chainId);
     /// @notice The balance of the account at the block, in wei, is lower.
     error BalanceTooLow(address account, uint256 blockNumber, uint256 required, uint256 balance);
     /// @notice The slot of the account had another value at the block.
     error SlotDiffers(address account, uint256 blockNumber, bytes32 slot, bytes32 required, bytes32 value);
+    /// @notice The log that was shown is of another contract or event. `topic` is zero where it has none.
+    error LogDiffers(address emitter, bytes32 topic);
 
     /// @notice The place of a header's field, for `headerField`.
     uint8 internal constant HEADER_PARENT_HASH = 0;
@@ -27,6 +32,11 @@ library ProvenFacts {
     function requireSourceChain(IFactsRegistry registry, uint256 chainId) internal view {
         uint256 actual = registry.sourceChainId();
         if (actual != chainId) revert WrongSourceChain(chainId, actual);
+    }
+
+    /// @dev For constructors: without a registry of the chain, every read of it would revert.
+    function requireSourceChain(IFactsReader reader, uint256 chainId) internal view {
+        if (reader.registryOf(chainId) == address(0)) revert UnknownSourceChain(chainId);
     }
 
     // --- Accounts ------------------------------------------------------------------------------------------------------
@@ -114,5 +124,80 @@ library ProvenFacts {
     /// @notice What the beacon chain gave the block as randomness (EIP-4399).
     function prevRandaoOf(IFactsRegistry registry, uint256 blockNumber) internal view returns (bytes32) {
         return registry.headerField(blockNumber, HEADER_MIX_HASH);
+    }
+
+    // --- Proofs in the caller's own call -------------------------------------------------------------------------------
+    //
+    // The reader looks each root up, so a proof may come from anybody. Arguments are in the reader's order.
+
+    /// @notice The value of `key` in a `mapping(address => uint256)` that `account` declares at `slot`, such as the balance
+    /// of a token's holder.
+    function mappingValueByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        address account,
+        uint256 slot,
+        address key,
+        bytes calldata proof
+    ) internal view returns (uint256) {
+        return uint256(reader.slotByProof(chainId, blockNumber, account, mappingSlot(slot, key), proof));
+    }
+
+    function requireSlotByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        address account,
+        bytes32 slot,
+        bytes32 required,
+        bytes calldata proof
+    ) internal view {
+        bytes32 value = reader.slotByProof(chainId, blockNumber, account, slot, proof);
+        if (value != required) revert SlotDiffers(account, blockNumber, slot, required, value);
+    }
+
+    /// @return balance In wei.
+    function balanceByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        address account,
+        bytes calldata proof
+    ) internal view returns (uint256 balance) {
+        (, balance,,) = reader.accountByProof(chainId, blockNumber, account, proof);
+    }
+
+    /// @param required In wei.
+    /// @return balance In wei.
+    function requireBalanceByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        address account,
+        uint256 required,
+        bytes calldata proof
+    ) internal view returns (uint256 balance) {
+        balance = balanceByProof(reader, chainId, blockNumber, account, proof);
+        if (balance < required) revert BalanceTooLow(account, blockNumber, required, balance);
+    }
+
+    /// @notice The topics and the data of a log that `emitter` wrote and whose first topic, the event's hash, is `topic`.
+    /// The same log can be shown again: where it must count once, remember its block and both indexes.
+    function requireLogByProof(
+        IFactsReader reader,
+        uint256 chainId,
+        uint256 blockNumber,
+        uint256 txIndex,
+        uint256 logIndex,
+        address emitter,
+        bytes32 topic,
+        bytes calldata proof
+    ) internal view returns (bytes32[] memory topics, bytes memory data) {
+        address actual;
+        (actual, topics, data) = reader.logByProof(chainId, blockNumber, txIndex, logIndex, proof);
+        bytes32 first = topics.length == 0 ? bytes32(0) : topics[0];
+        // A log without topics is of no event: a `topic` of zero doesn't match it either.
+        if (actual != emitter || topics.length == 0 || first != topic) revert LogDiffers(actual, first);
     }
 }
