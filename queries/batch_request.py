@@ -3,10 +3,9 @@
 Source: docs/specification.md, "Batch query".
 """
 
-import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
 from typing import Annotated, Any, Literal
@@ -25,18 +24,15 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains import encoding
-from chains.chains_file import Chain, Chains
-from chains.node_errors import NodeUnavailable
-from config.error_answers import Refused
+from chains.chains_file import Chains
 from queries import strict_json
 from queries.columns import AccountField, HeaderField
+from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag
 from queries.strict_json import INVALID, UNSUPPORTED
 from queries.strict_json import invalid as _invalid
 from queries.strict_json import unsupported as _unsupported
 from queries.webhook_targets import WebhookRequest
-
-logger = logging.getLogger(__name__)
 
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
@@ -46,8 +42,6 @@ _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
-# Seconds until a client should try again if names can't be resolved.
-_RETRY_SECONDS = 5
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -87,30 +81,6 @@ class InvalidRequest(ValueError):
     def sentence(self) -> str:
         more = f"{'more than ' if self.has_more else ''}{len(self.faults) - 1}"
         return self.faults[0].message + (f" ({more} more in details)" if len(self.faults) > 1 else "")
-
-
-@dataclass(frozen=True)
-class Account:
-    """An account in a request. An account that is named in two ways, such as by name and address, counts as two."""
-
-    address: str  # with its EIP-55 checksum
-    name: str = ""  # normalized ENS name (ENSIP-15); empty: the request has the address
-
-
-@dataclass(frozen=True)
-class NoAccount:
-    """The reason why a name has no account. The text follows "the name …" in a sentence."""
-
-    because: str
-    is_supported: bool = True
-
-
-Accounts = Mapping[str, Account | NoAccount]
-"""The account of each name, as the request writes the name."""
-
-
-class NamesUnavailable(Refused):
-    """Names can't be resolved now. Nothing was stored."""
 
 
 def _shortened(text: str) -> str:
@@ -524,6 +494,12 @@ def blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
             yield source, selector, block
 
 
+def _names_in(document: Any) -> list[str]:
+    """Return the ENS names in a body without duplicates. The body may be malformed."""
+    keys = (key for *_, block in blocks(document) for key in _member(block, "accounts"))
+    return list(dict.fromkeys(filter(is_name, keys)))
+
+
 def _member(value: Any, name: str) -> Mapping[str, Any]:
     """Return the object's member `name` if that is an object too, else an empty object."""
     member = value.get(name) if isinstance(value, dict) else None
@@ -559,58 +535,3 @@ def _fault(error: ErrorDetails) -> BodyFault:
         "list_type": f"{where} must be a list.",
     }
     return BodyFault(path, sentences.get(error["type"], f"{where} must be a string."))
-
-
-# --- ENS names as keys of `accounts` --------------------------------------------------------------------------------
-
-
-def is_name(key: str) -> bool:
-    return "." in key
-
-
-def _names_in(document: Any) -> list[str]:
-    """Return the ENS names in a body without duplicates. The body may be malformed."""
-    keys = (key for *_, block in blocks(document) for key in _member(block, "accounts"))
-    return list(dict.fromkeys(filter(is_name, keys)))
-
-
-def resolve_names(names: Sequence[str], chains: Chains) -> Accounts:
-    """Return the accounts of these ENS names. Return nothing if names aren't supported.
-
-    Each name is resolved once per batch. The web server's thread waits for that. Raises `NamesUnavailable`.
-    """
-    if chains.ens is None or not names:
-        return {}
-    chain = chains.chain(chains.ens.chain_id)
-    try:
-        return _resolved(names, chain)
-    except NodeUnavailable as error:
-        logger.warning("names are not resolved: %s", error.for_operators)
-        raise NamesUnavailable(
-            "names_unavailable",
-            f"The names can't be resolved now: the nodes of chain {chain.id} don't answer. Nothing was stored; send it "
-            "again in a moment.",
-            retry_after=_RETRY_SECONDS,
-        ) from None
-
-
-def _resolved(names: Sequence[str], chain: Chain) -> Accounts:
-    # The web server imports it before its first request. Workers and commands don't need it.
-    from chains import ens  # noqa: PLC0415
-
-    accounts: dict[str, Account | NoAccount] = {}
-    normal: dict[str, str] = {}
-    for name in names:
-        try:
-            normal[name] = ens.normalized(name)
-        except ens.InvalidName as invalid:
-            accounts[name] = NoAccount(str(invalid))
-    wanted = list(dict.fromkeys(normal.values()))
-    answers = dict(zip(wanted, ens.resolve(chain, wanted), strict=True))
-    for name, normalized in normal.items():
-        answer = answers[normalized]
-        if isinstance(answer, str):
-            accounts[name] = Account(answer, normalized)
-        else:
-            accounts[name] = NoAccount(str(answer), is_supported=answer.is_supported)
-    return accounts

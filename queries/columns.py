@@ -114,6 +114,15 @@ class AccountField(models.IntegerChoices):
     CODE_HASH = 3
 
 
+class ReceiptField(models.IntegerChoices):
+    """The properties of a transaction's receipt, with their numbers in the facts registry."""
+
+    STATUS = 0
+    TYPE = 1
+    CUMULATIVE_GAS_USED = 2
+    LOG_COUNT = 3
+
+
 class HeaderField(models.IntegerChoices):
     """The properties of a header, numbered by position in its RLP (Yellow Paper, section 4.3, and later EIPs)."""
 

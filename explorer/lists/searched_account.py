@@ -7,8 +7,8 @@ from typing import Self
 from accounts import read_rate
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
-from queries import batch_request
-from queries.batch_request import Account, NoAccount
+from queries import ens_names
+from queries.ens_names import Account, NoAccount
 
 NUMBER, HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
 """A search may also be a block's number, or the hash of a block or a transaction."""
@@ -40,15 +40,15 @@ def read(text: str, client_address: str) -> SearchedAccount | None:
     if _ADDRESS.fullmatch(text):
         # A request with a wrong checksum is an error. A search needs only the digits.
         return SearchedAccount(str(checksummed(text.lower())))
-    if get_chains().ens is None or not batch_request.is_name(text):
+    if get_chains().ens is None or not ens_names.is_name(text):
         return None
     if seconds := read_rate.count(client_address):
         return SearchedAccount.unknown("too_many_requests", seconds=seconds)
     try:
-        match batch_request.resolve_names([text], get_chains())[text]:
+        match ens_names.resolve_names([text], get_chains())[text]:
             case Account(address, name):
                 return SearchedAccount(address, name)
             case NoAccount(because):
                 return SearchedAccount.unknown("no_account", name=text, reason=because)
-    except batch_request.NamesUnavailable:
+    except ens_names.NamesUnavailable:
         return SearchedAccount.unknown("names_unavailable", name=text)

@@ -11,9 +11,9 @@ from django.test import Client
 from django.utils import timezone
 
 from explorer.lists import batch_list
-from queries import batch_request, progress
-from queries.batch_request import Account, NoAccount
+from queries import ens_names, progress
 from queries.columns import RejectionCode
+from queries.ens_names import Account, NoAccount
 from queries.models import Batch, Block
 from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, path, read_files, send
 from tests.factories import client_of
@@ -144,7 +144,7 @@ def ens(settings, tmp_path, monkeypatch) -> dict[str, Any]:
         known["asked"] += names
         return {name: known.get(name, NoAccount("is nobody's")) for name in names}
 
-    monkeypatch.setattr(batch_request, "resolve_names", resolve)
+    monkeypatch.setattr(ens_names, "resolve_names", resolve)
     return known
 
 

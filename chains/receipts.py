@@ -1,0 +1,178 @@
+"""The receipts of a block as its trie holds them, made from what nodes answer and compared with the header's root.
+
+Nodes answer receipts as JSON, and chains encode some types in their own ways. So several encodings are tried. The root
+tells which is right, so none of them needs to be trusted.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.encoding import Item, decode_rlp, read_data, read_list, read_object, read_quantity, shortest
+from chains.header import Header
+from chains.nodes import Question
+from chains.packed_transactions import root
+
+_RECEIPTS_ROOT = 5
+_BLOOM_BYTES = 256
+_FORK_STATUS = 32
+# OP Stack's type of deposits.
+_DEPOSIT = 0x7E
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log of a receipt."""
+
+    emitter: bytes
+    topics: tuple[bytes, ...]
+    data: bytes
+
+    @property
+    def hash(self) -> bytes:
+        """Return the hash that a registry stores: of emitter, topics and the data's keccak-256, each as a word."""
+        return keccak(self.emitter.rjust(32, b"\0") + b"".join(self.topics) + keccak(self.data))
+
+
+@dataclass(frozen=True)
+class TransactionReceipt:
+    """A receipt of a block, decoded from the trie's value."""
+
+    type: int
+    status: int | None
+    """1 for success, 0 for a failure. None before Byzantium."""
+    cumulative_gas_used: int
+    logs: tuple[Log, ...]
+
+    @classmethod
+    def decode(cls, value: bytes) -> "TransactionReceipt":
+        """Decode the trie's value (EIP-2718). Raises `ValueError`."""
+        kind, encoded = (value[0], value[1:]) if value[:1] < b"\x80" else (0, value)
+        items = decode_rlp(encoded)
+        if isinstance(items, bytes) or len(items) < 4:
+            raise ValueError("no receipt")
+        status, gas, _, logs = items[:4]
+        if not isinstance(status, bytes) or not isinstance(gas, bytes) or isinstance(logs, bytes):
+            raise ValueError("no receipt")
+        return cls(
+            kind,
+            None if len(status) == _FORK_STATUS else int.from_bytes(status),
+            int.from_bytes(gas),
+            tuple(_log(log) for log in logs),
+        )
+
+
+@dataclass(frozen=True)
+class BlockReceipts:
+    """All receipts of a block. Their trie has the root that the block's header names."""
+
+    values: tuple[bytes, ...]
+    """The trie's values in the order of transactions."""
+    hashes: tuple[bytes | None, ...]
+    """The transactions' hashes as the node tells them, which no root of receipts shows."""
+
+    def receipt(self, index: int) -> TransactionReceipt | None:
+        """Return the receipt of a transaction by its index. None if the block has no such transaction."""
+        return TransactionReceipt.decode(self.values[index]) if index < len(self.values) else None
+
+
+def question(header: Header) -> Question[BlockReceipts]:
+    """Ask for all receipts of a block (`eth_getBlockReceipts`). If they make another root, ask the node for raw ones.
+
+    A refusal of a node is a `RpcRefused`. Receipts that make another root are an invalid answer.
+    """
+    expected = header.fields[_RECEIPTS_ROOT]
+
+    def read(result: Any) -> "BlockReceipts | Question[BlockReceipts]":
+        if result is None:
+            raise ValueError(f"no receipts of block {header.number}")
+        receipts = [read_object(receipt) for receipt in read_list(result)]
+        hashes = [_hash(receipt.get("transactionHash")) for receipt in receipts]
+        for values in _encodings(receipts):
+            if root(values) == expected:
+                return BlockReceipts(tuple(values), tuple(hashes[: len(values)]))
+        return Question(
+            ("debug_getRawReceipts", [hex(header.number)]),
+            lambda raw: read_raw(raw, hashes),
+            lacking=f"sent receipts of block {header.number} that make another root than the header's, and refuses "
+            "debug_getRawReceipts",
+        )
+
+    def read_raw(result: Any, hashes: Sequence[bytes | None]) -> BlockReceipts:
+        values = tuple(map(read_data, read_list(result)))
+        if root(values) != expected:
+            raise ValueError(f"receipts of block {header.number} that make another root than the header's")
+        return BlockReceipts(values, tuple([*hashes, *[None] * len(values)][: len(values)]))
+
+    return Question(("eth_getBlockReceipts", [hex(header.number)]), read)
+
+
+def _encodings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
+    """Yield the values that these receipts may have in the trie, the likeliest first."""
+    try:
+        values = [_encode(receipt) for receipt in receipts]
+    except ValueError:
+        return
+    yield values
+    deposits = [at for at, receipt in enumerate(receipts) if values[at][:1] == bytes([_DEPOSIT])]
+    if any(receipts[at].get("depositNonce") is not None for at in deposits):
+        # Some nodes leave the version out (after Canyon), and others add it (before).
+        other = [_encode(receipt, is_canyon=receipt.get("depositReceiptVersion") is None) for receipt in receipts]
+        yield [
+            changed if at in deposits else value for at, (value, changed) in enumerate(zip(values, other, strict=True))
+        ]
+    if receipts and receipts[-1].get("gasUsed") == "0x0":
+        # Polygon's nodes append a receipt of what the bridge has done, which is in no trie.
+        yield values[:-1]
+
+
+def _encode(receipt: dict[str, Any], *, is_canyon: bool | None = None) -> bytes:
+    """Return the trie's value of a receipt in JSON (Yellow Paper 4.3.1, EIP-658, EIP-2718). Raises `ValueError`."""
+    kind = read_quantity(receipt.get("type") or "0x0")
+    status = shortest(read_quantity(receipt["status"])) if receipt.get("status") is not None else _post_state(receipt)
+    logs: list[Item] = [
+        [
+            read_data(log.get("address"), 20),
+            [read_data(topic, 32) for topic in read_list(log.get("topics"))],
+            read_data(log.get("data")),
+        ]
+        for log in map(read_object, read_list(receipt.get("logs")))
+    ]
+    fields: list[Item] = [status, shortest(read_quantity(receipt.get("cumulativeGasUsed"))), _bloom(logs), logs]
+    if kind == _DEPOSIT:
+        is_canyon = receipt.get("depositReceiptVersion") is not None if is_canyon is None else is_canyon
+        if is_canyon:
+            fields += [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"]
+    encoded: bytes = rlp.encode(fields)
+    return (bytes([kind]) if kind else b"") + encoded
+
+
+def _post_state(receipt: dict[str, Any]) -> bytes:
+    return read_data(receipt.get("root"), _FORK_STATUS)
+
+
+def _bloom(logs: Sequence[Any]) -> bytes:
+    """Return the bloom of logs (Yellow Paper, 4.3.1). Some nodes answer another one."""
+    bits = 0
+    for emitter, topics, _ in logs:
+        for digest in map(keccak, (emitter, *topics)):
+            for at in (0, 2, 4):
+                bits |= 1 << (int.from_bytes(digest[at : at + 2]) & 2047)
+    return bits.to_bytes(_BLOOM_BYTES)
+
+
+def _log(item: Item) -> Log:
+    match item:
+        case [bytes(emitter), [*topics], bytes(data)]:
+            return Log(emitter, tuple(bytes(topic) for topic in topics if isinstance(topic, bytes)), data)
+    raise ValueError("no log")
+
+
+def _hash(value: Any) -> bytes | None:
+    try:
+        return read_data(value, 32)
+    except ValueError:
+        return None
