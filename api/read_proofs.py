@@ -8,10 +8,12 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from chains.encoding import hex_data
+from chains.encoding import checksummed, hex_data
+from chains.receipts import Log
 from proving import batch_estimate, facts, shown_proofs
-from proving.facts import SlotFact
+from proving.facts import AccountFact, SlotFact
 from proving.shown_proofs import ShownFact
+from proving.shown_receipts import ReceiptFact
 from queries.api_endpoint import BATCH_REQUEST, JSON, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import InvalidRequest
 from queries.strict_json import UNSUPPORTED
@@ -24,7 +26,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 class ProofRoot(Schema):
-    property: str = Field(description="STORAGE_ROOT of the account, or STATE_ROOT of the block.")
+    property: str = Field(description="STORAGE_ROOT of the account, or STATE_ROOT or RECEIPTS_ROOT of the block.")
     word: str
     isFact: bool = Field(description="Whether the registry holds it: else the view reverts.")
     batch: dict[str, Any] | None = Field(
@@ -38,16 +40,30 @@ class ProofView(Schema):
     data: str = Field(description="Calldata, with the proof.")
 
 
+class ShownTransaction(Schema):
+    index: str = Field(description="In its block, decimal. The proof shows it.")
+    hash: str | None = Field(description="As nodes tell it: the proof doesn't show it. null: they don't.")
+
+
+class ShownLog(Schema):
+    index: str = Field(description="Within the receipt, decimal.")
+    emitter: str
+    topics: list[str]
+    data: str
+
+
 class ReadProof(Schema):
     sourceChainId: str
     selector: str = Field(description="As the request named the block.")
     blockNumber: str
-    account: str
-    property: str = Field(description="The name of a property, or SLOT.")
+    account: str | None = Field(description="null: it is about a transaction.")
+    property: str = Field(description="The name of a property, or SLOT, or LOG.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
-    word: str = Field(description="32 bytes, as the view returns it.")
+    transaction: ShownTransaction | None = Field(description="null: it is about an account.")
+    log: ShownLog | None = Field(description="Of LOG: what the view returns.")
+    word: str = Field(description="32 bytes, as the view returns it. Of LOG: the hash that a registry stores.")
     value: str | None = Field(description="The word as a number, decimal. null: it isn't one.")
-    proof: str = Field(description="One RLP list of the nodes of `eth_getProof`.")
+    proof: str = Field(description="One RLP list of the trie's nodes, the root first.")
     root: ProofRoot
     view: ProofView
 
@@ -64,16 +80,17 @@ class ReadProofs(Schema):
     openapi_extra=dict(BATCH_REQUEST),
 )
 def read_proofs(request: HttpRequest) -> HttpResponse:
-    """Return the values of accounts and slots, each with the proof that a contract reads it by.
+    """Return the values of accounts, slots, receipts and logs, each with the proof that a contract reads it by.
 
-    `data` is as in a submission, of at most 100 accounts and slots, and `fee` may be left out. Nothing is stored.
+    `data` is as in a submission, and may name transactions, at most 100 of all. `fee` may be left out. Nothing is
+    stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     try:
         parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
     except InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    if not all(part.address for part in parsed.parts()):
+    if not all(part.address or part.transaction for part in parsed.parts()):
         raise ApiError(
             400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
         )
@@ -91,25 +108,41 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
 
 
 def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:
-    fact, source = shown.fact, str(shown.source)
-    slot = fact.slot if isinstance(fact, SlotFact) else None
-    block = {"accounts": {fact.address: {"props": ["STORAGE_ROOT"]}}} if slot else {"header": ["STATE_ROOT"]}
+    fact, source, root = shown.fact, str(shown.source), shown.root_property
+    block = {"accounts": {fact.address: {"props": [root]}}} if isinstance(fact, SlotFact) else {"header": [root]}
     batch = {"destinationChainId": destination, "data": {source: {f"block:{shown.block}": block}}}
     return {
         "sourceChainId": source,
         "selector": shown.selector.text,
         "blockNumber": str(shown.block),
-        "account": fact.address,
-        "property": facts.name(fact),
-        "slot": slot,
+        **_about(fact),
         "word": hex_data(shown.word),
-        "value": str(int.from_bytes(shown.word)) if facts.is_number(fact) else None,
+        "value": str(int.from_bytes(shown.word)) if _is_number(fact) else None,
         "proof": hex_data(shown.proof),
         "root": {
-            "property": "STORAGE_ROOT" if slot else "STATE_ROOT",
+            "property": root,
             "word": hex_data(shown.root),
             "isFact": shown.is_root_known,
             "batch": None if shown.is_root_known else batch,
         },
-        "view": {"to": shown.reader or None, "function": f"{shown.view}ByProof", "data": hex_data(shown.calldata)},
+        "view": {"to": shown.reader or None, "function": shown.view, "data": hex_data(shown.calldata)},
     }
+
+
+def _is_number(fact: AccountFact | SlotFact | ReceiptFact) -> bool:
+    return fact.log_index is None if isinstance(fact, ReceiptFact) else facts.is_number(fact)
+
+
+def _about(fact: AccountFact | SlotFact | ReceiptFact) -> dict[str, Any]:
+    if not isinstance(fact, ReceiptFact):
+        slot = fact.slot if isinstance(fact, SlotFact) else None
+        about = {"account": fact.address, "property": facts.name(fact), "slot": slot}
+        return about | {"transaction": None, "log": None}
+    log = None
+    if isinstance(fact.content, Log):
+        topics = list(map(hex_data, fact.content.topics))
+        content = {"emitter": checksummed(hex_data(fact.content.emitter)), "topics": topics}
+        log = {"index": str(fact.log_index), **content, "data": hex_data(fact.content.data)}
+    transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}
+    name = "LOG" if isinstance(fact.content, Log) else fact.content.name
+    return {"account": None, "property": name, "slot": None, "transaction": transaction, "log": log}

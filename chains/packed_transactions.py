@@ -91,6 +91,16 @@ def root(values: Sequence[bytes]) -> bytes:
     return _Trie(values, lambda *_: b"").write(())[0]
 
 
+def nodes(values: Sequence[bytes], indexes: Collection[int]) -> dict[int, list[bytes]]:
+    """Return the trie's nodes on the way to each index, the root first, or to where it shows that there is none.
+
+    Each node has a hash, because no value is short enough to embed.
+    """
+    trie = _Trie(values, lambda *_: b"")
+    trie.write(())
+    return {index: [rlp.encode(node) for node in trie.way(_key(index))] for index in indexes}
+
+
 def _begin(block: bytes | int | HeaderParts) -> bytes:
     if isinstance(block, int):
         return pack_number(block)
@@ -104,6 +114,8 @@ class _Trie:
         """`leaf` returns the operation for an index at a depth."""
         self._values = values
         self._leaf = leaf
+        self._written: dict[str, Item] = {}
+        """The nodes that were written, by the digits of the keys that lead to each."""
 
     def operations(self, asked: Collection[int]) -> bytes:
         if not asked:
@@ -115,6 +127,10 @@ class _Trie:
         there, wanted = ({_key(index): index for index in indexes} for indexes in (range(len(self._values)), asked))
         node, operations = self._node(there, wanted, 0)
         return keccak(rlp.encode(node)), operations
+
+    def way(self, key: str) -> list[Item]:
+        """Return the nodes on the way to a key, which were written."""
+        return [self._written[key[:depth]] for depth in range(len(key) + 1) if key[:depth] in self._written]
 
     def _node(self, there: Mapping[str, int], asked: Mapping[str, int], depth: int) -> tuple[Item, bytes]:
         """Return the node that holds the keys `there`, which agree down to `depth`, and its operations."""
@@ -143,7 +159,10 @@ class _Trie:
                     raise CannotPack("An extension leads to a node of less than 32 bytes.")
                 out = _absent(asked[others.pop(0)], AT_EXTENSION, bytes([depth, reach]) + packed_path(path) + reference)
         else:
-            return self._branch(there, asked, depth)
+            node, out = self._branch(there, asked, depth)
+            others = []
+        if keys:
+            self._written[keys[0][:depth]] = node
         return node, out + b"".join(_absent(asked[key], AT_SAME, b"") for key in others)
 
     def _branch(self, there: Mapping[str, int], asked: Mapping[str, int], depth: int) -> tuple[Item, bytes]:

@@ -11,12 +11,15 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import Item, decode_rlp, read_data, read_list, read_object, read_quantity, shortest
+from chains import questions
+from chains.encoding import Item, decode_rlp, hex_data, read_data, read_list, read_object, read_quantity, shortest
 from chains.header import Header
+from chains.node_errors import InvalidReply, RpcRefused
 from chains.nodes import Question
 from chains.packed_transactions import root
+from chains.rpc import RpcClient
 
-_RECEIPTS_ROOT = 5
+_OTHER_ROOT = "receipts of block {} that make another root than the header's"
 _BLOOM_BYTES = 256
 _FORK_STATUS = 32
 # OP Stack's type of deposits.
@@ -74,40 +77,48 @@ class BlockReceipts:
     hashes: tuple[bytes | None, ...]
     """The transactions' hashes as the node tells them, which no root of receipts shows."""
 
-    def receipt(self, index: int) -> TransactionReceipt | None:
-        """Return the receipt of a transaction by its index. None if the block has no such transaction."""
-        return TransactionReceipt.decode(self.values[index]) if index < len(self.values) else None
 
+def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
+    """Return all receipts of a block, from one request where a node takes it, else from one for each transaction.
 
-def question(header: Header) -> Question[BlockReceipts]:
-    """Ask for all receipts of a block (`eth_getBlockReceipts`). If they make another root, ask the node for raw ones.
-
-    A refusal of a node is a `RpcRefused`. Receipts that make another root are an invalid answer.
+    Raises `NodeUnavailable`, also if the receipts of no node make the header's root, and `RpcRefused`.
     """
-    expected = header.fields[_RECEIPTS_ROOT]
+    try:
+        return rpc.answer(_of_block(header))
+    except RpcRefused:
+        block = read_object(rpc.call("eth_getBlockByHash", hex_data(header.hash), False))
+        hashes = [hex_data(read_data(tx_hash, 32)) for tx_hash in read_list(block.get("transactions"))]
+        each = rpc.answers([questions.plain("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes])
+        if receipts := _made(each, header.receipts_root):
+            return receipts
+        raise InvalidReply(f"The {_OTHER_ROOT.format(header.number)}.") from None
 
-    def read(result: Any) -> "BlockReceipts | Question[BlockReceipts]":
-        if result is None:
-            raise ValueError(f"no receipts of block {header.number}")
-        receipts = [read_object(receipt) for receipt in read_list(result)]
-        hashes = [_hash(receipt.get("transactionHash")) for receipt in receipts]
-        for values in _encodings(receipts):
-            if root(values) == expected:
-                return BlockReceipts(tuple(values), tuple(hashes[: len(values)]))
-        return Question(
-            ("debug_getRawReceipts", [hex(header.number)]),
-            lambda raw: read_raw(raw, hashes),
-            lacking=f"sent receipts of block {header.number} that make another root than the header's, and refuses "
-            "debug_getRawReceipts",
-        )
 
-    def read_raw(result: Any, hashes: Sequence[bytes | None]) -> BlockReceipts:
+def _of_block(header: Header) -> Question[BlockReceipts]:
+    """Ask for all receipts of a block. If they make another root, ask the same node for raw ones."""
+
+    def read(result: Any) -> BlockReceipts | Question[BlockReceipts]:
+        lacking = f"sent {_OTHER_ROOT.format(header.number)}, and refuses debug_getRawReceipts"
+        raw = Question(("debug_getRawReceipts", [hex(header.number)]), read_raw, lacking=lacking)
+        return _made(read_list(result), header.receipts_root) or raw
+
+    def read_raw(result: Any) -> BlockReceipts:
         values = tuple(map(read_data, read_list(result)))
-        if root(values) != expected:
-            raise ValueError(f"receipts of block {header.number} that make another root than the header's")
-        return BlockReceipts(values, tuple([*hashes, *[None] * len(values)][: len(values)]))
+        if root(values) != header.receipts_root:
+            raise ValueError(_OTHER_ROOT.format(header.number))
+        return BlockReceipts(values, (None,) * len(values))
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)
+
+
+def _made(told: Sequence[Any], expected: bytes) -> BlockReceipts | None:
+    """Return the receipts if they can be encoded so that they make the expected root."""
+    receipts = list(map(read_object, told))
+    for values in _encodings(receipts):
+        if root(values) == expected:
+            hashes = (_hash(receipt.get("transactionHash")) for receipt in receipts[: len(values)])
+            return BlockReceipts(tuple(values), tuple(hashes))
+    return None
 
 
 def _encodings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:

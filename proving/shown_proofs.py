@@ -9,32 +9,36 @@ from chains.questions import ProofRequest
 from chains.rpc import result
 from chains.trie import EMPTY_CODE_HASH, StateAccount
 from contracts import NO_CONTRACT
-from proving import admission_checks, facts
+from proving import admission_checks, facts, shown_receipts
 from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
 from proving.block_selection import Requests, Selected, inquire, select
 from proving.deployments import Unusable, call
-from proving.facts import AccountFact, SlotFact, ViewRequest
+from proving.facts import AccountFact, HeaderFact, SlotFact, ViewRequest
+from proving.shown_receipts import ReceiptFact
 from proving.source_estimate import SourceEstimate
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
-from queries.columns import AccountField
+from queries.columns import AccountField, HeaderField
 from queries.strict_json import INVALID
+
+_RECEIPTS_ROOT = HeaderFact(HeaderField.RECEIPTS_ROOT)
 
 
 @dataclass(frozen=True)
 class ShownFact:
-    """A fact about an account, with the proof that a view of `FactsReader` takes."""
+    """A fact with the proof that a view of `FactsReader` takes."""
 
     source: int
     selector: Selector
     block: int
-    fact: AccountFact | SlotFact
+    fact: AccountFact | SlotFact | ReceiptFact
     word: bytes
-    """The value as the view returns it: of an absent account the code hash is the keccak256 of nothing."""
+    """The value as the view returns it: of an absent account the code hash is the keccak256 of nothing. Of a log: the
+    hash that a registry stores."""
     proof: bytes
-    """One RLP list: the nodes of `eth_getProof`, the root first."""
+    """One RLP list: the nodes on the way to the value, the root first."""
     root: bytes
-    """The root of the trie: the account's storage root for a slot, else the block's state root."""
+    """The root of the trie: the account's storage root for a slot, else the block's root of state or receipts."""
     is_root_known: bool
     """The registry holds this root, so that the view answers."""
     reader: str
@@ -43,18 +47,33 @@ class ShownFact:
     @property
     def calldata(self) -> bytes:
         """Return the calldata of the view for a `FactsReader`."""
-        arguments: list[int | str | bytes] = [self.source, self.block, self.fact.address]
-        if isinstance(self.fact, SlotFact):
-            arguments.append(bytes.fromhex(self.fact.slot[2:]))
-        return call("FactsReader", NO_CONTRACT, f"{self.view}ByProof", *arguments, self.proof)[1]
+        place: list[int | str | bytes]
+        match self.fact:
+            case ReceiptFact():
+                place = [*self.fact.place]
+            case SlotFact(address, slot):
+                place = [address, bytes.fromhex(slot[2:])]
+            case AccountFact():
+                place = [self.fact.address]
+        return call("FactsReader", NO_CONTRACT, self.view, self.source, self.block, *place, self.proof)[1]
 
     @property
     def view(self) -> str:
-        return "slot" if isinstance(self.fact, SlotFact) else "account"
+        """Return the name of the view."""
+        if isinstance(self.fact, ReceiptFact):
+            return "receiptByProof" if self.fact.log_index is None else "logByProof"
+        return "slotByProof" if isinstance(self.fact, SlotFact) else "accountByProof"
+
+    @property
+    def root_property(self) -> str:
+        """Return the property whose word the root is: of the account for a slot, else of the block's header."""
+        if isinstance(self.fact, ReceiptFact):
+            return HeaderField.RECEIPTS_ROOT.name
+        return AccountField.STORAGE_ROOT.name if isinstance(self.fact, SlotFact) else HeaderField.STATE_ROOT.name
 
 
 def shown(request: BatchRequest) -> list[ShownFact]:
-    """Return the facts about accounts that a request names, with their proofs. Each proof has been verified.
+    """Return the facts about accounts and transactions that a request names, with their proofs, which are verified.
 
     Raises `EstimateUnavailable`, `ApiError`: invalid_request, and `Refused`: busy.
     """
@@ -62,13 +81,13 @@ def shown(request: BatchRequest) -> list[ShownFact]:
         return [
             fact
             for source, requests in requested(request).items()
-            for fact in _of_source(request.destinationChainId, source, requests, ends_at)
+            for fact in _of_source(request, source, requests, ends_at)
         ]
 
 
-def _of_source(destination: int, source: int, requests: Requests, ends_at: float) -> Iterator[ShownFact]:
+def _of_source(request: BatchRequest, source: int, requests: Requests, ends_at: float) -> Iterator[ShownFact]:
     try:
-        inquiry = inquire(destination, source, ends_at)
+        inquiry = inquire(request.destinationChainId, source, ends_at)
     except Unusable as why:
         raise EstimateUnavailable(str(why.reason)) from None
     selected = select(inquiry, requests)
@@ -91,12 +110,26 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
         connection.destination_rpc,
         connection.registry.contract,
         [
-            ViewRequest(number, [AccountFact(address, AccountField.STORAGE_ROOT) for address in of_block], "latest")
+            ViewRequest(
+                number,
+                [_RECEIPTS_ROOT, *(AccountFact(address, AccountField.STORAGE_ROOT) for address in of_block)],
+                "latest",
+            )
             for number, of_block in addresses.items()
         ],
     )
     held = dict(zip(addresses, map(result, views), strict=True))
+    reader = connection.registry.reader
     for selector, number in selected.blocks.items():
+        asked = [
+            part.transaction
+            for part in request.parts()
+            if part.transaction and (part.source, part.selector) == (source, selector)
+        ]
+        for shown in shown_receipts.of_block(rpc, headers[number], asked) if asked else ():
+            connection.check_time()
+            root, known = headers[number].receipts_root, held[number].facts[_RECEIPTS_ROOT]
+            yield ShownFact(source, selector, number, *shown, root, root == known, reader)
         for fact in requests[selector]:
             if not isinstance(fact, AccountFact | SlotFact):
                 continue
@@ -109,9 +142,7 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
                 nodes, word, root = proof.nodes, _word(proof.account, fact.field), headers[number].state_root
                 known = held[number].state_root
             encoded = rlp.encode(list(nodes))
-            yield ShownFact(
-                source, selector, number, fact, word, encoded, root, root == known, connection.registry.reader
-            )
+            yield ShownFact(source, selector, number, fact, word, encoded, root, root == known, reader)
 
 
 def _require_all(source: int, selected: Selected) -> None:

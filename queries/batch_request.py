@@ -43,6 +43,9 @@ _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
+_TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
+# Greatest index of a transaction in its block that a registry takes, and of a log.
+_MOST_TRANSACTIONS = (1 << 16) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients recognize these faults by this text.
@@ -246,8 +249,23 @@ def _slot(value: object) -> str:
     return f"0x{digits.lower():0>64}"
 
 
+def _transaction(value: object, info: ValidationInfo) -> int | str:
+    if _context(info).needs_payer:
+        raise _unsupported("Receipts and logs are no facts of a batch here: ask for their proofs by POST /read-proofs.")
+    if isinstance(value, str) and _TRANSACTION.fullmatch(value):
+        return value.lower()
+    return _decimal(
+        value, "A transaction is named by its hash, or by its index in the block, which", _MOST_TRANSACTIONS
+    )
+
+
+def _log(value: object) -> int:
+    return _decimal(value, "The index of a log", _MOST_TRANSACTIONS)
+
+
 _Counted = WrapValidator(_counted)
 
+ReceiptProperty = Annotated[Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"], _Counted]
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
 # Patterns only for the API's description. The functions above check these types, and name faults in sentences.
 DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
@@ -255,6 +273,7 @@ _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]
 _SelectorText = Annotated[str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|latest|finalized)$")]
 _AccountText = Annotated[str, Field(pattern=r"^(0x[0-9a-fA-F]{40}|.*\..*)$")]
+_TransactionText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|0x[0-9a-fA-F]{64})$")]
 _FeeText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|auto)$")]
 
 DestinationChainId = Annotated[
@@ -264,6 +283,8 @@ DestinationChainId = Annotated[
 ]
 SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=_DecimalText), _Counted]
 BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=_SelectorText), _Counted]
+TransactionKey = Annotated[int | str, BeforeValidator(_transaction, json_schema_input_type=_TransactionText), _Counted]
+LogIndex = Annotated[int, BeforeValidator(_log, json_schema_input_type=_DecimalText), _Counted]
 Slot = Annotated[str, BeforeValidator(_slot, json_schema_input_type=_SlotText), _Counted]
 HeaderName = Annotated[
     Literal[
@@ -321,15 +342,34 @@ class AccountRequest(_Strict):
         return sum(1 << AccountField[name] for name in set(self.props))
 
 
+class TransactionRequest(_Strict):
+    """What to show of one transaction's receipt."""
+
+    props: list[ReceiptProperty] = Field(default=[], max_length=16, description="Properties of the receipt.")
+    logs: list[LogIndex] = Field(default=[], description="Logs by their index within the receipt, decimal.")
+    blockLogs: list[LogIndex] = Field(
+        default=[], description="Logs by their index within the block, as `eth_getLogs` counts, decimal."
+    )
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "TransactionRequest":
+        if not self.props and not self.logs and not self.blockLogs:
+            raise _invalid("Nothing to show: the transaction names neither a property nor a log.")
+        return self
+
+
 class BlockRequest(_Strict):
     """The facts to prove at one block."""
 
     accounts: dict[AccountKey, AccountRequest] = Field(default={}, description="By account address, or ENS name.")
     header: list[HeaderName] = Field(default=[], max_length=64, description="Header properties to prove.")
+    transactions: dict[TransactionKey, TransactionRequest] = Field(
+        default={}, description="By the transaction's hash, or its index in the block. For `POST /read-proofs` alone."
+    )
 
     @model_validator(mode="after")
     def _not_empty(self) -> "BlockRequest":
-        if not self.accounts and not self.header:
+        if not self.accounts and not self.header and not self.transactions:
             raise _invalid("Nothing to prove: the block names neither an account nor a header property.")
         return self
 
@@ -370,11 +410,13 @@ class BatchRequest(_Strict):
                 if block.header:
                     fields = sum(1 << HeaderField[name] for name in set(block.header))
                     yield Part(source, selector, "", fields, [])
+                for name, transaction in block.transactions.items():
+                    yield Part(source, selector, "", 0, [], transaction=(name, transaction))
 
 
 @dataclass(frozen=True)
 class Part:
-    """One account at one block, or its header if the address is empty. `fields` is a mask, as in `queries.models`."""
+    """One account or transaction at one block, or its header. `fields` is a mask, as in `queries.models`."""
 
     source: int
     selector: Selector
@@ -382,11 +424,15 @@ class Part:
     fields: int
     slots: list[str]
     name: str = ""  # normalized ENS name; empty: the request has the address
+    transaction: tuple[int | str, TransactionRequest] | None = None
+    """The transaction's index or hash, and what is asked of it."""
 
     @property
     def size(self) -> int:
-        """Return the part's size for limits: the account or header, and each slot, count 1."""
-        return 1 + len(self.slots)
+        """Return the part's size for limits: the account, header or transaction, and each slot and log, count 1."""
+        of_transaction = self.transaction[1] if self.transaction else None
+        logs = len(of_transaction.logs) + len(of_transaction.blockLogs) if of_transaction else 0
+        return 1 + len(self.slots) + logs
 
 
 def too_many(count: int, most: int) -> BodyFault:
@@ -470,6 +516,10 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
                 path = pointer("data", source, selector, "accounts")
                 yield BodyFault(path, f"The account {_shown(key)} is named twice at this block.")
             seen.add(spelling)
+        hashes = [name.lower() for name in _member(block, "transactions")]
+        if len({*hashes}) < len(hashes):
+            path = pointer("data", source, selector, "transactions")
+            yield BodyFault(path, "A transaction is named twice at this block.")
     headers = _member(_member(document, "webhook"), "headers")
     if len({name.lower() for name in headers}) < len(headers):
         yield BodyFault("/webhook/headers", "A header is named twice, in different capitals.")
@@ -483,7 +533,10 @@ def _named(value: Any) -> int:
 def _named_at(block: Any) -> int:
     slots = [account.get("slots") for account in _member(block, "accounts").values() if isinstance(account, dict)]
     header = isinstance(block, dict) and bool(block.get("header"))
-    return max(1, len(slots) + sum(len(of_one) for of_one in slots if isinstance(of_one, list)) + header)
+    named = _member(block, "transactions").values()
+    logs = [each.get(name) for each in named if isinstance(each, dict) for name in ("logs", "blockLogs")]
+    lists = sum(len(of_one) for of_one in (*slots, *logs) if isinstance(of_one, list))
+    return max(1, len(slots) + len(named) + lists + header)
 
 
 def blocks(document: Any) -> Iterator[tuple[str, str, Any]]:

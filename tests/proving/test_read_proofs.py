@@ -8,11 +8,12 @@ import pytest
 import rlp
 from django.core.management import call_command
 from django.test import Client
+from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
 from proving.models import AccountProof, FactsRegistry
 from queries.models import Batch, Block
-from tests.chains.lying_node import between, result
+from tests.chains.lying_node import between, error, result
 from tests.contracts.tries import EMPTY_CODE_HASH, EMPTY_ROOT, hex_prefix
 from tests.headers import with_hash
 from tests.service import ALICE, BOB, asking, header, reconfigure, submit, work_until_done
@@ -76,6 +77,94 @@ def test_the_reader_answers_each_once_its_root_is_a_fact(service, client, key):
     filled = [value for (account, name, _), value in values.items() if account == HISTORY_CONTRACT and name == "SLOT"]
     assert sorted(value != "0" for value in filled) == [False, True]
     assert not AccountProof.objects.filter(address=BOB).exists()
+
+
+# Emits a log of two topics and a word of data, as many times as it says, and then fails if it says so.
+LOG = "60aa5f5260bb60cc60205fa2"
+RETURNS, FAILS = "5f5ff3", "5f5ffd"
+
+
+def block_with_logs(service) -> int:
+    """Return the number of a block whose transactions have one log, none since it fails, and two."""
+    service.rpc("evm_setAutomine", False)
+    for code in (LOG + RETURNS, LOG + FAILS, LOG + LOG + RETURNS):
+        service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{code}", "gas": hex(200_000)})
+    service.mine()
+    service.rpc("evm_setAutomine", True)
+    number = service.head()
+    service.mine()
+    return number
+
+
+def test_the_reader_answers_receipts_and_logs_once_their_root_is_a_fact(service, client, key):
+    call_command("deploy_reader", 31337, stdout=io.StringIO())
+    number = block_with_logs(service)
+    hashes = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"]
+    properties = ["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"]
+    transactions = {
+        "0": {"props": properties, "logs": ["0"]},
+        "1": {"props": properties},
+        hashes[2].upper().replace("0X", "0x"): {"props": properties, "blockLogs": ["2", "1"]},
+    }
+    blocks = {f"block:{number}": {"transactions": transactions}}
+    told = read(client, key, blocks).json()["proofs"]
+    assert [proof["root"]["isFact"] for proof in told] == [False] * (3 * 4 + 3)
+    (batch,) = {json.dumps(proof["root"]["batch"]) for proof in told}
+    work_until_done(submit(key, json.loads(batch) | {"fee": "0"}), service)
+    shown: dict[Any, Any] = {}
+    for proof in read(client, key, blocks).json()["proofs"]:
+        assert (proof["root"]["isFact"], proof["root"]["property"]) == (True, "RECEIPTS_ROOT")
+        index, words = int(proof["transaction"]["index"]), shown_on_chain(service, proof)
+        receipt = service.rpc("eth_getTransactionReceipt", hashes[index])
+        assert proof["transaction"]["hash"] == hashes[index]
+        if proof["property"] == "LOG":
+            emitter, topics, data = decode(["address", "bytes32[]", "bytes"], words)
+            log = receipt["logs"][int(proof["log"]["index"])]
+            assert (emitter, [f"0x{topic.hex()}" for topic in topics]) == (log["address"], log["topics"])
+            assert f"0x{data.hex()}" == log["data"] == proof["log"]["data"]
+            assert (proof["log"]["emitter"].lower(), proof["log"]["topics"]) == (emitter, log["topics"])
+            parts = b"".join(bytes.fromhex(part[2:].zfill(64)) for part in (emitter, *log["topics"]))
+            assert proof["word"] == f"0x{keccak(parts + keccak(data)).hex()}"
+        else:
+            exists, has_status, *fields = decode(["bool", "bool", "uint8", "uint8", "uint64", "uint32"], words)
+            assert (exists, has_status) == (True, True)
+            assert proof["value"] == str(fields[properties.index(proof["property"])])
+        shown.setdefault(index, []).append(proof["log"]["index"] if proof["log"] else int(proof["value"]))
+    assert [shown[index][0] for index in range(3)] == [1, 0, 1]
+    assert [shown[index][3] for index in range(3)] == [1, 0, 2]
+    assert [shown[index][4:] for index in range(3)] == [["0"], [], ["1", "0"]]
+
+
+RECEIPT_LIES: dict[Any, Any] = {
+    ("another log", "eth_getBlockReceipts"): lambda told: [told[0] | {"logs": []}, *told[1:]],
+    ("one less", "eth_getBlockReceipts"): lambda told: told[1:],
+    ("no list", "eth_getBlockReceipts"): lambda _: None,
+    ("another root", "eth_getBlockByNumber"): lambda told: with_hash(told | {"receiptsRoot": "0x" + 64 * "1"}),
+}
+
+
+def test_receipts_that_make_another_root_are_not_believed(service, client, key, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 100
+    blocks = {f"block:{block_with_logs(service)}": {"transactions": {"0": {"props": ["STATUS"], "logs": ["0"]}}}}
+    told, lies = read(client, key, blocks).json()["proofs"], dict(RECEIPT_LIES)
+
+    def change(question, reply):
+        if question["method"] == "debug_getRawReceipts":
+            return [error(question, -32601, "the method does not exist")]
+        if not lies:  # The node answers one transaction's receipt at a time.
+            is_all = question["method"] == "eth_getBlockReceipts"
+            return [error(question, -32601, "the method does not exist") if is_all else reply]
+        (_, method), lie = next(iter(lies.items()))
+        return [reply | {"result": lie(reply["result"])} if question["method"] == method else reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        while lies:
+            refused = read(client, key, blocks)
+            assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable"), next(iter(lies))
+            assert url not in refused.text
+            del lies[next(iter(lies))]
+        assert read(client, key, blocks).json()["proofs"] == told
 
 
 def test_a_block_is_named_in_any_way_and_without_a_registry_nothing_is_shown(service, client, key):
@@ -178,6 +267,11 @@ def test_an_answer_has_four_megabytes_at_most(service, client, key, settings):
     [
         ({"block:1": {"header": ["TIMESTAMP"]}}, 400, "unsupported"),
         ({"block:1": {"accounts": {ALICE: {"slots": [f"{slot:x}" for slot in range(100)]}}}}, 400, "invalid_request"),
+        ({"block:1": {"transactions": {"0": {"props": ["STATUS"]}}}}, 400, "invalid_request"),
+        ({"block:1": {"transactions": {"0x" + "11" * 32: {"logs": ["0"]}}}}, 400, "invalid_request"),
+        ({"block:1": {"transactions": {"65536": {"logs": ["0"]}}}}, 400, "invalid_request"),
+        ({"block:1": {"transactions": {"0": {}}}}, 400, "invalid_request"),
+        ({"block:1": {"transactions": {"0": {"logs": list(map(str, range(100)))}}}}, 400, "invalid_request"),
         ({"block:999999": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 503, "chain_unavailable"),
         ({"timestamp:1": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 400, "invalid_request"),
         ({"timestamp:1700000000000": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 400, "invalid_request"),
