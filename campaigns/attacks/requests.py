@@ -74,7 +74,8 @@ def _known(attacked: Target, key: str) -> dict[str, Any]:
         answer = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
         deliveries = [each["id"] for each in answer["deliveries"]]
     values = {
-        **dict.fromkeys(("internal_id", "internalId", "batchQueryId"), ids),
+        **dict.fromkeys(("internal_id", "internalId", "batchQueryId", "request_id"), ids),
+        "query_id": [f"{identifier}-1" for identifier in ids],
         **dict.fromkeys(("delivery_id", "deliveryId"), deliveries),
         "account": [ACCOUNTS[0][0]],
         "sourceChainId": [str(CHAIN_ID)],
