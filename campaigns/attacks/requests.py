@@ -74,7 +74,8 @@ def _known(attacked: Target, key: str) -> dict[str, Any]:
         answer = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
         deliveries = [each["id"] for each in answer["deliveries"]]
     values = {
-        **dict.fromkeys(("internal_id", "internalId", "batchQueryId"), ids),
+        **dict.fromkeys(("internal_id", "internalId", "batchQueryId", "request_id"), ids),
+        "query_id": [f"{identifier}-1" for identifier in ids],
         **dict.fromkeys(("delivery_id", "deliveryId"), deliveries),
         "account": [ACCOUNTS[0][0]],
         "sourceChainId": [str(CHAIN_ID)],
@@ -98,8 +99,8 @@ def _bodies(head: int) -> list[dict[str, Any]]:
         body = _good(max(1, head - number % 5))
         blocks = body["data"][str(CHAIN_ID)]
         body |= ({}, {"webhook": webhook}, {"sender": "self"}, {})[number % 4]
-        if number % 2:
-            # No proof of a header is given for reading.
+        if number % 2 and number % 7:
+            # No proof of a header, or of a block to come, is given for reading.
             del next(iter(blocks.values()))["header"]
         blocks |= {"latest": named} if number % 3 == 0 else ahead if number % 7 == 0 else {}
         bodies.append(body)

@@ -16,7 +16,7 @@ from typing import Any
 import schemathesis
 
 _KNOWN = json.loads(Path(os.environ["ATTACK_KNOWN"]).read_text())
-_TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query", "/read-proofs"}
+_TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query", "/read-proofs", "/submit-request"}
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
 _seconds: list[float] = []
@@ -39,7 +39,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         # A longer wait would slow down the flood.
         case.query["wait"] = chance % 2
     if case.operation.path in _TAKE_BATCHES and case.operation.method == "post" and chance % 5 == 0:
-        case.body = _KNOWN["bodies"][chance // 5 % len(_KNOWN["bodies"])]
+        body = dict(_KNOWN["bodies"][chance // 5 % len(_KNOWN["bodies"])])
+        if case.operation.path == "/submit-request":
+            body["destination_chain_id"] = body.pop("destinationChainId")
+        case.body = body
 
 
 @schemathesis.hook

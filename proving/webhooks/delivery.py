@@ -234,7 +234,8 @@ def _note(
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
     pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     is_delivered = ends_as == DeliveryStatus.DELIVERED
-    # The row may have changed meanwhile, for example because a user has requested it again.
+    # A user may have requested the delivery again meanwhile. Both lock the webhook, and only then change the delivery.
+    statements.lock(Webhook.objects.filter(pk=webhook.pk))
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
     fresh.attempts = [*fresh.attempts, attempt][-_MAX_ATTEMPTS_KEPT:]
     if ends_as is None and clock.earliest() + pause > fresh.gives_up_at:

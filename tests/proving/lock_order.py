@@ -18,7 +18,8 @@ _RANKS = {
     "queries_block": 3,
     "queries_batch": 4,
     **dict.fromkeys(("queries_query", "queries_step"), 5),
-    **dict.fromkeys(("queries_webhook", "queries_webhookdelivery"), 6),
+    "queries_webhook": 6,
+    "queries_webhookdelivery": 7,
 }
 _CLAUSE = re.compile(r" FOR (NO KEY )?UPDATE( OF \S+)?( NOWAIT| SKIP LOCKED)?$")
 _LOCKING = re.compile(r'(?:UPDATE|DELETE FROM) "(\w+)"')

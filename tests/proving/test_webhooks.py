@@ -114,7 +114,8 @@ def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
         assert 0 <= attempt["seconds"] < SECONDS
 
 
-def test_a_rotated_secret_signs_beside_its_successor_as_long_as_was_said(hook):
+@pytest.mark.django_db  # inside a transaction, where the order of locks is checked
+def test_a_rotated_secret_signs_beside_its_successor_as_long_as_was_said(hook, db):
     batch = done(hook.url)
     old = secret_of(batch)
     client_of(ALICE).post("/dashboard/webhooks/rotate", {"overlap": "1h"})
