@@ -53,7 +53,7 @@ class TransactionReceipt:
     @classmethod
     def decode(cls, value: bytes) -> "TransactionReceipt":
         """Decode the trie's value (EIP-2718). Raises `ValueError`."""
-        kind, encoded = (value[0], value[1:]) if value[:1] < b"\x80" else (0, value)
+        kind, encoded = (value[0], value[1:]) if b"" < value[:1] < b"\x80" else (0, value)
         items = decode_rlp(encoded)
         if isinstance(items, bytes) or len(items) < 4:
             raise ValueError("no receipt")

@@ -1,0 +1,131 @@
+"""Receipts of recorded blocks, as nodes answer them and misanswer them, make the tries of their blocks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+from trie import HexaryTrie
+
+from chains import receipts
+from chains.encoding import hex_data
+from chains.header import Header
+from chains.node_errors import NodeUnavailable
+from chains.packed_transactions import nodes
+from tests.chains.lying_node import error, is_chain_id, lying_node, result
+from tests.contracts.blocks import log_hash, recorded
+from tests.contracts.decoder import Receipt
+from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
+
+pytestmark = needs_fixtures
+
+_NAMES = fixture_names("receipts/*.json")
+_MAKING_THE_ROOT = [name for name in _NAMES if "not-reproducible" not in name]
+_CANYON, _BEDROCK = "op-mainnet-154497277.json", "op-goerli-regolith-receipts.json"
+
+Change = Callable[[list[Any]], list[Any]]
+
+
+@contextmanager
+def serving(name: str, change: Change = lambda told: told, raw: list[bytes] | None = None) -> Iterator[str]:
+    """Serve a block's receipts after the change. With `raw`, a node also answers these."""
+    told = change(load_fixture(f"receipts/{name}")["receipts"])
+
+    def answer(body: Any) -> Any:
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        if body["method"] == "eth_getBlockReceipts":
+            return result(body, told)
+        return result(body, list(map(hex_data, raw))) if raw else error(body, -32601, "the method does not exist")
+
+    with lying_node(answer) as url:
+        yield url
+
+
+def header_of(name: str) -> Header:
+    return Header.decode(recorded(name.removesuffix(".json")).header)
+
+
+@pytest.mark.parametrize("name", _MAKING_THE_ROOT)
+def test_the_trie_of_a_recorded_block_is_made(client_of, name):
+    block = recorded(name.removesuffix(".json"))
+    with serving(name) as url:
+        made = receipts.of_block(client_of(url), header_of(name))
+    assert list(made.values) == block.values
+    for value, outcome in zip(made.values, block.receipts, strict=True):
+        decoded = receipts.TransactionReceipt.decode(value)
+        about = decoded.status, decoded.type, decoded.cumulative_gas_used, len(decoded.logs)
+        assert Receipt(*about) == outcome.facts
+        assert [log.hash for log in decoded.logs] == list(map(log_hash, outcome.logs))
+    count = len(made.values)
+    for index, way in nodes(made.values, [*range(count), count, count + 1, 128, 65_535]).items():
+        content = HexaryTrie.get_from_proof(block.roots[1], rlp.encode(index), list(map(rlp.decode, way)))
+        assert content == (made.values[index] if index < count else b"")
+        assert all(len(node) >= 32 for node in way)
+
+
+def without(*names: str) -> Change:
+    return lambda told: [{name: value for name, value in each.items() if name not in names} for each in told]
+
+
+# Answers that nodes have given for what the trie holds in another form.
+MISANSWERED: dict[str, tuple[str, Change]] = {
+    "no bloom": (_CANYON, without("logsBloom")),
+    "another bloom": (_CANYON, lambda told: [each | {"logsBloom": "0x" + "11" * 256} for each in told]),
+    "no version after Canyon": (_CANYON, without("depositReceiptVersion")),
+    "a version before Canyon": (
+        _BEDROCK,
+        lambda told: [
+            each | {"depositNonce": "0x5", "depositReceiptVersion": "0x1"} if each["type"] == "0x7e" else each
+            for each in told
+        ],
+    ),
+    "Polygon's receipt of what the bridge has done": (
+        "eth-mainnet-8065752.json",
+        lambda told: [*told, told[-1] | {"gasUsed": "0x0", "transactionHash": "0x" + "11" * 32}],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISANSWERED)
+def test_what_nodes_have_answered_makes_it_too(client_of, case):
+    name, change = MISANSWERED[case]
+    with serving(name, change) as url:
+        made = receipts.of_block(client_of(url), header_of(name))
+    assert list(made.values) == recorded(name.removesuffix(".json")).values
+
+
+def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of):
+    name, change = "eth-mainnet-1000000.json", without("root")
+    values = recorded(name.removesuffix(".json")).values
+    with serving(name, change, values) as url:
+        assert list(receipts.of_block(client_of(url), header_of(name)).values) == values
+    with serving(name, change, values[::-1]) as url, pytest.raises(NodeUnavailable, match="make another root"):
+        receipts.of_block(client_of(url), header_of(name))
+    with (
+        serving(name, change) as url,
+        pytest.raises(NodeUnavailable, match=r"another root .*, and refuses debug_getRaw"),
+    ):
+        receipts.of_block(client_of(url), header_of(name))
+
+
+def test_receipts_of_a_chain_that_hashes_otherwise_are_refused(client_of):
+    name = "cronos-10000-not-reproducible.json"
+    with serving(name) as url, pytest.raises(NodeUnavailable, match="receipts of block 10000 that make another root"):
+        receipts.of_block(client_of(url), header_of(name))
+
+
+def test_a_receipt_is_read_strictly():
+    genuine = recorded("eth-mainnet-1000000").values[0]
+    for spoilt in (
+        b"",
+        b"\xc0",
+        b"\x02" + genuine[:-1],
+        genuine + b"\0",
+        rlp.encode([b"", b"", b"", b""]),
+        keccak(b""),
+    ):
+        with pytest.raises(ValueError, match=r"receipt|RLP|log"):
+            receipts.TransactionReceipt.decode(spoilt)
