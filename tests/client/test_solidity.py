@@ -205,8 +205,8 @@ def test_a_contract_that_was_written_for_satellite(service: DevChain, reads: Dep
 
 def test_a_compiler_by_its_own_defaults_has_room_on_the_stack(tmp_path):
     """Users' compilers don't go by the intermediate language, as this project's does."""
-    command = [PROJECT / ".venv" / "bin" / "node", "node_modules/.bin/solcjs", "--bin", "--base-path", "."]
-    paths = [path.relative_to(PROJECT) for path in SOURCES]
+    command = [".venv/bin/node", "node_modules/.bin/solcjs", "--bin", "--base-path", "."]
+    paths = [str(path.relative_to(PROJECT)) for path in SOURCES]
     made = subprocess.run(
         [*command, "--output-dir", tmp_path, *paths], cwd=PROJECT, capture_output=True, text=True, check=False
     )
