@@ -90,15 +90,12 @@ contract ReadsOfEveryKind {
 
     function requireLogByProof(
         IFactsReader reader,
-        uint256 chainId,
-        uint256 blockNumber,
-        uint256 txIndex,
-        uint256 logIndex,
+        ProvenFacts.LogPlace calldata place,
         address emitter,
         bytes32 topic,
         bytes calldata proof
     ) external view returns (bytes32[] memory, bytes memory) {
-        return reader.requireLogByProof(chainId, blockNumber, txIndex, logIndex, emitter, topic, proof);
+        return reader.requireLogByProof(place, emitter, topic, proof);
     }
 
     function slots(address holder) external pure returns (bytes32, bytes32, bytes32) {

@@ -1,6 +1,7 @@
 """The Solidity library, compiled, deployed and called with proven facts."""
 
 import io
+import subprocess
 from typing import Any
 
 import pytest
@@ -8,9 +9,9 @@ import rlp
 from django.core.management import call_command
 
 from contracts import Artifact, load_artifact
-from devnet.devchain import DevChain
+from devnet.devchain import PROJECT, DevChain
 from proving.models import FactsRegistry
-from tests.client.library import compile_library
+from tests.client.library import SOURCES, compile_library
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.service import BOB, a_key, submit, work_until_done
 
@@ -167,10 +168,10 @@ def test_typed_reads_of_what_the_caller_shows(service: DevChain, reads: Deployed
     # A leaf whose key is the RLP of the index 0.
     leaf = [b"\x20\x80", bytes([int(receipt["type"], 16)]) + rlp.encode(fields)]
     of_log = rlp.encode([rlp.encode(leaf)])
-    assert reads.call("requireLogByProof", *at, 0, 0, token, topics[0], of_log) == (tuple(topics), data)
+    assert reads.call("requireLogByProof", reader, (*at[1:], 0, 0), token, topics[0], of_log) == (tuple(topics), data)
     for index, emitter, topic in ((0, SENDER, topics[0]), (0, token, topics[1]), (1, token, bytes(32))):
         with pytest.raises(Reverted) as another:
-            reads.call("requireLogByProof", *at, 0, index, emitter, topic, of_log)
+            reads.call("requireLogByProof", reader, (*at[1:], 0, index), emitter, topic, of_log)
         assert another.value.error == ("LogDiffers", token, bytes(32) if index else topics[0])
 
 
@@ -200,6 +201,16 @@ def test_a_contract_that_was_written_for_satellite(service: DevChain, reads: Dep
     assert satellite.call("read", place) == facts
     assert satellite.call("readSafe", place) == ((True,) * 6, facts)
     assert satellite.call("reasonsOf", place) == ("",) * 6
+
+
+def test_a_compiler_by_its_own_defaults_has_room_on_the_stack(tmp_path):
+    """Users' compilers don't go by the intermediate language, as this project's does."""
+    command = [".venv/bin/node", "node_modules/.bin/solcjs", "--bin", "--base-path", "."]
+    paths = [str(path.relative_to(PROJECT)) for path in SOURCES]
+    made = subprocess.run(
+        [*command, "--output-dir", tmp_path, *paths], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert (made.returncode, made.stderr) == (0, ""), made.stdout
 
 
 def test_a_registry_of_another_chain_is_refused(service: DevChain, reads: Deployed, compiled):

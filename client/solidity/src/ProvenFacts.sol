@@ -8,6 +8,14 @@ import {IFactsRegistry} from "./IFactsRegistry.sol";
 /// @notice `using ProvenFacts for IFactsRegistry;`, and `for IFactsReader` where the caller shows a proof. What isn't proven
 /// reverts with the registry's or the reader's own error, so that it is never taken for zero.
 library ProvenFacts {
+    /// @notice The place of a log on its chain. `logIndex` counts from 0 within the receipt, not within the block.
+    struct LogPlace {
+        uint256 chainId;
+        uint256 blockNumber;
+        uint256 txIndex;
+        uint256 logIndex;
+    }
+
     /// @notice The registry is about another chain than the one that its user was written for.
     error WrongSourceChain(uint256 expected, uint256 actual);
     /// @notice The reader has no registry of this chain.
@@ -183,19 +191,17 @@ library ProvenFacts {
     }
 
     /// @notice The topics and the data of a log that `emitter` wrote and whose first topic, the event's hash, is `topic`.
-    /// The same log can be shown again: where it must count once, remember its block and both indexes.
+    /// The same log can be shown again: where it must count once, remember its place.
     function requireLogByProof(
         IFactsReader reader,
-        uint256 chainId,
-        uint256 blockNumber,
-        uint256 txIndex,
-        uint256 logIndex,
+        LogPlace memory place,
         address emitter,
         bytes32 topic,
         bytes calldata proof
     ) internal view returns (bytes32[] memory topics, bytes memory data) {
         address actual;
-        (actual, topics, data) = reader.logByProof(chainId, blockNumber, txIndex, logIndex, proof);
+        (actual, topics, data) =
+            reader.logByProof(place.chainId, place.blockNumber, place.txIndex, place.logIndex, proof);
         bytes32 first = topics.length == 0 ? bytes32(0) : topics[0];
         // A log without topics is of no event: a `topic` of zero doesn't match it either.
         if (actual != emitter || topics.length == 0 || first != topic) revert LogDiffers(actual, first);
