@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batch_query_client import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Webhook
+from batch_query_client import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Transaction, Webhook
 from batch_query_client.questions import body
 from tests.service import ACCOUNT_FIELDS, HEADER_FIELDS
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.outside
 ALICE, BOB = "0x" + "aa" * 20, "0x" + "bb" * 20
 
 
-def asked(*queries: Account | Header, **more: object) -> object:
+def asked(*queries: Account | Header | Transaction, **more: object) -> object:
     return body(destination=10, queries=queries, **more)["data"]  # type: ignore[arg-type]
 
 
@@ -58,6 +58,18 @@ def test_what_is_about_the_same_account_at_the_same_block_is_put_together():
         },
         "5": {"block:1": {"accounts": {"vitalik.eth": {"props": ["NONCE"], "slots": []}}}},
     }
+
+
+def test_transactions_are_named_by_hash_or_index_and_put_together():
+    digest = "0x" + "aB" * 32
+    data = asked(
+        Transaction(digest, chain=1, block=1, props=["STATUS"], logs=[0, 1]),
+        Transaction(digest.lower(), chain=1, block=1, logs=[1], block_logs=[7]),
+        Transaction(0, chain=1, block=1, logs=[0]),
+    )
+    named = {"props": ["STATUS"], "logs": ["0", "1"], "blockLogs": ["7"]}
+    first = {"props": [], "logs": ["0"], "blockLogs": []}
+    assert data == {"1": {"block:1": {"transactions": {digest.lower(): named, "0": first}}}}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from batch_query_client import (
     InvalidWebhook,
     NotProven,
     Patience,
+    Transaction,
     Webhook,
     WrongChain,
     WrongFact,
@@ -153,6 +154,26 @@ def test_proofs_are_verified_by_nodes_of_one_s_own(live, proven):
         words = [shown.slots.get(fact.slot) or shown.facts[fact.property] for fact in query.facts]
         assert words == [fact.word for fact in query.facts]
         assert proven.batch.verify(live.chain.url, number=query.number).queries == {query.number: shown}
+
+
+def test_values_and_logs_come_with_the_proofs_that_a_contract_takes(live, proven):
+    filters = {"address": live.registry, "fromBlock": "0x0"}
+    log = live.chain.rpc("eth_getLogs", filters)[-1]
+    receipt, block = live.chain.rpc("eth_getTransactionReceipt", log["transactionHash"]), int(log["blockNumber"], 16)
+    transaction = Transaction(
+        log["transactionHash"], chain=CHAIN_ID, block=block, props=["LOG_COUNT"], block_logs=[int(log["logIndex"], 16)]
+    )
+    account = Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"])
+    balance, shown, count = live.service.read_proofs(destination=CHAIN_ID, queries=[transaction, account])[::-1]
+    assert int.from_bytes(balance.word) == live.balance(BOB, block)
+    assert (balance.account, balance.transaction, balance.log) == (BOB, None, None)
+    assert int.from_bytes(count.word) == len(receipt["logs"])
+    assert (shown.log.emitter, [f"0x{topic.hex()}" for topic in shown.log.topics]) == (
+        Web3.to_checksum_address(live.registry),
+        log["topics"],
+    )
+    assert (f"0x{shown.log.data.hex()}", shown.transaction.hash) == (log["data"], log["transactionHash"])
+    assert (shown.root.property, shown.view.function) == ("RECEIPTS_ROOT", "logByProof")
 
 
 def test_callers_that_do_not_block_get_the_same(live):

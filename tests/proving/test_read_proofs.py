@@ -91,7 +91,7 @@ def block_with_logs(service) -> int:
         service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{code}", "gas": hex(200_000)})
     service.mine()
     service.rpc("evm_setAutomine", True)
-    number = service.head()
+    number: int = service.head()
     service.mine()
     return number
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         ReadProof as ReadProof,
         Rejection as Rejection,
         SentTransaction as SentTransaction,
+        ShownLog as ShownLog,
+        ShownTransaction as ShownTransaction,
         Status as Status,
         Step as Step,
         UnsignedTransaction as UnsignedTransaction,
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
         HEADER_PROPERTIES as HEADER_PROPERTIES,
         Account as Account,
         Header as Header,
+        Transaction as Transaction,
         Webhook as Webhook,
     )
     from batch_query_client.service import (
@@ -101,7 +104,8 @@ __version__ = "0.3.0.dev0"
 _NAMES = {
     "answers": (
         "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage ProofRoot "
-        "ProofView Query ReadProof Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
+        "ProofView Query ReadProof Rejection SentTransaction ShownLog ShownTransaction Status Step UnsignedTransaction "
+        "UnsignedTransactions Wait"
     ),
     "asking": "Patience",
     "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",
@@ -111,7 +115,7 @@ _NAMES = {
         "UnexpectedAnswer UnsafeSignIn UnsafeTransaction WrongChain WrongFact"
     ),
     "paying": "Payer Sending Sent ToSign",
-    "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Webhook",
+    "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Transaction Webhook",
     "service": "AsyncBatch AsyncBatchQueryService Batch BatchQueryService sign_in verify_bundle_by_nodes",
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }

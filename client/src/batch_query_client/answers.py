@@ -399,7 +399,7 @@ class ProofRoot(AnswerModel):
     """The root of a trie under which a proof is verified."""
 
     property: Text
-    """STORAGE_ROOT of the account, or STATE_ROOT of the block."""
+    """STORAGE_ROOT of the account, or STATE_ROOT or RECEIPTS_ROOT of the block."""
     word: Word
     is_fact: bool
     """The facts registry holds it. Until then the view reverts."""
@@ -413,19 +413,42 @@ class ProofView(ContractCall):
     function: Text
 
 
+class ShownTransaction(AnswerModel):
+    """The transaction that a proof is about."""
+
+    index: Number
+    """In its block. The proof shows it."""
+    hash: Text
+    """As the service's nodes tell it, which the proof doesn't show. Empty: they don't."""
+
+
+class ShownLog(AnswerModel):
+    """A log, as `logByProof` of a `FactsReader` returns it."""
+
+    index: Number
+    """Within the receipt."""
+    emitter: Text
+    topics: tuple[Word, ...]
+    data: Data
+
+
 class ReadProof(AnswerModel):
-    """A value of an account, with the proof by which a contract reads it without storing it."""
+    """A value of an account or a transaction, with the proof by which a contract reads it without storing it."""
 
     source_chain_id: Number
     block_number: Number
     account: Text
+    """Empty: it is about a transaction."""
     property: Text
-    """One of `ACCOUNT_PROPERTIES`, or SLOT."""
+    """One of `ACCOUNT_PROPERTIES`, SLOT, LOG, or STATUS, TYPE, CUMULATIVE_GAS_USED or LOG_COUNT of a receipt."""
     slot: Text
     """0x and 64 digits, for a SLOT."""
+    transaction: ShownTransaction | None = None
+    log: ShownLog | None = None
     word: Word
+    """Of a LOG: the hash that a registry stores."""
     proof: Data
-    """One RLP list of the nodes of `eth_getProof`."""
+    """One RLP list of the trie's nodes, the root first."""
     root: ProofRoot
     view: ProofView
 

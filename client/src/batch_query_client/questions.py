@@ -1,4 +1,4 @@
-"""Queries for the service: accounts and headers of blocks, as the body of a submission."""
+"""Queries for the service: accounts, headers and transactions of blocks, as the body of a request."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,6 +93,27 @@ class Header(_AtBlock):
             raise ValueError("Name properties of the header.")
 
 
+ReceiptProperty = Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"]
+
+
+@dataclass(frozen=True)
+class Transaction(_AtBlock):
+    """Properties of a transaction's receipt, and logs, for `read_proofs`. Raises `ValueError` if none is given."""
+
+    transaction: int | str
+    """The index in the block, or the hash: 0x and 64 hexadecimal digits."""
+    props: Sequence[ReceiptProperty] = field(default=(), kw_only=True)
+    logs: Sequence[int] = field(default=(), kw_only=True)
+    """Indexes of logs within the receipt."""
+    block_logs: Sequence[int] = field(default=(), kw_only=True)
+    """Indexes of logs within the block, as `eth_getLogs` counts them."""
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not self.props and not self.logs and not self.block_logs:
+            raise ValueError("Name properties of the receipt, or logs.")
+
+
 @dataclass(frozen=True)
 class Webhook:
     """The receiver of a batch's events (Standard Webhooks). `verify_webhook` checks the deliveries."""
@@ -117,7 +138,7 @@ def slot_hex(slot: Slot) -> str:
 def body(
     *,
     destination: int,
-    queries: Iterable[Account | Header],
+    queries: Iterable[Account | Header | Transaction],
     fee: int | str | None = None,
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
@@ -141,7 +162,7 @@ def body(
     return document | {"data": data}
 
 
-def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
+def _data(queries: Iterable[Account | Header | Transaction]) -> dict[str, Any]:
     """Group the queries by source chain and selector.
 
     Properties and slots become keys, so that each occurs once, in order.
@@ -154,6 +175,11 @@ def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
         if isinstance(query, Header):
             block.setdefault("header", {}).update(dict.fromkeys(query.props))
             continue
+        if isinstance(query, Transaction):
+            entry = block.setdefault("transactions", {}).setdefault(str(query.transaction).lower(), {})
+            for name, asked in (("props", query.props), ("logs", query.logs), ("blockLogs", query.block_logs)):
+                entry.setdefault(name, {}).update(dict.fromkeys(map(str, asked)))
+            continue
         place = (query.chain, query.selector, query.address.lower())
         if place not in entries:
             entries[place] = block.setdefault("accounts", {}).setdefault(query.address, {"props": {}, "slots": {}})
@@ -165,11 +191,11 @@ def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
 def _listed(block: dict[str, Any]) -> dict[str, Any]:
     """Return the block with lists instead of dictionaries with keys only."""
     listed: dict[str, Any] = {}
-    if "accounts" in block:
-        listed["accounts"] = {
-            address: {name: list(names) for name, names in entry.items()}
-            for address, entry in block["accounts"].items()
-        }
+    for kind in ("accounts", "transactions"):
+        if kind in block:
+            listed[kind] = {
+                key: {name: list(names) for name, names in entry.items()} for key, entry in block[kind].items()
+            }
     if "header" in block:
         listed["header"] = list(block["header"])
     return listed

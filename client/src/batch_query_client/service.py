@@ -33,7 +33,7 @@ from batch_query_client.effects import Steps
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access, fetch
 from batch_query_client.paying import Payer, Sending, Sent
-from batch_query_client.questions import Account, Header, Webhook, body
+from batch_query_client.questions import Account, Header, Transaction, Webhook, body
 from batch_query_client.signing_in import Sign
 
 Fee = int | Literal["auto"]
@@ -229,8 +229,10 @@ class _ServiceOperations(Generic[AnyBatch]):
     # --- Reading
 
     @operation
-    def read_proofs(self, *, destination: int, queries: Iterable[Account]) -> Steps[tuple[ReadProof, ...]]:
-        """Return the values of accounts and slots, with the proofs that a `FactsReader` takes. At most 100.
+    def read_proofs(
+        self, *, destination: int, queries: Iterable[Account | Transaction]
+    ) -> Steps[tuple[ReadProof, ...]]:
+        """Return values of accounts, slots, receipts and logs, with the proofs that a `FactsReader` takes. At most 100.
 
         Nothing is stored, and nothing is paid. Raises the errors of `submit`.
         """
@@ -274,7 +276,11 @@ class _ServiceOperations(Generic[AnyBatch]):
 
 
 def _body(
-    destination: int, queries: Iterable[Account | Header], fee: Fee | None, sender: str | None, webhook: Webhook | None
+    destination: int,
+    queries: Iterable[Account | Header | Transaction],
+    fee: Fee | None,
+    sender: str | None,
+    webhook: Webhook | None,
 ) -> dict[str, Any]:
     """Return the request body for the arguments of `BatchQueryService.submit`. Raises `ValueError`."""
     if fee is None and sender != "self":
