@@ -104,7 +104,9 @@ class ConnectionDetail(Schema):
     sameAddressEverywhere: bool = Field(
         description="Whether whoever deploys the registry gets this address, on any chain. Attesters are a part of it."
     )
-    factsReader: str | None = Field(description="A contract that reads this registry and others. null: none is known.")
+    factsReader: str | None = Field(
+        description="A contract that reads this registry and all others in use on the destination. null: none is known."
+    )
     readerSameAddressEverywhere: bool = Field(description="The same of the facts reader, and so of all its registries.")
     blockHashSource: str | None
     codeHash: str | None = Field(description="Keccak-256 of the registry's code, as last compared. null: not yet.")
@@ -172,7 +174,7 @@ def as_json(request: HttpRequest) -> HttpResponse:
 
 
 def read() -> ChainsDetail:
-    """Read all details in five statements, and one for each connection that relies on another's registry."""
+    """Read all details in five statements, and two for each connection that relies on another's registry."""
     watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(
@@ -210,14 +212,20 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
     rounds = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
     stops = list(Stop.objects.filter(signer="").order_by("source_chain_id"))
     seconds = _usual_seconds()
-    special = [
-        row
-        for ends, row in registries.items()
-        if not (connection := get_chains().connection(*ends)) or not deploying.has_derived_address(connection, row)
-    ]
+    special, usable = set[_Ends](), defaultdict[int, dict[int, str]](dict)
+    for ends, row in registries.items():
+        if not (connection := get_chains().connection(*ends)):
+            continue
+        if not deploying.has_derived_address(connection, row):
+            special.add(ends)
+        if not row.refused:
+            usable[ends[1]][ends[0]] = row.address
+    # A reader of before may read a registry that was refused or replaced, and whose facts may be forged.
+    readers = {to: each.address for to, of in usable.items() if (each := deployments.reader_of(of))}
     for connection in get_chains().connections:
         ends = connection.source_id, connection.destination_id
         registry, source, took = registries.get(ends), sources.of(connection), seconds[ends]
+        is_read = registry and not registry.refused and registry.reader == readers.get(ends[1])
         gas, price = balance_costs.expected_gas(connection), watches[connection.destination_id].gas_price
         stopped = [stop.sentence for stop in stops if stop.chain_id == ends[1] and stop.source_chain_id in {0, ends[0]}]
         yield ConnectionDetail(
@@ -227,10 +235,10 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
             title=source.title,
             trust=source.trust(connection),
             factsRegistry=registry.address if registry else None,
-            sameAddressEverywhere=bool(registry and registry not in special),
-            factsReader=(registry and registry.reader) or None,
+            sameAddressEverywhere=bool(registry and ends not in special),
+            factsReader=registry.reader if registry and is_read else None,
             readerSameAddressEverywhere=bool(
-                registry and registry.reader and registry.reader not in {row.reader for row in special}
+                is_read and not any((source_id, ends[1]) in special for source_id in usable[ends[1]])
             ),
             blockHashSource=registry.block_hash_source if registry else None,
             codeHash=(registry and registry.code_hash) or None,

@@ -16,7 +16,7 @@ from api.batches import own_batch
 from config.json_objects import iso
 from queries import batch_request, query_rows, strict_json, submission
 from queries.api import SUBMISSION
-from queries.api_endpoint import KEY, SUBMITTING_KEY, ApiError, body_of, errors
+from queries.api_endpoint import KEY, PRESENT_REQUEST, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import AUTO, BodyFault, InvalidRequest
 from queries.models import BatchStatus, Step, StepKind, StepStatus
 
@@ -62,7 +62,7 @@ class PresentActions(Schema):
     operation_id="submit_request",
     auth=SUBMITTING_KEY,
     response={200: SubmittedRequest, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
-    openapi_extra=SUBMISSION,
+    openapi_extra={**SUBMISSION, **PRESENT_REQUEST},
 )
 def submit_request(request: HttpRequest) -> HttpResponse:
     """Submit a batch query as `/submit-batch-query` does.

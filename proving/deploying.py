@@ -407,8 +407,14 @@ def creations(connection: Connection, salt: int = 0) -> list[Creation]:
 def has_derived_address(connection: Connection, registry: FactsRegistry) -> bool:
     """Return whether a registry's address follows from its code and arguments alone.
 
-    Whoever deploys it gets this address, on any chain. Attesters are among the arguments.
+    Whoever deploys it gets this address, on any chain. Attesters are among the arguments, and so is the registry of a
+    rollup's parent chain: its address must follow, too.
     """
+    if connection.parent_id is not None:
+        parent = get_chains().connection(connection.parent_id, connection.destination_id)
+        row = deployments.deployed(connection.destination_id, connection.parent_id)
+        if parent is None or row is None or not has_derived_address(parent, row):
+            return False
     return creations(connection)[-1].address == registry.address
 
 

@@ -293,7 +293,8 @@ def check(row: FactsRegistry) -> None:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     rpc, reads = get_rpc(row.destination_chain_id), reader(row.destination_chain_id)
-    addresses = [row.address, *filter(None, [row.multicall]), *([reads.address] if reads and not row.refused else [])]
+    readers = [row.reader, *([reads.address] if reads and not row.refused else [])]
+    addresses = list(dict.fromkeys(filter(None, [row.address, row.multicall, *readers])))
     codes = dict(zip(addresses, map(result, rpc.ask([questions.code(each) for each in addresses])), strict=True))
     code = codes[row.address]
     refused = _why_refused(row, code)
@@ -302,10 +303,13 @@ def check(row: FactsRegistry) -> None:
         refused = _not_used(row, f"its Multicall at {row.multicall} has no code.")
     if row.beacon_history and not refused:
         refused = _why_history_refused(row, rpc)
-    checked = {"code_hash": hex_data(keccak(code)), "refused": refused, "reader": row.reader}
-    # If there is none of all registries of now, a reader of before still reads this one.
+    checked = {"code_hash": hex_data(keccak(code)), "refused": refused, "reader": ""}
     if reads and codes.get(reads.address) == reads.code:
         checked["reader"] = reads.address
+    elif codes.get(row.reader) and not (reads and row.reader == reads.address):
+        # If there is none of all registries of now, a reader of before still reads this one. No other code can come to
+        # its address, but a reorg or a chain that was started anew may have removed it.
+        checked["reader"] = row.reader
     if (row.code_hash, row.refused, row.reader) == tuple(checked.values()):
         return
     row.code_hash, row.refused, row.reader = checked.values()

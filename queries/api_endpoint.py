@@ -190,13 +190,18 @@ _EXAMPLE = {
     },
 }
 
-BATCH_REQUEST: Mapping[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": f"{_REF}BatchRequest"}, "example": _EXAMPLE}},
-    }
-}
+
+def body_of_schema(name: str, example: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the `openapi_extra` of operations whose body has this schema."""
+    content = {"application/json": {"schema": {"$ref": _REF + name}, "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+BATCH_REQUEST = body_of_schema("BatchRequest", _EXAMPLE)
 """For `openapi_extra` of operations that take a batch query."""
+PRESENT_REQUEST = body_of_schema(
+    "PresentRequest", {"destination_chain_id": _EXAMPLE["destinationChainId"], "data": _EXAMPLE["data"]}
+)
 
 
 class Api(NinjaAPI):
@@ -216,6 +221,10 @@ class Api(NinjaAPI):
         document = super().get_openapi_schema()
         request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")
         schemas = document["components"]["schemas"] | request.pop("$defs") | {"BatchRequest": request}
+        # The present API has another name for the destination.
+        schemas["PresentRequest"] = json.loads(
+            json.dumps(request).replace("destinationChainId", "destination_chain_id")
+        )
         used = _used(document["paths"], schemas)
         document["components"]["schemas"] = {name: _tidied(schemas[name]) for name in sorted(used)}
         for path in document["paths"].values():

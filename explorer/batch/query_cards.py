@@ -18,7 +18,7 @@ from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import Fact, HeaderFact, SlotFact
-from proving.models import FactsRegistry
+from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
 from queries.waits import WaitReason, uncoded
 
@@ -40,7 +40,7 @@ class ShownStep:
     went_back_at: datetime | None = None
     went_back_because: str = ""
     was_held: bool = False
-    """The registry held the facts already, so nothing was sent for them."""
+    """The registry held the facts already, and nothing was ever sent for the query."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,9 @@ def read(
     first, most = max(first_slots.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
     words = fact_display.proven(list(first_slots), first, most)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
+    # A transaction that reverted or was cancelled has cost gas, although its hash may be on no step or an earlier one.
+    sent = Transaction.queries.through.objects.filter(query__in=[query.pk for query in queries])
+    sent_for = set(sent.values_list("query", flat=True)) if steps is not None else set()
     for query in queries:
         source, registry = sources[query.source_chain_id], held_by.get(query.source_chain_id)
         yield ShownQuery(
@@ -156,7 +159,9 @@ def read(
             if registry
             else (),
             slots=slots[query.pk],
-            steps=tuple(_steps(batch, query, steps[query.pk])) if steps is not None else (),
+            steps=tuple(_steps(batch, query, steps[query.pk], is_sent_for=query.pk in sent_for))
+            if steps is not None
+            else (),
             needs_action=bool(query.step and query.block and query.block.needs_action),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
         )
@@ -170,7 +175,7 @@ def _seconds_left(block: Block, batch: Batch) -> int | None:
     return round(transactions * _BLOCKS_PER_TRANSACTION * get_chains().chain(destination.id).block_seconds)
 
 
-def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownStep]:
+def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bool) -> Iterable[ShownStep]:
     steps: dict[str, Step] = {step.kind: step for step in begun}
     order, block = query.kinds, query.block
     for kind in order:
@@ -194,7 +199,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
             went_back_because=step.went_back_because,
             was_held=kind == order[-1]
             and step.status == StepStatus.COMPLETED
-            and not (step.transaction_hash or batch.is_self_funded),
+            and not (step.transaction_hash or is_sent_for or batch.is_self_funded),
         )
 
 

@@ -58,6 +58,16 @@ def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(servi
     assert int(answer, 16) == field_on_chain(service, SIGNER, block, AccountField.BALANCE) > 0
 
 
+def test_a_reader_that_a_reorg_has_removed_is_told_no_longer(service, client):
+    reader = deploy(31337, command="deploy_reader").split()[-1]
+    code = service.rpc("eth_getCode", reader, "latest")
+    for there, told in (("0x", None), (code, reader)):
+        service.rpc("anvil_setCode", reader, there)
+        deploy(31337, 31337)  # compares the code
+        assert client.get("/chains.json").json()["connections"][0]["factsReader"] == told
+        assert FactsRegistry.objects.get().reader == (told or "")
+
+
 def test_no_reader_is_made_of_code_that_is_not_right(service):
     """No worker has compared the code since the chain was another."""
     reader = deploy(31337, command="deploy_reader").split()[-1]

@@ -968,6 +968,8 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     elsewhere.confirm(40)
     L1Block(chain).tell_of(parent)
     old, relying = registry(parent.chain_id).address, registry(THERE).address
+    call_command("deploy_reader", str(HERE), stdout=io.StringIO())
+    assert same_everywhere() == dict.fromkeys((HERE, parent.chain_id, THERE), (True, True, True))
     chain.rpc("anvil_setCode", old, "0x00")
     batch = submit(key, of_chains(there=[40]))
     assert f"its block hash source relies on another. The facts registry at {old} on" in wait_of(chain)
@@ -979,6 +981,28 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     deploy(HERE, THERE, "--replace")
     assert registry(THERE).address != relying
     assert_proven(chain, elsewhere.chain, batch, 40)
+    # The reader of before still reads what is in use for `HERE`, and the refused registry for the parent. The rollup's
+    # registry follows from the parent's, which has another address than others' now.
+    assert registry(HERE).reader
+    assert same_everywhere() == {
+        HERE: (True, False, False),
+        parent.chain_id: (False, False, False),
+        THERE: (False, False, False),
+    }
+    call_command("deploy_reader", str(HERE), stdout=io.StringIO())
+    assert {told[1:] for told in same_everywhere().values()} == {(True, False)}
+
+
+def same_everywhere() -> dict[int, tuple[bool, bool, bool]]:
+    """Return, by source chain, whether the page of chains says so of the registry, names a reader, and says it of it."""
+    return {
+        int(told["sourceChainId"]): (
+            told["sameAddressEverywhere"],
+            told["factsReader"] is not None,
+            told["readerSameAddressEverywhere"],
+        )
+        for told in Client().get("/chains.json").json()["connections"]
+    }
 
 
 def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):

@@ -217,11 +217,22 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     assert batch.status == BatchStatus.REJECTED
 
 
-def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch):
-    mempool.rpc("anvil_setCode", pending(batch).to, "0x60006000fd")  # every call reverts
+def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch, client):
+    ours = pending(batch)
+    code = mempool.rpc("eth_getCode", ours.to, "latest")
+    mempool.rpc("anvil_setCode", ours.to, "0x60006000fd")  # every call reverts
     age()
     work()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
+    # Somebody else proves it meanwhile. The batch has paid for the cancellation all the same.
+    mempool.mine()
+    mempool.rpc("anvil_setCode", ours.to, code)
+    mempool.rpc("eth_sendTransaction", {"from": BOB, "to": ours.to, "data": f"0x{ours.data.hex()}", "gas": "0x2dc6c0"})
+    mempool.mine()
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert batch.gas_used > 0
+    assert not Transaction.objects.filter(queries__batch=batch, succeeded=True).exists()
+    assert "nothing was sent for it" not in client.get(f"/explorer/query/{batch.pk}").text
 
 
 def test_what_was_sent_after_a_backup_in_which_it_is_reserved_is_known_again(service, batch):

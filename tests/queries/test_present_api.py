@@ -27,6 +27,12 @@ def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
         return client.get(path, headers=header(key)).json()
 
     body, names = asked(service), header(key) | {"Idempotency-Key": "k"}
+    described = client.get("/api/openapi.json").json()
+    content = described["paths"]["/submit-request"]["post"]["requestBody"]["content"]["application/json"]
+    assert described["components"]["schemas"][content["schema"]["$ref"].split("/")[-1]]["required"] == [
+        "destination_chain_id",
+        "data",
+    ]
     first, again = (client.post("/submit-request", body, "application/json", headers=names) for _ in range(2))
     assert [each.headers.get("Idempotency-Replayed") for each in (first, again)] == [None, "true"]
     answer = first.json()
