@@ -994,7 +994,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
 
 
 def same_everywhere() -> dict[int, tuple[bool, bool, bool]]:
-    """Return, by source chain, whether the page of chains says so of the registry, names a reader, and says it of it."""
+    """Return, by source chain, what is said of the registry, whether a reader is named, and what is said of it."""
     return {
         int(told["sourceChainId"]): (
             told["sameAddressEverywhere"],
