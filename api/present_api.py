@@ -92,7 +92,7 @@ def _translated(body: bytes) -> bytes:
         return body
     if document.duplicate_keys or not isinstance(document.value, dict):
         return body
-    # Who sends the transactions pays no fee.
+    # A self-funded batch takes no fee.
     value: dict[str, Any] = {**({} if "sender" in document.value else {"fee": AUTO}), **document.value}
     if _DESTINATION not in value:
         raise InvalidRequest([BodyFault("", f"'{_DESTINATION}' is missing.")])
