@@ -92,7 +92,8 @@ def _translated(body: bytes) -> bytes:
         return body
     if document.duplicate_keys or not isinstance(document.value, dict):
         return body
-    value: dict[str, Any] = {"fee": AUTO, **document.value}
+    # A self-funded batch takes no fee.
+    value: dict[str, Any] = {**({} if "sender" in document.value else {"fee": AUTO}), **document.value}
     if _DESTINATION not in value:
         raise InvalidRequest([BodyFault("", f"'{_DESTINATION}' is missing.")])
     if _OURS not in value:

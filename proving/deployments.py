@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -284,7 +284,21 @@ def reader_of(registries: Mapping[int, str]) -> Reader | None:
 
 def reader(destination: int) -> Reader | None:
     """Return the reader of the registries that may be used on a destination."""
-    return reader_of({row.source_chain_id: row.address for row in connected(destination) if not row.refused})
+    return reader_of(_usable_addresses(connected(destination)))
+
+
+def _usable_addresses(rows: Iterable[FactsRegistry]) -> dict[int, str]:
+    """Return the addresses of the registries that may be used, by their source chains' ids."""
+    return {row.source_chain_id: row.address for row in rows if not row.refused}
+
+
+def _reads_only(code: bytes, registries: Mapping[int, str]) -> bool:
+    """Return whether this is the code of a reader of some of these registries, and of no other."""
+    entries = (
+        int.from_bytes(code[place : place + 32]) for place, *_ in load_artifact("FactsReader").immutables.values()
+    )
+    read = {source: registries[source] for entry in entries if (source := entry >> 160) in registries}
+    return (reader := reader_of(read)) is not None and reader.code == code
 
 
 def check(row: FactsRegistry) -> None:
@@ -292,8 +306,12 @@ def check(row: FactsRegistry) -> None:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    rpc, reads = get_rpc(row.destination_chain_id), reader(row.destination_chain_id)
-    readers = [row.reader, *([reads.address] if reads and not row.refused else [])]
+    rpc = get_rpc(row.destination_chain_id)
+    others = [each for each in connected(row.destination_chain_id) if each.pk != row.pk]
+    usable = {**_usable_addresses(others), row.source_chain_id: row.address}
+    # If there is none of all registries of now, a reader of before may still read this one.
+    of_all = reader_of(usable)
+    readers = [address for address in (of_all and of_all.address, row.reader) if address]
     addresses = list(dict.fromkeys(filter(None, [row.address, row.multicall, *readers])))
     codes = dict(zip(addresses, map(result, rpc.ask([questions.code(each) for each in addresses])), strict=True))
     code = codes[row.address]
@@ -303,13 +321,9 @@ def check(row: FactsRegistry) -> None:
         refused = _not_used(row, f"its Multicall at {row.multicall} has no code.")
     if row.beacon_history and not refused:
         refused = _why_history_refused(row, rpc)
-    checked = {"code_hash": hex_data(keccak(code)), "refused": refused, "reader": ""}
-    if reads and codes.get(reads.address) == reads.code:
-        checked["reader"] = reads.address
-    elif codes.get(row.reader) and not (reads and row.reader == reads.address):
-        # If there is none of all registries of now, a reader of before still reads this one. No other code can come to
-        # its address, but a reorg or a chain that was started anew may have removed it.
-        checked["reader"] = row.reader
+    # A reader that also reads a registry that must not be used would answer with facts that may be forged.
+    right = [address for address in readers if not refused and _reads_only(codes[address], usable)]
+    checked = {"code_hash": hex_data(keccak(code)), "refused": refused, "reader": right[0] if right else ""}
     if (row.code_hash, row.refused, row.reader) == tuple(checked.values()):
         return
     row.code_hash, row.refused, row.reader = checked.values()

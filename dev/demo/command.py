@@ -234,7 +234,7 @@ def _read_by_bqs(internal_id: str, env: Mapping[str, str]) -> bool:
     """Print the batch's facts as `bqs read` reads them from the chain. Return whether the command succeeded."""
     command = [str(Path(sys.executable).with_name("bqs")), "read", internal_id]
     done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
-    print(f"\nThe same, by the client: bqs read {internal_id}")
+    print(f"\nThe same, by the client: .venv/bin/bqs read {internal_id}")
     print(textwrap.indent(done.stdout + done.stderr, "  "), end="", flush=True)
     return done.returncode == 0
 

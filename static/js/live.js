@@ -155,5 +155,7 @@ function follow(bar) {
 
   const clock = setInterval(showAge, 250);
   bar.hidden = false;
-  schedule();
+  // Before all scripts are loaded, htmx hears no refresh, and none would follow.
+  if (document.readyState === "complete") schedule();
+  else document.addEventListener("DOMContentLoaded", schedule, { once: true });
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 from django.contrib.sessions.models import Session
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from accounts.models import User
 from config import configured_chains as configured
@@ -89,6 +89,26 @@ def test_done_is_on_the_screen_soon(page: Page):
     finish(batch)
     expect(page.locator(".headline .chip")).to_have_text("DONE")
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
+
+
+def test_a_page_whose_last_script_comes_late_refreshes_itself(page: Page):
+    beat()
+    batch = a_batch()
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    page.route(re.compile(r"/check(\.[0-9a-f]+)?\.js"), hold)
+    page.clock.install()
+    page.goto(path(batch), wait_until="commit")
+    expect(page.locator("#live")).to_be_visible()
+    page.clock.run_for(10_000)
+    accept(batch)
+    late[0].continue_()
+    page.wait_for_load_state()
+    page.clock.run_for(2_000)
+    expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
 
 
 def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(

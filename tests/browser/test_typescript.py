@@ -72,12 +72,9 @@ def page(page: Page, context: BrowserContext, site: str, wallet: Wallet, service
     script = json.loads(made.stdout)
     html = html.replace('data-contract="0x..."', f'data-contract="{votes.address}"')
     html = html.replace('data-node="https://..."', f'data-node="{site}/node"')
-    html += f'<script type="importmap">{json.dumps({"imports": script["imports"]})}</script>'
-    html += '<script type="module" src="/program.js"></script>'
+    html = f'<script type="importmap">{json.dumps({"imports": script["imports"]})}</script>{html}'
     context.route(f"{site}/vote.html", lambda route: route.fulfill(body=html, content_type="text/html"))
-    context.route(
-        f"{site}/program.js", lambda route: route.fulfill(body=script["code"], content_type="text/javascript")
-    )
+    context.route(f"{site}/vote.js", lambda route: route.fulfill(body=script["code"], content_type="text/javascript"))
     context.route(
         f"{site}/node_modules/**", lambda route: route.fulfill(path=f"{PROJECT}{urlsplit(route.request.url).path}")
     )

@@ -303,6 +303,11 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
         code, out, errors = bqs("read", proven.batch.id, *more)
         assert code == 0, errors
         assert f"BALANCE {amount(balance)}" in " ".join(out.split())
+    where = ["--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--block", str(proven.block)]
+    code, out, errors = bqs("proofs", *where, "--account", BOB, "--prop", "BALANCE", "--slot", "1")
+    assert code == 0, errors
+    assert f"BALANCE {amount(balance)} a fact" in (out := " ".join(out.split()))
+    assert f"slot 0x{1:064x} 0x{0:064x} STORAGE_ROOT is no fact yet" in out
     code, _, errors = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
     assert (code, "no facts registry" in errors) == (ExitCode.NOT_TRUE, True)
 

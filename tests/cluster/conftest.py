@@ -54,8 +54,9 @@ class Machines:
     def begin(self) -> None:
         """Begin a test with a new user and unused blocks."""
         with psycopg.connect(self.postgres.url()) as connection:
-            # These are heartbeats of workers that earlier tests have killed.
+            # These are heartbeats and lanes of workers that earlier tests have killed.
             connection.execute("DELETE FROM proving_workerheartbeat")
+            connection.execute("UPDATE proving_lane SET until = now()")
         account = Account.create()
         self.until(self.answers, "the web server")
         key = account.key.to_0x_hex()

@@ -83,5 +83,11 @@ def test_what_is_wrong_is_told_under_the_name_that_was_sent(service, key, client
     assert not Batch.objects.exists()
 
 
+def test_who_sends_the_transactions_needs_no_fee(service, key, client: Client):
+    answer = client.post("/submit-request", asked(service, sender="self"), "application/json", headers=header(key))
+    assert answer.status_code == 200, answer.text
+    assert Batch.objects.get(pk=answer.json()["request_id"]).is_self_funded
+
+
 def test_it_is_alive_in_json_for_those_who_accept_it():
     assert Client().get("/is-alive", headers={"accept": "application/json"}).json() == {"message": "Alive!"}

@@ -141,7 +141,7 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
     trusted: dict[tuple[int, int], bytes] = {}
     for chain_id in {block.source_chain_id: None for block in bundle.blocks}:
         if chain_id not in nodes_by_chain:
-            raise WrongChain(f"The bundle has blocks of chain {chain_id}, and no node of it is given.")
+            raise WrongChain(f"The bundle has blocks of chain {chain_id}. Name a node of this chain, too.")
         numbers = sorted(number for chain, number in claimed if chain == chain_id)
         for node in nodes_by_chain[chain_id]:
             hashes = yield from _block_hashes(node, numbers)

@@ -25,6 +25,7 @@ from batch_query_client.command_line.options import (
     with_url,
 )
 from batch_query_client.command_line.output import (
+    amount,
     cost,
     currencies,
     print_facts,
@@ -144,6 +145,7 @@ def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
     if is_json:
         print_json([proof.source for proof in answers])
         return
+    units = currencies(service)
     print_table(
         ("chain", "block", "account", "property", "value", "root", "bytes"),
         [
@@ -151,14 +153,22 @@ def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
                 proof.source_chain_id,
                 proof.block_number,
                 proof.account,
-                proof.slot or proof.property,
-                hex_data(proof.word) if proof.property.endswith(("ROOT", "HASH")) else int.from_bytes(proof.word),
+                f"slot {proof.slot}" if proof.slot else proof.property,
+                _proven_value(proof, units),
                 "a fact" if proof.root.is_fact else f"{proof.root.property} is no fact yet",
                 len(proof.proof),
             )
             for proof in answers
         ],
     )
+
+
+def _proven_value(proof: client.ReadProof, units: Mapping[int, str]) -> str:
+    """Return the value as `print_facts` prints a fact's."""
+    number = int.from_bytes(proof.word)
+    if proof.property == "BALANCE":
+        return amount(number, units.get(proof.source_chain_id, ""))
+    return str(number) if proof.property == "NONCE" else hex_data(proof.word)
 
 
 @click.command()
