@@ -343,7 +343,7 @@ class AccountRequest(_Strict):
 
 
 class TransactionRequest(_Strict):
-    """What to show of one transaction's receipt."""
+    """The properties and logs to show of one transaction."""
 
     props: list[ReceiptProperty] = Field(default=[], max_length=16, description="Properties of the receipt.")
     logs: list[LogIndex] = Field(default=[], description="Logs by their index within the receipt, decimal.")

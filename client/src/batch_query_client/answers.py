@@ -446,7 +446,7 @@ class ReadProof(AnswerModel):
     transaction: ShownTransaction | None = None
     log: ShownLog | None = None
     word: Word
-    """Of a LOG: the hash that a registry stores."""
+    """The value as the view returns it; for a LOG the hash that a registry stores."""
     proof: Data
     """One RLP list of the trie's nodes, the root first."""
     root: ProofRoot
