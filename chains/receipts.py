@@ -5,16 +5,27 @@ tells which is right, so none of them needs to be trusted.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import questions
-from chains.encoding import Item, decode_rlp, hex_data, read_data, read_list, read_object, read_quantity, shortest
+from chains.encoding import (
+    Item,
+    decode_rlp,
+    hex_data,
+    read_bytes,
+    read_data,
+    read_integer,
+    read_list,
+    read_object,
+    read_quantity,
+    shortest,
+)
 from chains.header import Header
-from chains.node_errors import InvalidReply, RpcRefused
+from chains.node_errors import RpcRefused
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
@@ -22,6 +33,7 @@ from chains.rpc import RpcClient
 _OTHER_ROOT = "receipts of block {} that make another root than the header's"
 _BLOOM_BYTES = 256
 _FORK_STATUS = 32
+_MOST_TOPICS = 4
 # OP Stack's type of deposits.
 _DEPOSIT = 0x7E
 
@@ -52,20 +64,21 @@ class TransactionReceipt:
 
     @classmethod
     def decode(cls, value: bytes) -> "TransactionReceipt":
-        """Decode the trie's value (EIP-2718). Raises `ValueError`."""
-        kind, encoded = (value[0], value[1:]) if b"" < value[:1] < b"\x80" else (0, value)
-        items = decode_rlp(encoded)
-        if isinstance(items, bytes) or len(items) < 4:
-            raise ValueError("no receipt")
-        status, gas, _, logs = items[:4]
-        if not isinstance(status, bytes) or not isinstance(gas, bytes) or isinstance(logs, bytes):
-            raise ValueError("no receipt")
-        return cls(
-            kind,
-            None if len(status) == _FORK_STATUS else int.from_bytes(status),
-            int.from_bytes(gas),
-            tuple(_log(log) for log in logs),
-        )
+        """Decode the trie's value (EIP-2718) as strictly as `ReceiptReader`. Raises `ValueError`."""
+        kind, encoded = (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
+        match decode_rlp(encoded):
+            # A deposit's nonce and version come after the logs.
+            case [bytes(status), gas, bloom, [*logs], *others] if not others or (kind, len(others)) == (_DEPOSIT, 2):
+                read_bytes(bloom, _BLOOM_BYTES)
+                for other in others:
+                    read_integer(other, 8)
+                has_status = kind or len(status) != _FORK_STATUS
+                if has_status and status not in {b"", b"\1"}:
+                    raise ValueError("not a receipt's status")
+                return cls(
+                    kind, len(status) if has_status else None, read_integer(gas, 8), tuple(_log(log) for log in logs)
+                )
+        raise ValueError("not a receipt's list")
 
 
 @dataclass(frozen=True)
@@ -86,47 +99,57 @@ def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
     try:
         return rpc.answer(_of_block(header))
     except RpcRefused:
-        block = read_object(rpc.call("eth_getBlockByHash", hex_data(header.hash), False))
-        hashes = [hex_data(read_data(tx_hash, 32)) for tx_hash in read_list(block.get("transactions"))]
-        each = rpc.answers([questions.plain("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes])
-        if receipts := _made(each, header.receipts_root):
-            return receipts
-        raise InvalidReply(f"The {_OTHER_ROOT.format(header.number)}.") from None
+        hashes = rpc.answer(Question(("eth_getBlockByHash", [hex_data(header.hash), False]), _transactions))
+        each = rpc.answers([Question(("eth_getTransactionReceipt", [tx_hash]), read_object) for tx_hash in hashes])
+        return _made(each, header.receipts_root) or rpc.answer(_raw(header, each))
 
 
 def _of_block(header: Header) -> Question[BlockReceipts]:
     """Ask for all receipts of a block. If they make another root, ask the same node for raw ones."""
 
     def read(result: Any) -> BlockReceipts | Question[BlockReceipts]:
-        lacking = f"sent {_OTHER_ROOT.format(header.number)}, and refuses debug_getRawReceipts"
-        raw = Question(("debug_getRawReceipts", [hex(header.number)]), read_raw, lacking=lacking)
-        return _made(read_list(result), header.receipts_root) or raw
-
-    def read_raw(result: Any) -> BlockReceipts:
-        values = tuple(map(read_data, read_list(result)))
-        if root(values) != header.receipts_root:
-            raise ValueError(_OTHER_ROOT.format(header.number))
-        return BlockReceipts(values, (None,) * len(values))
+        told = list(map(read_object, read_list(result)))
+        return _made(told, header.receipts_root) or _raw(header, told)
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)
 
 
-def _made(told: Sequence[Any], expected: bytes) -> BlockReceipts | None:
+def _raw(header: Header, told: Sequence[dict[str, Any]]) -> Question[BlockReceipts]:
+    """Ask for raw receipts of a block, whose receipts in JSON make another root."""
+
+    def read(result: Any) -> BlockReceipts:
+        values = tuple(map(read_data, read_list(result)))
+        if root(values) != header.receipts_root:
+            raise ValueError(_OTHER_ROOT.format(header.number))
+        return BlockReceipts(values, _hashes(told, len(values)))
+
+    lacking = f"sent {_OTHER_ROOT.format(header.number)}, and refuses debug_getRawReceipts"
+    return Question(("debug_getRawReceipts", [hex(header.number)]), read, lacking=lacking)
+
+
+def _transactions(block: Any) -> list[str]:
+    """Return the hashes of a block's transactions. Raises `ValueError`."""
+    return [hex_data(read_data(tx_hash, 32)) for tx_hash in read_list(read_object(block).get("transactions"))]
+
+
+def _made(receipts: Sequence[dict[str, Any]], expected: bytes) -> BlockReceipts | None:
     """Return the receipts if they can be encoded so that they make the expected root."""
-    receipts = list(map(read_object, told))
-    for values in _encodings(receipts):
-        if root(values) == expected:
-            hashes = (_hash(receipt.get("transactionHash")) for receipt in receipts[: len(values)])
-            return BlockReceipts(tuple(values), tuple(hashes))
+    with suppress(ValueError):
+        for values in _encodings(receipts):
+            if root(values) == expected:
+                return BlockReceipts(tuple(values), _hashes(receipts, len(values)))
     return None
 
 
+def _hashes(receipts: Sequence[dict[str, Any]], count: int) -> tuple[bytes | None, ...]:
+    """Return the hashes of the first transactions as the receipts tell them, None where they don't."""
+    hashes = [_hash(receipt.get("transactionHash")) for receipt in receipts[:count]]
+    return *hashes, *[None] * (count - len(hashes))
+
+
 def _encodings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
-    """Yield the values that these receipts may have in the trie, the likeliest first."""
-    try:
-        values = [_encode(receipt) for receipt in receipts]
-    except ValueError:
-        return
+    """Yield the values that these receipts may have in the trie, the likeliest first. Raises `ValueError`."""
+    values = [_encode(receipt) for receipt in receipts]
     yield values
     deposits = [at for at, receipt in enumerate(receipts) if values[at][:1] == bytes([_DEPOSIT])]
     if any(receipts[at].get("depositNonce") is not None for at in deposits):
@@ -177,9 +200,9 @@ def _bloom(logs: Sequence[Any]) -> bytes:
 
 def _log(item: Item) -> Log:
     match item:
-        case [bytes(emitter), [*topics], bytes(data)]:
-            return Log(emitter, tuple(bytes(topic) for topic in topics if isinstance(topic, bytes)), data)
-    raise ValueError("no log")
+        case [emitter, [*topics], bytes(data)] if len(topics) <= _MOST_TOPICS:
+            return Log(read_bytes(emitter, 20), tuple(read_bytes(topic, 32) for topic in topics), data)
+    raise ValueError("not a log")
 
 
 def _hash(value: Any) -> bytes | None:

@@ -126,7 +126,8 @@ def _of_source(request: BatchRequest, source: int, requests: Requests, ends_at: 
             for part in request.parts()
             if part.transaction and (part.source, part.selector) == (source, selector)
         ]
-        for shown in shown_receipts.of_block(rpc, headers[number], asked) if asked else ():
+        place = "data", str(source), selector.text, "transactions"
+        for shown in shown_receipts.of_block(rpc, headers[number], asked, place) if asked else ():
             connection.check_time()
             root, known = headers[number].receipts_root, held[number].facts[_RECEIPTS_ROOT]
             yield ShownFact(source, selector, number, *shown, root, root == known, reader)

@@ -101,7 +101,10 @@ def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of
     name, change = "eth-mainnet-1000000.json", without("root")
     values = recorded(name.removesuffix(".json")).values
     with serving(name, change, values) as url:
-        assert list(receipts.of_block(client_of(url), header_of(name)).values) == values
+        made = receipts.of_block(client_of(url), header_of(name))
+    assert list(made.values) == values
+    told = load_fixture(f"receipts/{name}")["receipts"]
+    assert list(map(hex_data, filter(None, made.hashes))) == [each["transactionHash"] for each in told]
     with serving(name, change, values[::-1]) as url, pytest.raises(NodeUnavailable, match="make another root"):
         receipts.of_block(client_of(url), header_of(name))
     with (
@@ -117,7 +120,23 @@ def test_receipts_of_a_chain_that_hashes_otherwise_are_refused(client_of):
         receipts.of_block(client_of(url), header_of(name))
 
 
+RECEIPT: list[Any] = [b"\1", b"\1", bytes(256), []]
+# Forms that the views of `FactsReader` refuse.
+NOT_OF_A_READER = [
+    [b"\2", *RECEIPT[1:]],
+    [bytes(31), *RECEIPT[1:]],
+    [b"\1", b"\1" * 9, *RECEIPT[2:]],
+    [b"\1", b"\0", *RECEIPT[2:]],
+    [*RECEIPT[:2], bytes(255), []],
+    [*RECEIPT[:3], [[bytes(19), [], b""]]],
+    [*RECEIPT[:3], [[bytes(20), [bytes(31)], b""]]],
+    [*RECEIPT[:3], [[bytes(20), [bytes(32)] * 5, b""]]],
+    [*RECEIPT, b""],
+]
+
+
 def test_a_receipt_is_read_strictly():
+    assert receipts.TransactionReceipt.decode(rlp.encode(RECEIPT)).status == 1
     genuine = recorded("eth-mainnet-1000000").values[0]
     for spoilt in (
         b"",
@@ -126,6 +145,10 @@ def test_a_receipt_is_read_strictly():
         genuine + b"\0",
         rlp.encode([b"", b"", b"", b""]),
         keccak(b""),
+        *map(rlp.encode, NOT_OF_A_READER),
+        b"\0" + rlp.encode(RECEIPT),
+        b"\x02" + rlp.encode([bytes(32), *RECEIPT[1:]]),
+        b"\x02" + rlp.encode([*RECEIPT, b"", b"\1"]),
     ):
-        with pytest.raises(ValueError, match=r"receipt|RLP|log"):
+        with pytest.raises(ValueError, match=r"receipt|RLP|log|bytes"):
             receipts.TransactionReceipt.decode(spoilt)

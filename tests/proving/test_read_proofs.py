@@ -140,7 +140,20 @@ RECEIPT_LIES: dict[Any, Any] = {
     ("one less", "eth_getBlockReceipts"): lambda told: told[1:],
     ("no list", "eth_getBlockReceipts"): lambda _: None,
     ("another root", "eth_getBlockByNumber"): lambda told: with_hash(told | {"receiptsRoot": "0x" + 64 * "1"}),
+    ("a deposit without a nonce", "eth_getBlockReceipts"): lambda told: [
+        told[0] | {"type": "0x7e", "depositNonce": "0x1"},
+        *(receipt | {"type": "0x7e"} for receipt in told[1:]),
+    ],
+    # The node answers one transaction's receipt at a time.
+    ("no block", "eth_getBlockByHash"): lambda _: None,
+    ("no list of transactions", "eth_getBlockByHash"): lambda told: told | {"transactions": None},
+    ("no hash", "eth_getBlockByHash"): lambda told: told | {"transactions": [5]},
+    ("one transaction less", "eth_getBlockByHash"): lambda told: told | {"transactions": told["transactions"][1:]},
+    ("no receipt", "eth_getTransactionReceipt"): lambda _: None,
+    ("a list", "eth_getTransactionReceipt"): lambda told: [told],
+    ("other logs", "eth_getTransactionReceipt"): lambda told: told | {"logs": []},
 }
+ONE_BY_ONE = {"eth_getBlockByHash", "eth_getTransactionReceipt"}
 
 
 def test_receipts_that_make_another_root_are_not_believed(service, client, key, settings):
@@ -151,10 +164,9 @@ def test_receipts_that_make_another_root_are_not_believed(service, client, key, 
     def change(question, reply):
         if question["method"] == "debug_getRawReceipts":
             return [error(question, -32601, "the method does not exist")]
-        if not lies:  # The node answers one transaction's receipt at a time.
-            is_all = question["method"] == "eth_getBlockReceipts"
-            return [error(question, -32601, "the method does not exist") if is_all else reply]
-        (_, method), lie = next(iter(lies.items()))
+        (_, method), lie = next(iter(lies.items()), (("", "eth_getTransactionReceipt"), lambda told: told))
+        if question["method"] == "eth_getBlockReceipts" and method in ONE_BY_ONE:
+            return [error(question, -32601, "the method does not exist")]
         return [reply | {"result": lie(reply["result"])} if question["method"] == method else reply]
 
     with between(service.url, change) as url:
@@ -165,6 +177,25 @@ def test_receipts_that_make_another_root_are_not_believed(service, client, key, 
             assert url not in refused.text
             del lies[next(iter(lies))]
         assert read(client, key, blocks).json()["proofs"] == told
+
+
+def test_the_place_of_what_a_block_does_not_have_is_told(service, client, key):
+    number = block_with_logs(service)
+    tx_hash = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"][0]
+    status = {"props": ["STATUS"]}
+    for transactions, place, why in (
+        ({"3": status}, "3", "3 transactions, so none has index 3"),
+        ({"0": status, tx_hash: status}, tx_hash, "named twice"),
+        ({"1": {"logs": ["0"]}}, "1/logs/0", "it has none"),
+        ({"2": {"logs": ["0", "2"]}}, "2/logs/1", "its logs are 0 to 1"),
+        ({"2": {"blockLogs": ["1", "0"]}}, "2/blockLogs/1", "no log 0 of the block: its logs are 1 to 2 of the block"),
+        ({"0": {"blockLogs": ["1"]}}, "0/blockLogs/0", "its logs are 0 to 0 of the block"),
+    ):
+        refused = read(client, key, {f"block:{number}": {"transactions": transactions}})
+        assert refused.status_code == 400
+        (fault,) = refused.json()["details"]
+        assert fault["path"] == f"/data/31337/block:{number}/transactions/{place}"
+        assert why in fault["message"]
 
 
 def test_a_block_is_named_in_any_way_and_without_a_registry_nothing_is_shown(service, client, key):
