@@ -15,7 +15,7 @@ from tests.docs.examples import Block
 # Languages of runnable blocks.
 PROGRAMS = {"sh", "python", "typescript"}
 # A page starts about twenty processes, which take minutes on a busy machine.
-PAGE_SECONDS = 900
+PAGE_SECONDS = 600
 # Keys whose values must equal the example's. For all other keys only the type must agree.
 _FIXED = {"queryStatus", "status", "database", "code", "error", "path", "message"}
 

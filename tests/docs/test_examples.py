@@ -1,6 +1,9 @@
 """Every example of the README and the documentation works, pasted in order against a running demo."""
 
+import fcntl
 import json
+import os
+import pickle
 import re
 import sqlite3
 import subprocess
@@ -8,7 +11,8 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +43,32 @@ def row(*blocks: Block) -> Any:
     return pytest.param(*blocks, id="-".join(map(str, blocks)), marks=long)
 
 
-@pytest.fixture(scope="module")
-def env(tmp_path_factory) -> Iterator[dict[str, str]]:
-    """Yield the environment variables of a running demo of two chains."""
+@dataclass(frozen=True)
+class Results:
+    """The results of pages."""
+
+    blocks: dict[str, Ran]
+    """By the block's page and line."""
+    balances: tuple[int, int] = (0, 0)
+    """The balance that the contract of the README reads, and that of the account."""
+
+
+def once(tmp_path_factory, name: str, run: Callable[[], Results]) -> Results:
+    """Return the results of pages. One of pytest's processes runs them: pages use fixed ports, and take minutes."""
+    shared = tmp_path_factory.getbasetemp().parent / f"{name}-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    with shared.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not shared.exists():
+            results = pickle.dumps(run())
+            shared.write_bytes(results)
+        results = pickle.loads(shared.read_bytes())
+        assert isinstance(results, Results)
+        return results
+
+
+@contextmanager
+def demo_of_two_chains(tmp_path_factory) -> Iterator[dict[str, str]]:
+    """Run a demo of two chains, and yield its environment variables."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
     command = demo("demo.cross_chain", folder)
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -59,7 +86,26 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def ran(env, tmp_path_factory) -> dict[str, Ran]:
+def ran(tmp_path_factory) -> Results:
+    def run() -> Results:
+        with demo_of_two_chains(tmp_path_factory) as env:
+            blocks = run_independent_pages(env, tmp_path_factory)
+            faulty = any(each.fault for each in blocks.values() if each.block.page == "README.md")
+            return Results(blocks) if faulty else Results(blocks, read_by_the_contract_of_the_readme(env, blocks))
+
+    return once(tmp_path_factory, "pages", run)
+
+
+@pytest.fixture(scope="module")
+def operated(tmp_path_factory) -> Results:
+    def run() -> Results:
+        with demo_of_two_chains(tmp_path_factory) as env:
+            return Results(run_operating_pages(env, tmp_path_factory))
+
+    return once(tmp_path_factory, "operating-pages", run)
+
+
+def run_independent_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ran]:
     """Run the blocks of independent pages at the same time. Return the results by the block's page and line."""
     folder = tmp_path_factory.mktemp("readers")
     text = "".join(f"{name}={value}\n" for name, value in env.items() if name != "FOLDER")
@@ -78,8 +124,7 @@ def ran(env, tmp_path_factory) -> dict[str, Ran]:
     return {str(each.block): each for page in results for each in page}
 
 
-@pytest.fixture(scope="module")
-def operated(env, tmp_path_factory) -> dict[str, Ran]:
+def run_operating_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ran]:
     """Run the operator's pages on the demo's chains, with a database and a signer of their own."""
     folder = tmp_path_factory.mktemp("operators")
     toml = (Path(env["FOLDER"]) / "chains.toml").read_text()
@@ -120,7 +165,12 @@ def operated(env, tmp_path_factory) -> dict[str, Ran]:
 @pytest.fixture
 def result_of(request) -> Callable[[Block], Ran]:
     """Return a function that tells the result of a runnable block."""
-    return lambda block: request.getfixturevalue("operated" if block.page in OPERATING_PAGES else "ran")[str(block)]
+
+    def result(block: Block) -> Ran:
+        results: Results = request.getfixturevalue("operated" if block.page in OPERATING_PAGES else "ran")
+        return results.blocks[str(block)]
+
+    return result
 
 
 def sign_up(database: Path, address: str) -> None:
@@ -180,9 +230,15 @@ def test_every_contract_compiles_without_a_warning():
     assert not [message["formattedMessage"] for message in output.get("errors", [])]
 
 
-def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(env, ran):
+def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(ran):
+    read, balance = ran.balances
+    assert read == balance > 0
+
+
+def read_by_the_contract_of_the_readme(env: dict[str, str], blocks: dict[str, Ran]) -> tuple[int, int]:
+    """Deploy the contract. Return the balance that it reads, and that of the account in the batch of the page."""
     (contract,) = [block for block in blocks_of("README.md") if block.language == "solidity"]
-    (submission,) = [each for each in ran.values() if each.block.page == "README.md" and "internalId" in each.output]
+    (submission,) = [each for each in blocks.values() if each.block.page == "README.md" and "internalId" in each.output]
     batch = reader.last_json(submission.output)["internalId"]
     request = requests.get(f"{env['BASE_URL']}/explorer/query/{batch}/request.json", timeout=10).json()
     ((selector, block_request),) = request["data"][env["CHAIN_ID"]].items()
@@ -199,7 +255,7 @@ def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(
         time.sleep(0.1)
     call = keccak(text="balanceAt(address,uint256)")[:4].hex() + f"{int(account, 16):064x}{block:064x}"
     read = client.rpc(url, "eth_call", {"to": receipt["contractAddress"], "data": f"0x{call}"}, "latest")
-    assert int(read, 16) == int(client.rpc(url, "eth_getBalance", account, hex(block)), 16) > 0
+    return int(read, 16), int(client.rpc(url, "eth_getBalance", account, hex(block)), 16)
 
 
 def test_every_file_that_a_page_names_is_there():
