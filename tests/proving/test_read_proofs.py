@@ -2,6 +2,7 @@
 
 import io
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -291,6 +292,28 @@ def test_an_answer_has_four_megabytes_at_most(service, client, key, settings):
     assert told.status_code == 200, told.text
     assert 0.9 * 4 * 2**20 < len(told.content) <= 4 * 2**20
     assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
+
+
+def test_a_proof_of_megabytes_takes_little_memory(service, client, key, settings):
+    number, size = service.head() - 1, 2**21
+    log = {"address": ALICE, "topics": [], "data": "0x" + size * "11"}
+    receipt = {"status": "0x1", "cumulativeGasUsed": "0x0", "logs": [log], "logsBloom": "0x" + 256 * "00"}
+    value = rlp.encode([b"\1", b"", bytes(256), [[bytes.fromhex(ALICE[2:]), [], size * b"\x11"]]])
+    root = keccak(rlp.encode([hex_prefix("80", leaf=True), value])).hex()
+
+    def change(question, reply):
+        if question["method"] == "eth_getBlockByNumber":
+            return [reply | {"result": with_hash(reply["result"] | {"receiptsRoot": f"0x{root}"})}]
+        return [result(question, [receipt]) if question["method"] == "eth_getBlockReceipts" else reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        tracemalloc.start()
+        refused = read(client, key, {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}}})
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
+    assert most < 24 * size, most / size
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from batch_query_client.questions import NUMBERS
 
 _DECIMAL = re.compile(r"[0-9]{1,78}", re.ASCII)
 _QUANTITY = re.compile("0x[0-9a-fA-F]{1,64}", re.ASCII)
-_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
+_DATA = re.compile(r"0x[0-9a-fA-F]*", re.ASCII)
 
 
 def _quantity(value: Any) -> Any:
@@ -37,7 +37,7 @@ def _quantity(value: Any) -> Any:
 def _data(value: Any) -> Any:
     if isinstance(value, bytes):
         return value
-    if isinstance(value, str) and _DATA.fullmatch(value):
+    if isinstance(value, str) and len(value) % 2 == 0 and _DATA.fullmatch(value):
         return bytes.fromhex(value[2:])
     raise ValueError("no hexadecimal data")
 
