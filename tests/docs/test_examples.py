@@ -48,7 +48,7 @@ class Results:
     """The results of pages."""
 
     blocks: dict[str, Ran]
-    """By the block's page and line."""
+    """Each block's result by its page and line."""
     balances: tuple[int, int] = (0, 0)
     """The balance that the contract of the README reads, and that of the account."""
 
