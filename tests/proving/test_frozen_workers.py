@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.db import OperationalError, connection, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from devnet.devchain import DevChain
@@ -136,11 +138,21 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
     deploy_on(chain)
     chain.mine()
+    is_frozen = threading.Event()
+
+    def answer(body: Any) -> Any:
+        """Answer a worker that holds the lane only once it is frozen, so that it can't leave the lane unseen."""
+        is_held = held(kind).exists()
+        connection.close()
+        if is_held:
+            is_frozen.wait(20)
+        return ask(chain.url, body)
+
     # Nobody can fetch these rows, so each costs a turn.
     leaves = [JumpLeaves(chain_id=31337, kind="period", number=number, due_at=timezone.now()) for number in range(30)]
     JumpLeaves.objects.bulk_create(leaves)
-    is_frozen = threading.Event()
-    with receiver(lambda _: 204 if is_frozen.wait(20) else 500) as hook:
+    with receiver(lambda _: 204 if is_frozen.wait(20) else 500) as hook, lying_node(answer) as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url)
         batch = submit(a_key(), request(ALICE, block=chain.head()) | {"webhook": {"url": hook.url, "events": ["DONE"]}})
         nonce = signer_nonce(chain)
         if kind == "large-admission":
@@ -158,13 +170,18 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
     assert [len(delivery.attempts) for delivery in WebhookDelivery.objects.all()] == [1]
 
 
+def held(kind: str) -> QuerySet[Lane]:
+    """Return the lanes of this kind that a worker holds."""
+    return Lane.objects.filter(name__startswith=kind).exclude(token="")
+
+
 def freeze_in(kind: str, worker: subprocess.Popen[bytes]) -> Lane:
     """Freeze the worker when it holds a lane of this kind. Return the lane."""
-    held = Lane.objects.filter(name__startswith=kind).exclude(token="")
-    while worker.poll() is None:
-        if held.exists():
+    deadline = time.monotonic() + 180
+    while worker.poll() is None and time.monotonic() < deadline:
+        if held(kind).exists():
             with all_locked():
-                if lane := held.first():
+                if lane := held(kind).first():
                     stop(worker)
                     return lane
     raise AssertionError(kind)
