@@ -12,8 +12,6 @@ from chains.node_errors import InvalidReply, LimitsRequests, NodeUnavailable, Rp
 # Maximum weight (`_weight`) of the requests in one batch, and maximum batches sent to one node at the same time.
 BATCH_SIZE = 50
 _SLOTS_PER_REQUEST = 20
-# Requests for all receipts of a block. Each goes alone, because the reply may take megabytes.
-RECEIPTS_OF_BLOCK = ("eth_getBlockReceipts", "debug_getRawReceipts")
 _AT_ONCE = 4
 # Failed waves after which no more requests go to the node. Otherwise a node that hangs would delay all the questions.
 _MAX_FAILURES, _MAX_FAILURES_IF_IT_ANSWERS = 2, 4
@@ -228,8 +226,6 @@ def _by_weight(requests: Mapping[int, Request]) -> Iterator[list[int]]:
 
 
 def _weight(request: Request) -> float:
-    """Return the weight of a request. It is 1, or more for a proof with slots or for all receipts of a block."""
+    """Return the weight of a request. It is 1, or more for a proof with slots."""
     method, params = request
-    if method in RECEIPTS_OF_BLOCK:
-        return BATCH_SIZE
     return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1

@@ -20,16 +20,7 @@ from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
-from chains.node_batches import (
-    BATCH_SIZE,
-    RECEIPTS_OF_BLOCK,
-    BatchRefused,
-    Division,
-    NodeTimedOut,
-    ReplyTooLong,
-    Request,
-    Results,
-)
+from chains.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
 from chains.node_errors import (
     FINAL,
     BadStatus,
@@ -72,7 +63,8 @@ _REPLY_BYTES = {
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
     "eth_getLogs": 8 * 1024 * 1024,
-    **dict.fromkeys(RECEIPTS_OF_BLOCK, MAX_REPLY_BYTES),
+    # All receipts of a block are asked for alone.
+    **dict.fromkeys(("eth_getBlockReceipts", "debug_getRawReceipts"), MAX_REPLY_BYTES),
 }
 # A proof has up to 64 trie nodes of up to 532 bytes. Hexadecimal doubles the size.
 _PROOF_BYTES = 80 * 1024

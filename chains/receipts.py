@@ -32,7 +32,7 @@ from chains.rpc import RpcClient
 
 _OTHER_ROOT = "receipts of block {} that make another root than the header's"
 _BLOOM_BYTES = 256
-_FORK_STATUS = 32
+_STATE_ROOT_BYTES = 32
 _MOST_TOPICS = 4
 # OP Stack's type of deposits.
 _DEPOSIT = 0x7E
@@ -72,7 +72,7 @@ class TransactionReceipt:
                 read_bytes(bloom, _BLOOM_BYTES)
                 for other in others:
                     read_integer(other, 8)
-                has_status = kind or len(status) != _FORK_STATUS
+                has_status = kind or len(status) != _STATE_ROOT_BYTES
                 if has_status and status not in {b"", b"\1"}:
                     raise ValueError("not a receipt's status")
                 return cls(
@@ -189,7 +189,7 @@ def _encode(receipt: dict[str, Any], *, is_canyon: bool | None = None) -> bytes:
 
 
 def _post_state(receipt: dict[str, Any]) -> bytes:
-    return read_data(receipt.get("root"), _FORK_STATUS)
+    return read_data(receipt.get("root"), _STATE_ROOT_BYTES)
 
 
 def _bloom(logs: Sequence[Any]) -> bytes:

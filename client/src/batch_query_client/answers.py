@@ -419,7 +419,7 @@ class ShownTransaction(AnswerModel):
     index: Number
     """In its block. The proof shows it."""
     hash: Text
-    """As the service's nodes tell it, which the proof doesn't show. Empty: they don't."""
+    """The service's nodes tell it, and the proof doesn't show it. Empty: they don't tell it."""
 
 
 class ShownLog(AnswerModel):
