@@ -22,7 +22,7 @@ SHARED_FIELDS = 13
 # Number of fields in Ethereum's headers: before London, and since Amsterdam.
 FEWEST_FIELDS, MOST_FIELDS = 15, 23
 
-_RECEIPTS_ROOT, _BASE_FEE, _BEACON_ROOT = 5, 15, 19
+_TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _BASE_FEE, _BEACON_ROOT = 4, 5, 15, 19
 
 
 class InvalidHeader(ValueError):
@@ -60,6 +60,10 @@ class Header:
     def is_ethereums(self) -> bool:
         """Return whether the layout is Ethereum's. Only then are the fields after the shared ones known."""
         return len(self.fields) > SHARED_FIELDS
+
+    @property
+    def transactions_root(self) -> bytes:
+        return self.fields[_TRANSACTIONS_ROOT]
 
     @property
     def receipts_root(self) -> bytes:

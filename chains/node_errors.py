@@ -4,7 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from chains.encoding import read_data
@@ -49,6 +49,18 @@ class UnreadableHeader(NodeUnavailable):
     """No node sends a block's header in a form that the facts registry can read."""
 
     kind = InvalidReply.kind
+
+
+class OtherRoot(NodeUnavailable):
+    """No node sends a block's receipts, or transactions, in a form that makes the root in the block's header."""
+
+    kind = InvalidReply.kind
+
+    @classmethod
+    def of(cls, values: str, number: int, lacking: str = "") -> Self:
+        """Return the error for `values` of a block. `lacking` is the method that the node refuses, if it does."""
+        sentence = f"{values} of block {number} that make another root than the header's"
+        return cls(f"sent {sentence}, and refuses {lacking}" if lacking else sentence)
 
 
 class UnverifiedProof(InvalidReply):

@@ -30,6 +30,7 @@ from chains.node_errors import (
     LimitsRequests,
     NodeOfWrongChain,
     NodeUnavailable,
+    OtherRoot,
     RpcRefused,
     UnreadableHeader,
     UnverifiedProof,
@@ -111,8 +112,10 @@ class Question(Generic[Answer_co]):
     """May return another question, which then goes to the same node."""
     plainer: Request | None = None
     """The request in a form that more nodes accept."""
-    lacking: str | None = None
-    """If set, a refusal makes the node unusable for the question. The words stand after the node's name."""
+    lacking: NodeUnavailable | None = None
+    """If set, a refusal makes the node unusable for the question, with this error. Its words stand after the node's
+    name.
+    """
 
 
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
@@ -361,17 +364,18 @@ class RpcNode:
 
     def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused) and question.lacking:
-            without = UnreadableHeader(f"{self.host} {question.lacking} ({result.code})")
+            without = type(question.lacking)(f"{self.host} {question.lacking} ({result.code})")
             without.message = result.message
             return without
         if isinstance(result, RpcRefused | NodeUnavailable):
             return result
         try:
             return question.read(result)
-        except (ValueError, UnreadableHeader) as error:
+        except (ValueError, OtherRoot, UnreadableHeader) as error:
             # The HTTP exchange itself has been counted as answered, so this is counted separately.
             NODE_EXCHANGES.labels(str(self._chain_id), self.host, InvalidReply.kind).inc()
             kinds: dict[type[Exception], type[NodeUnavailable]] = {
+                OtherRoot: OtherRoot,
                 UnreadableHeader: UnreadableHeader,
                 InvalidProof: UnverifiedProof,
             }
@@ -577,6 +581,8 @@ def _is_not_understood(answer: Any) -> bool:
 def _most_bytes(request: Request) -> int:
     """Return the maximum size of the reply to a request, in bytes."""
     method, params = request
+    if params[1:] == [True]:
+        return MAX_REPLY_BYTES  # a block with all its transactions
     if method == "eth_getProof":
         return _PROOF_BYTES * (2 + len(params[1]))
     return _REPLY_BYTES.get(method, _USUAL_BYTES)

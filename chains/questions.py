@@ -302,7 +302,7 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
         # The field names in the JSON have shown that the layout is not Ethereum's.
         return header.with_shared_fields()
 
-    lacking = (
+    lacking = UnreadableHeader(
         f"sent block {number}, {fault}, and refuses debug_getRawHeader, by which headers of other layouts are read"
     )
     return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)

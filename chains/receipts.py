@@ -25,12 +25,11 @@ from chains.encoding import (
     shortest,
 )
 from chains.header import Header
-from chains.node_errors import RpcRefused
+from chains.node_errors import OtherRoot, RpcRefused
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
 
-_OTHER_ROOT = "receipts of block {} that make another root than the header's"
 _BLOOM_BYTES = 256
 _STATE_ROOT_BYTES = 32
 _MOST_TOPICS = 4
@@ -94,7 +93,8 @@ class BlockReceipts:
 def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
     """Return all receipts of a block, from one request where a node takes it, else from one for each transaction.
 
-    Raises `NodeUnavailable`, also if the receipts of no node make the header's root, and `RpcRefused`.
+    Raises `NodeUnavailable`, `OtherRoot` among them if the receipts of no node make the header's root, and
+    `RpcRefused`.
     """
     try:
         return rpc.answer(_of_block(header))
@@ -120,11 +120,11 @@ def _raw(header: Header, told: Sequence[dict[str, Any]]) -> Question[BlockReceip
     def read(result: Any) -> BlockReceipts:
         values = tuple(map(read_data, read_list(result)))
         if root(values) != header.receipts_root:
-            raise ValueError(_OTHER_ROOT.format(header.number))
+            raise OtherRoot.of("receipts", header.number)
         return BlockReceipts(values, _hashes(told, len(values)))
 
-    lacking = f"sent {_OTHER_ROOT.format(header.number)}, and refuses debug_getRawReceipts"
-    return Question(("debug_getRawReceipts", [hex(header.number)]), read, lacking=lacking)
+    method = "debug_getRawReceipts"
+    return Question((method, [hex(header.number)]), read, lacking=OtherRoot.of("receipts", header.number, method))
 
 
 def _transactions(block: Any) -> list[str]:
