@@ -13,7 +13,7 @@ from chains.receipts import Log
 from proving import batch_estimate, facts, shown_proofs
 from proving.facts import AccountFact, SlotFact
 from proving.shown_proofs import ShownFact
-from proving.shown_receipts import ReceiptFact
+from proving.shown_receipts import ShownReceiptPart
 from queries.api_endpoint import BATCH_REQUEST, JSON, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import InvalidRequest
 from queries.strict_json import UNSUPPORTED
@@ -129,12 +129,12 @@ def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:
     }
 
 
-def _is_number(fact: AccountFact | SlotFact | ReceiptFact) -> bool:
-    return fact.log_index is None if isinstance(fact, ReceiptFact) else facts.is_number(fact)
+def _is_number(fact: AccountFact | SlotFact | ShownReceiptPart) -> bool:
+    return fact.log_index is None if isinstance(fact, ShownReceiptPart) else facts.is_number(fact)
 
 
-def _about(fact: AccountFact | SlotFact | ReceiptFact) -> dict[str, Any]:
-    if not isinstance(fact, ReceiptFact):
+def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
+    if not isinstance(fact, ShownReceiptPart):
         slot = fact.slot if isinstance(fact, SlotFact) else None
         about = {"account": fact.address, "property": facts.name(fact), "slot": slot}
         return about | {"transaction": None, "log": None}

@@ -15,6 +15,7 @@ from chains.packed import (
     AT_EMPTY,
     AT_EXTENSION,
     AT_SAME,
+    BRANCH_ITEMS,
     EXTENSION,
     HASH_BYTES,
     RECEIPT_FIELDS,
@@ -101,6 +102,18 @@ def nodes(values: Sequence[bytes], indexes: Collection[int]) -> dict[int, list[b
     return {index: [rlp.encode(node) for node in trie.way(_key(index))] for index in indexes}
 
 
+def sizes(values: Sequence[bytes], indexes: Collection[int], *, are_receipts: bool) -> dict[int, int]:
+    """Return the bytes of the packed proof of each receipt or transaction alone, without a header or logs to store.
+
+    Four zero bytes count as one, as in the price of calldata (EIP-7623). Raises `CannotPack`.
+    """
+    trie = _Trie(values, lambda *_: b"")
+    trie.write(())
+    leaves = {index: _without_bloom(values[index], ()) if are_receipts else values[index] for index in indexes}
+    packed = {index: trie.branches(_key(index)) + leaf for index, leaf in leaves.items()}
+    return {index: len(proof) - proof.count(0) * 3 // 4 for index, proof in packed.items()}
+
+
 def _begin(block: bytes | int | HeaderParts) -> bytes:
     if isinstance(block, int):
         return pack_number(block)
@@ -131,6 +144,15 @@ class _Trie:
     def way(self, key: str) -> list[Item]:
         """Return the nodes on the way to a key, which were written."""
         return [self._written[key[:depth]] for depth in range(len(key) + 1) if key[:depth] in self._written]
+
+    def branches(self, key: str) -> bytes:
+        """Return the operations of the branches on the way to a key alone."""
+        out = b""
+        for depth, digit in enumerate(key):
+            node = self._written.get(key[:depth], b"")
+            if not isinstance(node, bytes) and len(node) == BRANCH_ITEMS:
+                out += branch_operation(node, [int(digit, 16)])
+        return out
 
     def _node(self, there: Mapping[str, int], asked: Mapping[str, int], depth: int) -> tuple[Item, bytes]:
         """Return the node that holds the keys `there`, which agree down to `depth`, and its operations."""

@@ -14,6 +14,8 @@ from proving.transactions import signers
 from queries.columns import Rejection, RejectionCode
 from queries.waits import Value, wait
 
+# Codes of rejections that another node or the operator may make pass.
+_PASSING = {RejectionCode.ROOT_NOT_MADE, RejectionCode.REGISTRY_LACKS_LOGS, RejectionCode.TRANSACTION_NOT_IN_BLOCK}
 # This second is in the year 5138. A later time must be in milliseconds.
 _LATEST_IN_SECONDS = 10**11
 
@@ -40,11 +42,13 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
         yield from _missing_signer(account)  # no_signer
     for source in sources:
         if source.selected:
+            yield from _unknown_transactions(source.selected)  # transaction_not_found
             yield from _times_before_the_first_block(source.selected)  # timestamp_before_first_block
             yield from _unknown_final_block(source.selected)  # finalized_unknown
             yield from _block_too_far_ahead(source.selected)  # block_too_far_ahead
             yield from _time_too_far_ahead(source.selected)  # timestamp_too_far_ahead
         yield from _missing_header_properties(source)  # header_property_missing
+        yield from _unprovable_transactions(source)  # the codes that are also those of waits
         yield from _unavailable_proof(source)  # proof_unavailable
         yield from _unreachable_block(source)  # block_too_old, block_too_new, proof_unavailable
     if account:
@@ -60,6 +64,19 @@ def total(sources: Sequence[SourceEstimate]) -> Cost:
 
 
 # --- The blocks -------------------------------------------------------------------------------------------------------
+
+
+def _unknown_transactions(selected: Selected) -> Iterator[Rejection]:
+    source = selected.source.id
+    for transaction in selected.unknown:
+        reason = wait("transaction_not_found", chain=source, transaction=transaction)
+        yield Rejection(RejectionCode.TRANSACTION_NOT_FOUND, reason, retryable=True, source=source)
+
+
+def _unprovable_transactions(source: SourceEstimate) -> Iterator[Rejection]:
+    for reason in source.unprovable:
+        code = RejectionCode(reason.code)
+        yield Rejection(code, reason, retryable=code in _PASSING, source=source.source)
 
 
 def _times_before_the_first_block(selected: Selected) -> Iterator[Rejection]:

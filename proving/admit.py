@@ -22,10 +22,10 @@ from config.configured_chains import get_chains
 from database import due_rows, statements
 from database.due_rows import Postponement
 from database.statements import chunks
-from proving import admission_checks, block_selection, facts, heads, lanes, money, source_estimate
+from proving import admission_checks, block_selection, heads, lanes, money, named_transactions, source_estimate
 from proving.admission_checks import SpendingAccount
-from proving.facts import Fact
 from proving.lanes import HeldLane
+from proving.named_transactions import Asked
 from proving.source_estimate import BatchPart, Estimates, SourceEstimate
 from queries import progress, submission, waits
 from queries.batch_request import Selector
@@ -159,11 +159,13 @@ def _reject(batch: Batch, rejection: Rejection) -> None:
 
 def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool = True) -> Estimates:
     """Ask the source chains about these queries of these batches. All batches have the same destination."""
-    requests: dict[tuple[int, str], dict[Selector, dict[Fact, None]]] = defaultdict(lambda: defaultdict(dict))
+    requests: dict[tuple[int, str], dict[Selector, dict[Asked, None]]] = defaultdict(lambda: defaultdict(dict))
     for query in queries.annotate(block_number=F("block__number")).order_by("pk").iterator(chunk_size=1000):
         number = query.block_number if query.timestamp is None else None
-        selector = Selector(number, query.timestamp, "" if query.block_id else query.block_tag)
-        requests[query.source_chain_id, query.batch_id][selector].update(dict.fromkeys(facts.of(query)))
+        tag, transaction = ("", "") if query.block_id else (query.block_tag, query.block_of)
+        selector = Selector(number, query.timestamp, tag, transaction)
+        asked = named_transactions.asked_of(query)
+        requests[query.source_chain_id, query.batch_id][selector].update(dict.fromkeys(asked))
     deadlines = {batch.pk: batch.deadline_at for batch in batches}
     parts: dict[int, list[BatchPart]] = defaultdict(list)
     for (source, batch), of_batch in sorted(requests.items()):
@@ -241,7 +243,7 @@ def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, i
     for selector, number in estimate.blocks.items():
         if selector.number is None:
             naming = batch.queries.filter(source_chain_id=estimate.source, block=None)
-            naming = naming.filter(timestamp=selector.timestamp, block_tag=selector.tag)
+            naming = naming.filter(timestamp=selector.timestamp, block_tag=selector.tag, block_of=selector.transaction)
             naming.update(block_id=blocks[estimate.source, number])
 
 

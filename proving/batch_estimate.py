@@ -19,12 +19,13 @@ from proving import admission_checks, facts, money, source_estimate
 from proving.admission_checks import SpendingAccount
 from proving.block_selection import Requests
 from proving.connections import OutOfTime
-from proving.facts import Fact, HeaderFact
+from proving.facts import TimeFact
 from proving.models import ChainHead
+from proving.named_transactions import Asked, NamedTransaction
 from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from queries import progress, submission
 from queries.batch_request import BatchRequest, Selector
-from queries.columns import HeaderField, Rejection
+from queries.columns import Rejection
 from queries.models import Query
 from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES, Rate
 
@@ -155,11 +156,13 @@ def _parts(request: BatchRequest) -> Mapping[int, Sequence[BatchPart]]:
 
 
 def requested(request: BatchRequest) -> Mapping[int, Requests]:
-    """Return the facts that a request names, by source chain."""
-    requests: dict[int, dict[Selector, dict[Fact, None]]] = defaultdict(lambda: defaultdict(dict))
+    """Return what a request names, by source chain."""
+    requests: dict[int, dict[Selector, dict[Asked, None]]] = defaultdict(lambda: defaultdict(dict))
     for part in request.parts():
         if part.transaction:
-            requests[part.source][part.selector][HeaderFact(HeaderField.RECEIPTS_ROOT)] = None
+            requests[part.source][part.selector][NamedTransaction.of_request(*part.transaction)] = None
+            if part.selector.timestamp is not None:
+                requests[part.source][part.selector][TimeFact(part.selector.timestamp)] = None
             continue
         query = Query(address=part.address, fields=part.fields, slots=part.slots, timestamp=part.selector.timestamp)
         requests[part.source][part.selector].update(dict.fromkeys(facts.of(query)))

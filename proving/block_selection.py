@@ -5,18 +5,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chains.chains_file import Chain
+from chains.encoding import read_object, read_quantity
 from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
-from chains.rpc import RpcClient
+from chains.nodes import Question
+from chains.rpc import RpcClient, result
 from proving import connections, heads
 from proving.connections import OpenConnection
-from proving.facts import AccountFact, Fact, SlotFact
+from proving.facts import AccountFact, SlotFact
+from proving.named_transactions import Asked, NamedTransaction
 from queries.batch_request import Selector
 from queries.models import BlockTag
 from queries.waits import WaitReason, wait
 
-Requests = Mapping[Selector, Collection[Fact]]
-"""The facts that a batch asks of one source chain, by the selector of their block."""
+Requests = Mapping[Selector, Collection[Asked]]
+"""The facts and transactions that a batch asks of one source chain, by the selector of their block."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,14 @@ class Selected:
     head: Header
     """The source chain's newest block."""
     blocks: Mapping[Selector, int] = field(default_factory=dict)
-    existing: Mapping[int, Collection[Fact]] = field(default_factory=dict)
+    existing: Mapping[int, Collection[Asked]] = field(default_factory=dict)
     """The facts at blocks that exist, by block number, in ascending order."""
-    later: Mapping[int, Collection[Fact]] = field(default_factory=dict)
+    later: Mapping[int, Collection[Asked]] = field(default_factory=dict)
     """The facts at blocks that are still to come, by block number."""
-    times: Mapping[int, Collection[Fact]] = field(default_factory=dict)
+    times: Mapping[int, Collection[Asked]] = field(default_factory=dict)
     """The facts at times that may still get a later block, by time (unix seconds)."""
+    unknown: Sequence[str] = ()
+    """The transactions (hashes) that select a block, and that no node knows in one."""
     too_early: Sequence[int] = ()
     """The times (unix seconds) before the first block whose header can be read."""
     no_final: str | None = None
@@ -72,7 +77,7 @@ class Selected:
     """The error because of which the selected blocks aren't known."""
 
     @property
-    def coming(self) -> list[Collection[Fact]]:
+    def coming(self) -> list[Collection[Asked]]:
         return [*self.later.values(), *self.times.values()]
 
     @property
@@ -106,8 +111,9 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
     """
     head = inquiry.head
     blocks: dict[Selector, int] = {}
-    at: dict[int, dict[Fact, None]] = defaultdict(dict)
-    times: dict[int, Collection[Fact]] = {}
+    at: dict[int, dict[Asked, None]] = defaultdict(dict)
+    times: dict[int, Collection[Asked]] = {}
+    unknown: list[str] = []
     too_early: list[int] = []
     no_final: str | None = None
     for selector, facts in requests.items():
@@ -116,6 +122,8 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
             number: int | str | None = selector.number
             if selector.tag:
                 number = head.number if selector.tag == BlockTag.LATEST else _finalized(inquiry.connection.source_rpc)
+            elif selector.transaction:
+                number = _block_of(inquiry.connection.source_rpc, selector.transaction)
             elif selector.timestamp is not None:
                 if selector.timestamp >= head.timestamp:
                     times[selector.timestamp] = facts
@@ -125,14 +133,32 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
             return Selected(inquiry.source, head, fault=error)
         if isinstance(number, str):
             no_final = number
+        elif number is None and selector.transaction:
+            unknown.append(selector.transaction)
         elif number is None:
             too_early.append(selector.timestamp or 0)
         else:
             blocks[selector] = number
-            at[number].update(dict.fromkeys(facts))
+            # The block's transactions show whether it holds the one that selects it.
+            selecting = [NamedTransaction(selector.transaction)] if selector.transaction else []
+            at[number].update(dict.fromkeys([*selecting, *facts]))
     existing = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: facts for number, facts in at.items() if number > head.number}
-    return Selected(inquiry.source, head, blocks, existing, later, times, too_early, no_final)
+    return Selected(inquiry.source, head, blocks, existing, later, times, unknown, too_early, no_final)
+
+
+def _block_of(rpc: RpcClient, transaction: str) -> int | None:
+    """Return the number of the block that holds a transaction (hash). None if no node knows one.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    (answer,) = rpc.ask([Question(("eth_getTransactionByHash", [transaction]), _number_in)])
+    return result(answer)
+
+
+def _number_in(transaction: object) -> int | None:
+    number = None if transaction is None else read_object(transaction).get("blockNumber")
+    return None if number is None else read_quantity(number)
 
 
 def _finalized(rpc: RpcClient) -> int | str:
@@ -196,6 +222,6 @@ def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | 
     return None if low_time is None else low
 
 
-def takes_proof(facts: Collection[Fact]) -> bool:
+def takes_proof(facts: Collection[Asked]) -> bool:
     """Return whether any of these facts needs a proof of an account."""
     return any(isinstance(fact, AccountFact | SlotFact) for fact in facts)

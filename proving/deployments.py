@@ -160,6 +160,8 @@ class Deployment:
     """Number of the source's block that the last jump began at, if one did."""
     reader: str = ""
     """Address of a `FactsReader` that reads it; empty: none is known."""
+    proves_transactions: bool = True
+    """False for a registry of an earlier version, which proves neither transactions nor receipts and logs."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -237,6 +239,7 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.beacon_history,
         row.jump_origin,
         row.reader,
+        row.code_hash in {"", hex_data(keccak(expected_code(row)))},
     )
 
 

@@ -14,12 +14,13 @@ from chains.node_errors import ChainError, InvalidReply, Reverted
 from chains.nodes import Question
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
+from chains.receipts import TransactionReceipt
 from chains.rpc import RpcClient, result
 from chains.trie import NO_CODE_HASH, StateAccount
 from database.statements import chunks
 from proving.deployments import Call, Registry, selector
-from proving.models import AccountProof, SlotProof
-from queries.columns import AccountField, HeaderField
+from proving.models import AccountProof, ProvenTransaction, SlotProof
+from queries.columns import AccountField, HeaderField, TransactionField
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.waits import Value, WaitReason, wait
 
@@ -42,13 +43,37 @@ class HeaderFact:
 
 
 @dataclass(frozen=True)
+class TransactionFact:
+    transaction: int  # index in the block
+    field: TransactionField
+
+    @property
+    def root(self) -> HeaderField:
+        """Return the field of the header that is the root of its trie."""
+        return HeaderField.TRANSACTIONS_ROOT if self.field == TransactionField.HASH else HeaderField.RECEIPTS_ROOT
+
+
+@dataclass(frozen=True)
+class LogFact:
+    """The hash of a log."""
+
+    transaction: int  # index in the block
+    log: int  # index in the receipt
+
+    @property
+    def root(self) -> HeaderField:
+        """Return the field of the header that is the root of its trie."""
+        return HeaderField.RECEIPTS_ROOT
+
+
+@dataclass(frozen=True)
 class TimeFact:
     """The number of the block that was the latest at a time."""
 
     timestamp: int  # unix seconds
 
 
-Fact = AccountFact | SlotFact | HeaderFact | TimeFact
+Fact = AccountFact | SlotFact | TransactionFact | LogFact | HeaderFact | TimeFact
 
 Missing = Mapping[Fact, Collection[int]]
 """Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
@@ -75,16 +100,30 @@ _NAMED_SLOTS = 5000
 
 
 def of(query: Query) -> list[Fact]:
-    """Return the facts that a query requests."""
+    """Return the facts that a query requests. Those of a transaction need its index."""
     facts: list[Fact] = [AccountFact(query.address, field) for field in query.account_fields]
     facts += [SlotFact(query.address, slot) for slot in query.slots]
+    if (index := query.transaction_index) is not None:
+        facts += [TransactionFact(index, field) for field in query.transaction_fields]
+        facts += [LogFact(index, log) for log in query.known_logs]
     facts += [HeaderFact(field) for field in query.header_fields]
     if query.timestamp is not None:
         facts.append(TimeFact(query.timestamp))
     return facts
 
 
-def slots_by_account(facts: Iterable[Fact]) -> dict[str, list[int]]:
+def roots_of(facts: Iterable[Fact]) -> list[HeaderFact]:
+    """Return the roots below which the facts about transactions are proven."""
+    fields = {fact.root for fact in facts if isinstance(fact, TransactionFact | LogFact)}
+    return [HeaderFact(field) for field in sorted(fields)]
+
+
+def without_state(facts: Iterable[Fact]) -> list[Fact]:
+    """Return the facts whose proofs need no state root."""
+    return [fact for fact in facts if isinstance(fact, TransactionFact | LogFact)]
+
+
+def slots_by_account(facts: Iterable[object]) -> dict[str, list[int]]:
     """Return the addresses of the accounts that these facts are about, and the slots of each, if any."""
     slots: dict[str, list[int]] = {}
     for fact in facts:
@@ -99,8 +138,10 @@ def slots_by_account(facts: Iterable[Fact]) -> dict[str, list[int]]:
 
 def name(fact: Fact) -> str:
     match fact:
-        case AccountFact() | HeaderFact():
+        case AccountFact() | TransactionFact() | HeaderFact():
             return fact.field.name
+        case LogFact():
+            return "LOG"
         case SlotFact():
             return "SLOT"
         case TimeFact():
@@ -114,6 +155,10 @@ def is_number(fact: Fact) -> bool:
             return fact.field in _ACCOUNT_NUMBERS
         case HeaderFact():
             return fact.field in _HEADER_NUMBERS
+        case TransactionFact():
+            return fact.field != TransactionField.HASH
+        case LogFact():
+            return False
         case SlotFact() | TimeFact():
             return True
 
@@ -148,6 +193,7 @@ def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fac
     distinct_facts = {block: list(dict.fromkeys(facts)) for block, facts in facts_by_block.items()}
     accounts = _accounts(distinct_facts)
     slots = _slots(distinct_facts, accounts)
+    of_transactions = _transactions(distinct_facts)
     words: dict[int, dict[Fact, bytes]] = {}
     for block, facts in distinct_facts.items():
         of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
@@ -161,6 +207,8 @@ def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fac
                     word = of_accounts.get(fact.address, {}).get(fact.field)
                 case SlotFact():
                     word = slots.get((block.pk, fact))
+                case TransactionFact() | LogFact():
+                    word = of_transactions.get((block.pk, fact))
                 case HeaderFact():
                     word = of_header.get(fact.field)
                 case TimeFact():
@@ -263,6 +311,44 @@ def _slots(
     return words
 
 
+def _transactions(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, Fact], bytes]:
+    """Return the words of facts about transactions whose receipts are stored, by (block's id, fact)."""
+    asked: dict[tuple[int, int], list[TransactionFact | LogFact]] = defaultdict(list)
+    for block, facts in facts_by_block.items():
+        for fact in facts:
+            if isinstance(fact, TransactionFact | LogFact):
+                asked[block.pk, fact.transaction].append(fact)
+    words: dict[tuple[int, Fact], bytes] = {}
+    for chunk in chunks(sorted({index for _, index in asked}), _CHUNK):
+        rows = ProvenTransaction.objects.filter(block__in={pk for pk, _ in asked}, index__in=chunk)
+        for row in rows.iterator():
+            for fact in asked.get((row.block_id, row.index), ()):
+                if (word := transaction_word(row, fact)) is not None:
+                    words[row.block_id, fact] = word
+    return words
+
+
+def transaction_word(row: ProvenTransaction, fact: TransactionFact | LogFact) -> bytes | None:
+    """Return the word of a fact about a stored transaction. None if it isn't known, or doesn't exist."""
+    if isinstance(fact, TransactionFact) and fact.field == TransactionField.HASH:
+        return bytes.fromhex(row.hash[2:]) or None
+    receipt = TransactionReceipt.decode(bytes(row.receipt))
+    if isinstance(fact, LogFact):
+        return receipt.logs[fact.log].hash if fact.log < len(receipt.logs) else None
+    number = receipt_number(receipt, fact.field)
+    return None if number is None else number.to_bytes(32)
+
+
+def receipt_number(receipt: TransactionReceipt, field: TransactionField) -> int | None:
+    """Return a property of a receipt. None if it doesn't have it."""
+    return {
+        TransactionField.STATUS: receipt.status,
+        TransactionField.TYPE: receipt.type,
+        TransactionField.CUMULATIVE_GAS_USED: receipt.cumulative_gas_used,
+        TransactionField.LOG_COUNT: len(receipt.logs),
+    }.get(field)
+
+
 # --- Facts in the registry --------------------------------------------------------------------------------------------
 
 
@@ -347,8 +433,20 @@ def _reading(block_number: int, fact: Fact) -> tuple[str, Sequence[int]]:
             return "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
         case HeaderFact():
             return "headerField", (block_number, fact.field)
+        case TransactionFact() | LogFact():
+            return _transaction_reading(block_number, fact)
         case TimeFact():
             return "blockAtTimestamp", (fact.timestamp,)
+
+
+def _transaction_reading(block_number: int, fact: TransactionFact | LogFact) -> tuple[str, Sequence[int]]:
+    match fact:
+        case TransactionFact(field=TransactionField.HASH):
+            return "transactionHash", (block_number, fact.transaction)
+        case TransactionFact():
+            return "receiptField", (block_number, fact.transaction, fact.field)
+        case LogFact():
+            return "logHash", (block_number, fact.transaction, fact.log)
 
 
 def _calldata(function: str, words: Sequence[int]) -> bytes:

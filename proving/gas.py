@@ -6,7 +6,7 @@ execution, or 40 for each byte. For mainnet's proofs the second amount is larger
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -17,8 +17,19 @@ from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.questions import ProofRequest, VerifiedAccountProof
 from proving import packing
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words, slots_by_account
-from queries.columns import AccountField, HeaderField
+from proving.facts import (
+    AccountFact,
+    Fact,
+    HeaderFact,
+    LogFact,
+    SlotFact,
+    TimeFact,
+    TransactionFact,
+    header_words,
+    slots_by_account,
+)
+from proving.named_transactions import NamedTransaction, TransactionSize
+from queries.columns import AccountField, HeaderField, TransactionField
 from queries.waits import WaitReason
 
 
@@ -69,6 +80,11 @@ _TIME = Load(60, 65_000)
 # largest slot without trie nodes, a zero slot, and a word that zero slots with neighbouring numbers share.
 _ACCOUNT, _WORD = Load(103, 6_500), Load(0, 22_400)
 _STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5, 4_100), Load(0, 22_200)
+# A header that is used for its root of receipts without being accumulated, and a call for receipts. Then a receipt
+# without its bytes, each of its logs, its fields, and a stored log.
+_USED_HEADER, _RECEIPTS_CALL = Load(1, 9_000), Load(1, 4_000)
+_RECEIPT, _LOG, _RECEIPT_FIELDS, _STORED_LOG = Load(4, 9_000), Load(0, 1_500), Load(0, 25_000), Load(2, 24_500)
+_HASH_PROOF = Load(5, 33_000)
 # An additional call in a transaction, and a block hash that is proven by a slot of the history contract.
 _CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
 # Jumps by their operation, without the header of the block to which they lead. Each contains a trusted header, which
@@ -99,6 +115,8 @@ class CostPart(Enum):
     HEADER_FIELDS = "headerFields"
     ACCOUNTS = "accounts"
     SLOTS = "slots"
+    TRANSACTIONS = "transactions"
+    LOGS = "logs"
     TIMES = "times"
     PATHS = "paths"
 
@@ -183,7 +201,7 @@ class Sample:
         return self.storage if address == self.address else self.others
 
 
-def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
+def sampled(header: Header, requested: Iterable[object]) -> ProofRequest:
     """Choose the proof that shows most of the tries: that of the account with the most slots.
 
     At least one of the requested facts must be about an account.
@@ -201,9 +219,13 @@ class Missing:
     """The requested facts of one block that a registry lacks."""
 
     number: int
-    facts: Sequence[Fact]
+    facts: Sequence[Fact | NamedTransaction]
     is_known: bool  # True if the registry knows the block's state root
     header: Header | None = None
+    sizes: Mapping[int, TransactionSize] = field(default_factory=dict)
+    """The sizes of transactions, as far as they are known, by their indexes."""
+    roots: Collection[HeaderField] = ()
+    """Roots of receipts and transactions that are facts."""
 
     @property
     def needs_header(self) -> bool:
@@ -211,8 +233,12 @@ class Missing:
 
         Without a state root no fact can be stored. Facts of the header itself need the header and its hash.
         """
-        of_header = any(isinstance(fact, HeaderFact | TimeFact) for fact in self.facts)
-        return bool(self.facts) and (not self.is_known or of_header)
+        return bool(self.facts) and (not self.is_known or any(map(self._takes_header, self.facts)))
+
+    def _takes_header(self, fact: Fact | NamedTransaction) -> bool:
+        if isinstance(fact, TransactionFact | LogFact):
+            return fact.root not in self.roots
+        return isinstance(fact, HeaderFact | TimeFact | NamedTransaction)
 
     @property
     def hashed(self) -> int:
@@ -225,7 +251,33 @@ class Missing:
     @property
     def hashes(self) -> set[int]:
         """Return the blocks whose hashes are needed. Fields of the header need the hash of the block itself."""
-        return {self.hashed, *([self.number] if self.fields else [])}
+        return {self.hashed, *([self.number] if self.fields or self.new_roots else [])}
+
+    @cached_property
+    def transactions(self) -> Mapping[int | str, set[HeaderField]]:
+        """Return the roots below which each transaction is proven, by its index or name."""
+        roots: dict[int | str, set[HeaderField]] = defaultdict(set)
+        for fact in self.facts:
+            if isinstance(fact, TransactionFact | LogFact):
+                roots[fact.transaction].add(fact.root)
+            elif isinstance(fact, NamedTransaction):
+                roots[fact.name].add(HeaderField.RECEIPTS_ROOT)
+        return roots
+
+    @cached_property
+    def new_roots(self) -> frozenset[HeaderField]:
+        """Return the roots below which transactions are proven that are no facts yet."""
+        return frozenset(set().union(*self.transactions.values()).difference(self.roots))
+
+    @property
+    def logs(self) -> int:
+        """Return the number of logs to store."""
+        named = sum(len(each.logs) + len(each.block_logs) for each in self.facts if isinstance(each, NamedTransaction))
+        return named + sum(isinstance(fact, LogFact) for fact in self.facts)
+
+    @property
+    def is_of_transactions_alone(self) -> bool:
+        return all(isinstance(fact, TransactionFact | LogFact | NamedTransaction) for fact in self.facts)
 
     @cached_property
     def times(self) -> int:
@@ -361,20 +413,30 @@ class _BlockLoad:
         """The transactions of proofs, without those of times."""
         self.times = missing.times
         header = _header(missing)
+        proofs = _proofs_of_transactions(missing)
+        count = math.ceil(proofs.size / packing.MAX_BYTES)
+        # A header that is only used isn't accumulated, and its root doesn't become a fact.
+        is_used = missing.is_of_transactions_alone and count == 1
+        fields = missing.fields | (frozenset() if is_used else missing.new_roots)
         if missing.times:
             roots = missing.times - (not missing.is_known)
             self.parts[CostPart.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
         is_known = missing.is_known or missing.times > 0
-        if missing.fields or not is_known:
+        if is_used:
+            if missing.new_roots:
+                self.parts[CostPart.HEADERS] = header + _USED_HEADER
+        elif fields or not is_known:
             self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
-        if missing.fields:
+        if fields:
             zeros = _zero_fields(missing)
-            words = len(missing.fields) - zeros + (zeros > 0)
+            words = len(fields) - zeros + (zeros > 0)
             self.parts[CostPart.HEADER_FIELDS] = _FIELDS + _FIELD * words + _ZERO_FIELD * zeros
         if missing.words:
             self._add_accounts(missing, sample)
         elif CostPart.HEADERS in self.parts:
             self.transactions = 1
+        if count:
+            self._add_transactions(missing, proofs, count)
 
     def _add_accounts(self, missing: Missing, sample: Sample) -> None:
         slots, count = missing.slots, len(missing.words)
@@ -395,6 +457,16 @@ class _BlockLoad:
             + _WORD * sum(missing.words.values())
             + _NUMBER * (self.transactions - (CostPart.HEADERS in self.parts))
         )
+
+    def _add_transactions(self, missing: Missing, proofs: Load, count: int) -> None:
+        logs = _STORED_LOG * missing.logs
+        # Proofs in calls of their own share a transaction with the header or the accounts if there is room.
+        calls = _RECEIPTS_CALL * count + _CALL * count * bool(self.parts)
+        self.parts[CostPart.TRANSACTIONS] = proofs + calls
+        if missing.logs:
+            self.parts[CostPart.LOGS] = logs
+        whole = sum((load.size for load in self.parts.values()), 0.0)
+        self.transactions = max(self.transactions, count, math.ceil(whole / packing.MAX_BYTES))
 
     @property
     def proof(self) -> Load:
@@ -421,6 +493,24 @@ def _header(missing: Missing) -> Load:
     encoded = b"" if missing.header is None else missing.header.encode()
     # A zero byte costs a quarter of another byte.
     return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
+
+
+def _proofs_of_transactions(missing: Missing) -> Load:
+    """Return the load of the proofs of receipts and transactions, without storing logs."""
+    load = Load()
+    for name, roots in missing.transactions.items():
+        size = missing.sizes.get(name, TransactionSize()) if isinstance(name, int) else TransactionSize()
+        if HeaderField.RECEIPTS_ROOT in roots:
+            load += _RECEIPT + Load(size.receipt) + _LOG * size.logs
+        if HeaderField.TRANSACTIONS_ROOT in roots:
+            load += _HASH_PROOF + Load(size.transaction)
+    fields = {
+        fact.transaction
+        for fact in missing.facts
+        if isinstance(fact, TransactionFact) and fact.field != TransactionField.HASH
+    }
+    named = [fact for fact in missing.facts if isinstance(fact, NamedTransaction) and fact.fields]
+    return load + _RECEIPT_FIELDS * (len(fields) + len(named))
 
 
 def _zero_fields(missing: Missing) -> int:

@@ -1,7 +1,11 @@
 """Database tables of proving: registries, fetched proofs, the signers' transactions, and workers' heartbeats."""
 
+import zlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar
+from io import BytesIO
+from itertools import chain
+from typing import ClassVar, Self
 
 from django.db import models
 from django.db.models.functions import Now
@@ -9,7 +13,7 @@ from django.utils import timezone
 
 from chains.encoding import HISTORY_WINDOW
 from database.due_rows import DueRow
-from queries.columns import Uint256Field
+from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
 from queries.waits import Value, WaitField, WaitReason, uncoded, wait
 
@@ -103,6 +107,56 @@ class SlotProof(models.Model):
 
     def __str__(self) -> str:
         return f"{self.slot} of {self.account_id}"
+
+
+_LENGTH = 4
+
+
+class BlockTrie(models.Model):
+    """All receipts of a block, or all its transactions. They make a root of its header, and any proof needs them all."""
+
+    block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
+    root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header
+    # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
+    compressed = models.BinaryField()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["block", "root"], name="one_trie_of_each_root")]
+
+    def __str__(self) -> str:
+        return f"{self.get_root_display()} of {self.block_id}"
+
+    @classmethod
+    def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
+        lengths = (len(value).to_bytes(_LENGTH) for value in values)
+        return cls(
+            block=block, root=root, compressed=zlib.compress(b"".join(chain(*zip(lengths, values, strict=True))))
+        )
+
+    @property
+    def values(self) -> list[bytes]:
+        """Return the trie's values in the order of transactions."""
+        stored = BytesIO(zlib.decompress(self.compressed))
+        return [stored.read(int.from_bytes(length)) for length in iter(lambda: stored.read(_LENGTH), b"")]
+
+
+class ProvenTransaction(models.Model):
+    """A verified receipt of a transaction that a query names, kept when the block's tries are pruned."""
+
+    block = models.ForeignKey(Block, models.CASCADE, related_name="proven_transactions", db_index=False)
+    index = models.PositiveIntegerField()  # in the block
+    receipt = models.BinaryField()  # the value in the trie of receipts
+    hash = models.CharField(max_length=66, blank=True)  # 0x…; empty: the trie of transactions wasn't read
+    # As in `proving.named_transactions.TransactionSize`.
+    receipt_size = models.PositiveIntegerField()
+    log_count = models.PositiveIntegerField()
+    transaction_size = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["block", "index"], name="one_row_per_transaction")]
+
+    def __str__(self) -> str:
+        return f"transaction {self.index} of {self.block_id}"
 
 
 class Signer(DueRow):

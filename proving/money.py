@@ -20,7 +20,7 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains
 from database import statements
 from database.statements import chunks
-from proving import facts, gas
+from proving import facts, gas, named_transactions
 from proving.facts import Fact
 from proving.gas import Missing, Route, Sample
 from proving.models import (
@@ -433,7 +433,13 @@ def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample
     The transaction also carries the headers of the blocks `carried` (ids).
     """
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
+    of_transactions: set[int | None] = set()
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
-    missing = [Missing(0, list(here), is_known=block not in carried) for block, here in facts_by_block.items()]
+        of_transactions |= {query.block_id} if query.transaction_name else set()
+    sizes = named_transactions.stored_sizes(of_transactions)
+    missing = [
+        Missing(0, list(here), is_known=block not in carried, sizes=sizes.get(block, {}))
+        for block, here in facts_by_block.items()
+    ]
     return gas.estimate(missing, sample, Route()).gas.expected

@@ -1,7 +1,7 @@
 """The packing of one block's missing facts into as few transactions as the limits allow."""
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -13,9 +13,12 @@ from chains.header import Header
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from chains.questions import TRANSACTION_GAS
 from database.statements import chunks
+from proving import transaction_packing
 from proving.deployments import Call, Deployment, in_one_call
-from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
-from proving.models import AccountProof, SlotProof
+from proving.facts import AccountFact, Fact, HeaderFact, LogFact, Missing, SlotFact, TransactionFact
+from proving.models import AccountProof, BlockTrie, SlotProof
+from proving.transaction_packing import TransactionPack
+from queries.columns import HeaderField
 from queries.models import Block, Query
 
 # Maximum bytes and gas of packed proofs. Nodes accept no transaction above 128 KiB, and EIP-7825 limits its gas to
@@ -125,6 +128,16 @@ class _Pack:
         self.queries.update(queries)
         return True
 
+    def add_transactions(self, pack: TransactionPack, queries: Collection[int]) -> bool:
+        """Add a proof of transactions in a call of its own, and return whether there was room for it."""
+        is_full = self._bytes + pack.most_bytes > MAX_BYTES or self._gas + pack.most_gas > _MAX_GAS
+        if is_full:
+            return False
+        self._bytes += pack.most_bytes
+        self._gas += pack.most_gas
+        self.queries.update(queries)
+        return True
+
     def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
         """Add a slot, and return whether there was room for it. Its account must have been added before."""
         nodes = set(slot_nodes) - self._storage_nodes[address]
@@ -167,33 +180,79 @@ def intents(
 
     Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
     the header and proves its fields, and the others depend on it. The header's hash must be trusted already, or a
-    `jump` or other `calls` in the same transaction must make it trusted. `missing` must have no facts about times,
-    because `proof_of_time` proves these.
+    `jump` or other `calls` in the same transaction must make it trusted. If the only facts are about transactions and
+    fit one proof, the header is used without being accumulated. `missing` must have no facts about times, because
+    `proof_of_time` proves these.
     """
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
     beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     beside += sum(len(data) for _, data in calls)
-    fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
-    of_header = {query for queries in fields.values() for query in queries}
+    below = deque(_of_transactions(block, missing))
+    if header and len(below) == 1 and below[0].facts.keys() == missing.keys() and not beside:
+        yield below[0].intent(registry, [header])
+        return
+    fields = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
+    for proof in below:
+        # Accumulating the header makes this root a fact, so that the proofs below it need no header.
+        fields.setdefault(proof.pack.root, set()).update(proof.queries)
+    of_header = {query for queries in fields.values() for query in queries} if header else set()
     for pack in _packs(block, missing, proofs, first=_Pack(of_header, beside=beside)):
-        proof = packed.encode(
+        proof_of_state = packed.encode(
             block.number if header is None else [*jump, header],
             bytes.fromhex(block.state_root[2:]),
             pack.accounts,
             header_fields=() if header is None else sorted(fields),
         )
         header_gas = 0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS
-        to, data = in_one_call(registry.multicall, [*calls, (registry.contract.address, proof)])
+        in_order = [*calls, (registry.contract.address, proof_of_state)]
+        while below and pack.add_transactions(below[0].pack, below[0].queries):
+            in_order.append((registry.contract.address, below.popleft().encode(block.number)))
+        to, data = in_one_call(registry.multicall, in_order)
         yield Intent(
             to,
             data,
             pack.queries,
             accumulates=() if header is None else (block,),
-            continued=frozenset(pack.continued),
+            continued=pack.continued.union(*(pack.queries & proof.queries for proof in below)),
             most_gas=None if calls else pack.gas + header_gas,
         )
         header, calls = None, ()
+    while below:
+        intent = below.popleft().intent(registry, block.number)
+        yield replace(intent, continued=set().union(*({*intent.queries} & proof.queries for proof in below)))
+
+
+@dataclass(frozen=True)
+class _TransactionProof:
+    """A proof of facts about transactions of a block, and the ids of the queries that request them."""
+
+    pack: TransactionPack
+    values: Sequence[bytes]
+    """All values of the trie."""
+    facts: Missing
+
+    @property
+    def queries(self) -> set[int]:
+        return {query for queries in self.facts.values() for query in queries}
+
+    def encode(self, block: int | HeaderParts) -> bytes:
+        return self.pack.encode(block, self.values)
+
+    def intent(self, registry: Deployment, block: int | HeaderParts) -> Intent:
+        """Return the transaction for this proof alone."""
+        data = self.encode(block)
+        return Intent(registry.contract.address, data, self.queries, most_gas=self.pack.most_gas + _HEADER_GAS)
+
+
+def _of_transactions(block: Block, missing: Missing) -> Iterator[_TransactionProof]:
+    asked = [fact for fact in missing if isinstance(fact, TransactionFact | LogFact)]
+    if not asked:
+        return
+    rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})
+    tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
+    for pack in transaction_packing.packs(asked, tries):
+        yield _TransactionProof(pack, tries[pack.root], {fact: missing[fact] for fact in pack.facts})
 
 
 def proof_of_time(

@@ -14,7 +14,7 @@ from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
 from proving.block_selection import Requests, Selected, inquire, select
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, SlotFact, ViewRequest
-from proving.shown_receipts import ReceiptFact
+from proving.shown_receipts import ShownReceiptPart
 from proving.source_estimate import SourceEstimate
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
@@ -31,7 +31,7 @@ class ShownFact:
     source: int
     selector: Selector
     block: int
-    fact: AccountFact | SlotFact | ReceiptFact
+    fact: AccountFact | SlotFact | ShownReceiptPart
     word: bytes
     """The value as the view returns it: of an absent account the code hash is the keccak256 of nothing. Of a log: the
     hash that a registry stores."""
@@ -49,7 +49,7 @@ class ShownFact:
         """Return the calldata of the view for a `FactsReader`."""
         place: list[int | str | bytes]
         match self.fact:
-            case ReceiptFact():
+            case ShownReceiptPart():
                 place = [*self.fact.place]
             case SlotFact(address, slot):
                 place = [address, bytes.fromhex(slot[2:])]
@@ -60,14 +60,14 @@ class ShownFact:
     @property
     def view(self) -> str:
         """Return the name of the view."""
-        if isinstance(self.fact, ReceiptFact):
+        if isinstance(self.fact, ShownReceiptPart):
             return "receiptByProof" if self.fact.log_index is None else "logByProof"
         return "slotByProof" if isinstance(self.fact, SlotFact) else "accountByProof"
 
     @property
     def root_property(self) -> str:
         """Return the property whose word the root is: of the account for a slot, else of the block's header."""
-        if isinstance(self.fact, ReceiptFact):
+        if isinstance(self.fact, ShownReceiptPart):
             return HeaderField.RECEIPTS_ROOT.name
         return AccountField.STORAGE_ROOT.name if isinstance(self.fact, SlotFact) else HeaderField.STATE_ROOT.name
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from statistics import median
 
 from chains import questions, rollups
@@ -25,13 +26,14 @@ from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
 from chains.rpc import result
 from database.statements import by_size, chunks
-from proving import facts, gas, heads, sources
+from proving import facts, gas, heads, named_transactions, sources
 from proving.block_selection import Inquiry, Requests, Selected, inquire, select, takes_proof
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
 from proving.facts import Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Amount, CostPart, GasEstimate, Missing, Route, Sample
 from proving.models import SPENT_STATES, Transaction
+from proving.named_transactions import NamedTransaction, TransactionSize, Unprovable
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.reconcile.proofs import keep
@@ -40,6 +42,7 @@ from queries import waits
 from queries.batch_request import Selector
 from queries.waits import WaitReason, wait
 
+_LACKS = "A node of chain {} lacks headers that it must have."
 # Every node keeps this number of newest states. A refusal for one of these says little.
 _KEPT_BY_ALL = 128
 # Headers, blocks or facts that are read at a time.
@@ -90,6 +93,7 @@ class SourceEstimate:
     source: int
     selected: Selected | None = None  # None if the chain hasn't answered
     lacking_properties: Sequence[WaitReason] = ()  # waits about headers that lack requested properties
+    unprovable: Sequence[WaitReason] = ()  # waits about transactions, with codes of rejections
     no_proof: WaitReason | None = None  # why no node serves a proof
     no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
     cost: Cost | None = None  # None if it isn't known
@@ -152,12 +156,14 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
     Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't report the gas price.
     """
     selected = [select(inquiry, part.requests) for part in parts]
+    contents = [_contents(inquiry, of_part) for of_part in selected]
+    selected = [replace(each, existing=of_part.facts) for each, of_part in zip(selected, contents, strict=True)]
     read = _read(inquiry, selected)
     proofs = _proofs(inquiry, selected, read)
     estimates: list[SourceEstimate] = []
-    for part, of_part, proofs_of_part in zip(parts, selected, proofs, strict=True):
+    for part, of_part, proofs_of_part, of_blocks in zip(parts, selected, proofs, contents, strict=True):
         try:
-            estimates.append(_estimated(inquiry, of_part, part.deadline, read, proofs_of_part))
+            estimates.append(_estimated(inquiry, of_part, of_blocks, part.deadline, (read, proofs_of_part)))
         except ChainError as error:
             estimates.append(_unknown(inquiry.source.id, error))
     inquiry.connection.check_time()
@@ -170,17 +176,20 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
 
 
 def _estimated(
-    inquiry: Inquiry, selected: Selected, deadline: datetime, read: "_Read", proofs: "_Proofs"
+    inquiry: Inquiry, selected: Selected, contents: "_Contents", deadline: datetime, answers: tuple["_Read", "_Proofs"]
 ) -> SourceEstimate:
     """Estimate one batch. Its cost is zero until the caller sets it. If it can't be known, it is None.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    if selected.fault:
-        raise selected.fault
-    tries, missing = _tries(inquiry, selected, proofs), _missing(selected, read)
+    if fault := selected.fault or contents.fault:
+        raise fault
+    read, proofs = answers
+    tries, missing = _tries(inquiry, selected, proofs), _missing(selected, read, contents)
     lacking, waits = _lacking_properties(inquiry, selected, read), [*selected.waits, *tries.waits]
-    known = SourceEstimate(inquiry.source.id, selected, lacking, tries.no_proof, waits=waits)
+    known = SourceEstimate(
+        inquiry.source.id, selected, lacking, contents.unprovable, no_proof=tries.no_proof, waits=waits
+    )
     if tries.no_proof and any(isinstance(answer, OtherAccounts) for _, answer in proofs):
         # No transaction can prove these accounts, so there is no cost.
         return known
@@ -232,6 +241,8 @@ def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
         CostPart.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for block in blocks for fact in block.facts),
         CostPart.ACCOUNTS: sum(len(block.words) for block in blocks),
         CostPart.SLOTS: sum(isinstance(fact, SlotFact) for block in blocks for fact in block.facts),
+        CostPart.TRANSACTIONS: sum(len(block.transactions) for block in blocks),
+        CostPart.LOGS: sum(block.logs for block in blocks),
         CostPart.TIMES: sum(block.times for block in blocks),
         CostPart.PATHS: route.paths + len(route.jumps),
     }
@@ -255,6 +266,48 @@ def _correction(registry: Deployment) -> float:
     return min(_MOST_CORRECTED, max(1 / _MOST_CORRECTED, median(ratios))) if ratios else 1.0
 
 
+# --- Transactions of existing blocks ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Contents:
+    """The requested facts of existing blocks, with those of the transactions that were found there."""
+
+    facts: dict[int, Collection[Fact]] = field(default_factory=dict)
+    sizes: dict[int, Mapping[int, TransactionSize]] = field(default_factory=dict)
+    """The sizes of transactions by the numbers of their blocks and their indexes."""
+    unprovable: list[WaitReason] = field(default_factory=list)
+    fault: ChainError | None = None
+
+
+def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:
+    """Find the named transactions in their blocks. Raises `OutOfTime` between blocks."""
+    contents, rpc, registry = _Contents(), inquiry.connection.source_rpc, inquiry.connection.registry
+    for number, asked in selected.existing.items():
+        named = [each for each in asked if isinstance(each, NamedTransaction)]
+        contents.facts[number] = [each for each in asked if not isinstance(each, NamedTransaction)]
+        if not named or contents.fault or (contents.unprovable and not registry.proves_transactions):
+            continue
+        if not registry.proves_transactions:
+            ends = {"chain": inquiry.connection.destination_rpc.chain.id, "source": inquiry.source.id}
+            contents.unprovable.append(wait("registry_lacks_logs", registry=registry.contract.address, **ends))
+            continue
+        inquiry.connection.check_time()
+        try:
+            (header,) = heads.headers(rpc, [number], inquiry.known)
+            if not isinstance(header, Header):
+                raise header or NodeUnavailable(_LACKS.format(inquiry.source.id))
+            of_block = named_transactions.read(rpc, header, named)
+            there = [of_block.find(each) for each in named]
+            contents.facts[number] = list(dict.fromkeys(chain(contents.facts[number], *(each.facts for each in there))))
+            contents.sizes[number] = of_block.sizes({each.index for each in there})
+        except Unprovable as error:
+            contents.unprovable.append(error.reason)
+        except ChainError as error:
+            contents.fault = error
+    return contents
+
+
 # --- The chains' answers about existing blocks ------------------------------------------------------------------------
 
 
@@ -274,7 +327,7 @@ class _Read:
     blocks: Mapping[int, _BlockAnswers | ChainError]
     """The answers by block number, also about each block that follows one selected by a time."""
     held: Collection[tuple[int, Fact]]
-    """The facts that the registry holds, with the numbers of their blocks."""
+    """The facts that the registry holds, with the numbers of their blocks, and roots of transactions' facts."""
     correction: float
     """The factor by which the expected gas is multiplied."""
     fees: Fees
@@ -291,7 +344,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     facts_by_block: dict[int, dict[Fact, None]] = defaultdict(dict)
     for selected in selections:
         for number, requested in selected.existing.items():
-            facts_by_block[number].update(dict.fromkeys(requested))
+            facts_by_block[number].update((fact, None) for fact in requested if not isinstance(fact, NamedTransaction))
             if any(isinstance(fact, TimeFact) for fact in requested):
                 facts_by_block.setdefault(number + 1, {})
     blocks: dict[int, _BlockAnswers | ChainError] = {}
@@ -302,8 +355,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
             if isinstance(header, Header):
                 headers.append(header)
             else:
-                lacks = f"A node of chain {inquiry.source.id} lacks headers that it must have."
-                blocks[number] = header or NodeUnavailable(lacks)
+                blocks[number] = header or NodeUnavailable(_LACKS.format(inquiry.source.id))
         inquiry.connection.check_time()
         # A chain knows its head's hash only in the pending block.
         calls = [questions.call(*contract.state_root(header.number)) for header in headers]
@@ -328,8 +380,12 @@ def _held(
 ) -> Collection[tuple[int, Fact]]:
     """Return the facts that the registry holds about blocks that it knows. Put its errors into `blocks`."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
-    known = [number for number, block in blocks.items() if isinstance(block, _BlockAnswers) and block.is_known]
-    pieces = [(number, part) for number in known for part in chunks(list(facts_by_block[number]), _PER_READ)]
+    asked = {
+        number: [*(requested if block.is_known else facts.without_state(requested)), *facts.roots_of(requested)]
+        for number, block in blocks.items()
+        if isinstance(block, _BlockAnswers) and (requested := facts_by_block[number])
+    }
+    pieces = [(number, part) for number, each in asked.items() for part in chunks(list(dict.fromkeys(each)), _PER_READ)]
     held: set[tuple[int, Fact]] = set()
     for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
         views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
@@ -428,13 +484,15 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
 # --- Missing facts ----------------------------------------------------------------------------------------------------
 
 
-def _missing(selected: Selected, read: _Read) -> list[Missing]:
+def _missing(selected: Selected, read: _Read, contents: "_Contents") -> list[Missing]:
     """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
     missing: list[Missing] = []
     for number, block_facts in selected.existing.items():
         block = result(read.blocks[number])
         lacking = [fact for fact in block_facts if (number, fact) not in read.held]
-        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header))
+        sizes = contents.sizes.get(number, {})
+        roots = [fact.field for held_at, fact in read.held if held_at == number and isinstance(fact, HeaderFact)]
+        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header, sizes=sizes, roots=roots))
     return missing
 
 

@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains import encoding
 from chains.chains_file import Chains
 from queries import strict_json
-from queries.columns import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField, TransactionField
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag
 from queries.strict_json import INVALID, UNSUPPORTED
@@ -46,6 +46,8 @@ _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 # Greatest index of a transaction in its block that a registry takes, and of a log.
 _MOST_TRANSACTIONS = (1 << 16) - 1
+# Maximum blocks at which a batch names transactions, because all receipts of each are read before it is accepted.
+_MOST_BLOCKS_OF_TRANSACTIONS = 100
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients recognize these faults by this text.
@@ -164,17 +166,23 @@ def _source(value: object, info: ValidationInfo) -> int:
 
 @dataclass(frozen=True)
 class Selector:
-    """A block, selected by a number, a tag, or a time (unix seconds; the block is the last that isn't later)."""
+    """A block, selected by a number, a tag, a transaction in it, or a time.
+
+    The block of a time (unix seconds) is the last that isn't later.
+    """
 
     number: int | None = None
     timestamp: int | None = None
     tag: str = ""  # a `BlockTag`, or empty
+    transaction: str = ""  # its hash (0x…, lower case), or empty
 
     @property
     def text(self) -> str:
         """Return the selector as in requests."""
         if self.tag:
             return self.tag
+        if self.transaction:
+            return f"transaction:{self.transaction}"
         return f"block:{self.number}" if self.number is not None else f"timestamp:{self.timestamp}"
 
 
@@ -185,9 +193,12 @@ def _selector(value: object) -> Selector:
     kind, _, number = text.partition(":")
     if kind == "timestamp":
         return Selector(timestamp=_decimal(number, "A timestamp, in seconds,", _MAX_BLOCK_NUMBER))
+    if kind == "transaction" and _TRANSACTION.fullmatch(number):
+        return Selector(transaction=number.lower())
     if kind != "block":
         raise _invalid(
-            f"A block is selected as block:<number>, timestamp:<seconds>, latest or finalized, not {_shown(value)}."
+            "A block is selected as block:<number>, timestamp:<seconds>, transaction:<hash>, latest or finalized, not "
+            f"{_shown(value)}."
         )
     return Selector(number=_decimal(number, "A block number", _MAX_BLOCK_NUMBER))
 
@@ -249,9 +260,7 @@ def _slot(value: object) -> str:
     return f"0x{digits.lower():0>64}"
 
 
-def _transaction(value: object, info: ValidationInfo) -> int | str:
-    if _context(info).needs_payer:
-        raise _unsupported("Receipts and logs are no facts of a batch here: ask for their proofs by POST /read-proofs.")
+def _transaction(value: object) -> int | str:
     if isinstance(value, str) and _TRANSACTION.fullmatch(value):
         return value.lower()
     return _decimal(
@@ -265,13 +274,15 @@ def _log(value: object) -> int:
 
 _Counted = WrapValidator(_counted)
 
-ReceiptProperty = Annotated[Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"], _Counted]
+TransactionProperty = Annotated[Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "HASH"], _Counted]
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
 # Patterns only for the API's description. The functions above check these types, and name faults in sentences.
 DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]
-_SelectorText = Annotated[str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|latest|finalized)$")]
+_SelectorText = Annotated[
+    str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|transaction:0x[0-9a-fA-F]{64}|latest|finalized)$")
+]
 _AccountText = Annotated[str, Field(pattern=r"^(0x[0-9a-fA-F]{40}|.*\..*)$")]
 _TransactionText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|0x[0-9a-fA-F]{64})$")]
 _FeeText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|auto)$")]
@@ -343,9 +354,11 @@ class AccountRequest(_Strict):
 
 
 class TransactionRequest(_Strict):
-    """The properties and logs to show of one transaction."""
+    """The properties and logs to prove of one transaction."""
 
-    props: list[ReceiptProperty] = Field(default=[], max_length=16, description="Properties of the receipt.")
+    props: list[TransactionProperty] = Field(
+        default=[], max_length=16, description="Properties of the receipt, and the transaction's HASH."
+    )
     logs: list[LogIndex] = Field(default=[], description="Logs by their index within the receipt, decimal.")
     blockLogs: list[LogIndex] = Field(
         default=[], description="Logs by their index within the block, as `eth_getLogs` counts, decimal."
@@ -354,8 +367,13 @@ class TransactionRequest(_Strict):
     @model_validator(mode="after")
     def _not_empty(self) -> "TransactionRequest":
         if not self.props and not self.logs and not self.blockLogs:
-            raise _invalid("Nothing to show: the transaction names neither a property nor a log.")
+            raise _invalid("Nothing to prove: the transaction names neither a property nor a log.")
         return self
+
+    @property
+    def fields(self) -> int:
+        """Return a mask with the bit 1 << TransactionField for each property."""
+        return sum(1 << TransactionField[name] for name in set(self.props))
 
 
 class BlockRequest(_Strict):
@@ -364,13 +382,13 @@ class BlockRequest(_Strict):
     accounts: dict[AccountKey, AccountRequest] = Field(default={}, description="By account address, or ENS name.")
     header: list[HeaderName] = Field(default=[], max_length=64, description="Header properties to prove.")
     transactions: dict[TransactionKey, TransactionRequest] = Field(
-        default={}, description="By the transaction's hash, or its index in the block. For `POST /read-proofs` alone."
+        default={}, description="By the transaction's hash, or its index in the block."
     )
 
     @model_validator(mode="after")
     def _not_empty(self) -> "BlockRequest":
         if not self.accounts and not self.header and not self.transactions:
-            raise _invalid("Nothing to prove: the block names neither an account nor a header property.")
+            raise _invalid("Nothing to prove: the block names neither an account, a transaction nor a header property.")
         return self
 
 
@@ -392,7 +410,8 @@ class BatchRequest(_Strict):
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
     ] = Field(
-        description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `latest` or `finalized`."
+        description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `transaction:<hash>`, "
+        "`latest` or `finalized`."
     )
     webhook: WebhookRequest | None = Field(default=None, description="The receiver of the batch's events.")
 
@@ -411,7 +430,7 @@ class BatchRequest(_Strict):
                     fields = sum(1 << HeaderField[name] for name in set(block.header))
                     yield Part(source, selector, "", fields, [])
                 for name, transaction in block.transactions.items():
-                    yield Part(source, selector, "", 0, [], transaction=(name, transaction))
+                    yield Part(source, selector, "", transaction.fields, [], transaction=(name, transaction))
 
 
 @dataclass(frozen=True)
@@ -428,6 +447,10 @@ class Part:
     """The transaction's index or hash, and what is asked of it."""
 
     @property
+    def names_transaction(self) -> bool:
+        return self.transaction is not None or bool(self.selector.transaction)
+
+    @property
     def size(self) -> int:
         """Return the part's size for limits: the account, header or transaction, and each slot and log, count 1."""
         of_transaction = self.transaction[1] if self.transaction else None
@@ -436,7 +459,7 @@ class Part:
 
 
 def too_many(count: int, most: int) -> BodyFault:
-    """Return the fault of a batch that names too many accounts, slots and headers."""
+    """Return the fault of a batch that names too many accounts, slots, headers, transactions and logs."""
     return BodyFault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
@@ -500,13 +523,24 @@ def parse(
         of_keys = list(takewhile(lambda fault: fault["msg"].startswith(ADDRESS_FAULT), errors))
         others = islice(errors, len(of_keys), None)
         raise InvalidRequest(chain(map(_fault, of_keys), repeated, map(_fault, others))) from None
-    if repeated:
+    if repeated := [*repeated, *_too_many_blocks_of_transactions(request)]:
         raise InvalidRequest(repeated)
     return request
 
 
+def _too_many_blocks_of_transactions(request: BatchRequest) -> Iterator[BodyFault]:
+    count = len({(part.source, part.selector) for part in request.parts() if part.names_transaction})
+    if count > _MOST_BLOCKS_OF_TRANSACTIONS:
+        most = f"a batch may name them at {_MOST_BLOCKS_OF_TRANSACTIONS}."
+        yield BodyFault("/data", f"Transactions are named at {count} blocks; {most}")
+
+
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
-    """Yield a fault for each account or header that is spelled in two ways. The model would merge them."""
+    """Yield a fault for each key that is spelled in two ways. The model would merge them."""
+    for source, of_source in _member(document, "data").items():
+        selectors = [selector.lower() for selector in _member({"": of_source}, "")]
+        if len({*selectors}) < len(selectors):
+            yield BodyFault(pointer("data", source), "A block is named twice, in different capitals.")
     for source, selector, block in blocks(document):
         seen: set[str] = set()
         for key in _member(block, "accounts"):

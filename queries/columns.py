@@ -90,6 +90,16 @@ class RejectionCode(models.TextChoices):
     BUDGET_EXCEEDED = "budget_exceeded"
     TOO_LARGE_FOR_BUDGET = "too_large_for_budget"
     PROOF_UNAVAILABLE = "proof_unavailable"
+    # About transactions. The waits of these reasons have the same codes.
+    TRANSACTION_NOT_FOUND = "transaction_not_found"
+    TRANSACTION_NOT_IN_BLOCK = "transaction_not_in_block"
+    TRANSACTION_INDEX_BEYOND = "transaction_index_beyond"
+    LOG_INDEX_BEYOND = "log_index_beyond"
+    STATUS_MISSING = "status_missing"
+    RECEIPT_TYPE_UNKNOWN = "receipt_type_unknown"
+    RECEIPT_TOO_LARGE = "receipt_too_large"
+    ROOT_NOT_MADE = "root_not_made"
+    REGISTRY_LACKS_LOGS = "registry_lacks_logs"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED_BY_OPERATOR = "cancelled_by_operator"
     CANCELLED_BY_USER = "cancelled_by_user"
@@ -114,13 +124,14 @@ class AccountField(models.IntegerChoices):
     CODE_HASH = 3
 
 
-class ReceiptField(models.IntegerChoices):
-    """The properties of a transaction's receipt, with their numbers in the facts registry."""
+class TransactionField(models.IntegerChoices):
+    """The properties of a transaction: those of its receipt, with their numbers in the facts registry, and its hash."""
 
     STATUS = 0
     TYPE = 1
     CUMULATIVE_GAS_USED = 2
     LOG_COUNT = 3
+    HASH = 5  # The registry has a function of its own for it. EXISTS has the number 4 there.
 
 
 class HeaderField(models.IntegerChoices):

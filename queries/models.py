@@ -21,7 +21,7 @@ from ulid import ULID
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from database.due_rows import DueRow
-from queries.columns import AccountField, HeaderField, Uint256Field
+from queries.columns import AccountField, HeaderField, TransactionField, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
 
 # Every start loads the models. This import would add RLP and hashing to that.
@@ -357,9 +357,9 @@ class Block(DueRow):
 
 
 class Query(models.Model):
-    """One account or the header, at one block of one source chain.
+    """One account, one transaction or the header, at one block of one source chain.
 
-    A query that selects its block by a time or a tag has no block until it is admitted.
+    A query that selects its block by a time, a tag or a transaction has no block until it is admitted.
     """
 
     # The foreign keys need no separate index, because the indexes below begin with them.
@@ -368,13 +368,24 @@ class Query(models.Model):
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds; selects the last block that isn't later
     # A tag selects the newest block or the newest final block when the batch is checked. The block is then fixed.
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
+    # The transaction (0x…) that selects the block which holds it. The block is then fixed, as with a tag.
+    block_of = models.CharField(max_length=66, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # index in the request, from 0
-    address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the query is about the header
+    address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: it is about no account
+    # The transaction as the request names it: by its hash (0x…), or its index in the block. Empty: it is about none.
+    transaction_name = models.CharField(max_length=66, blank=True, default="", db_default="")
+    # The transaction's index in the block. With a hash, it is null until the block's transactions are verified.
+    transaction_index = models.PositiveIntegerField(null=True)
     # The normalized ENS name in the request. Empty: the request has the address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
-    fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
+    # A bit for each property: 1 << AccountField, 1 << TransactionField, or 1 << HeaderField.
+    fields = models.PositiveIntegerField(default=0)
     slots = models.JSONField(default=list)  # storage slots in order, each as 0x and 64 hexadecimal digits
+    logs = models.JSONField(default=list, db_default=[])  # indexes of logs within the receipt
+    block_logs = models.JSONField(default=list, db_default=[])  # indexes of logs within the block
+    # The index within the block of the receipt's first log, null until the receipts are verified.
+    first_log = models.PositiveIntegerField(null=True)
     step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)
         max_length=24, choices=StepKind.choices, null=True, default=StepKind.INITIAL_STATE
     )
@@ -394,7 +405,7 @@ class Query(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.address or 'header'} at {self.block_id} for {self.batch_id}"
+        return f"{self.address or self.transaction_name or 'header'} at {self.block_id} for {self.batch_id}"
 
     @property
     def number(self) -> int:
@@ -404,7 +415,11 @@ class Query(models.Model):
     @property
     def kinds(self) -> tuple[StepKind, ...]:
         """Return the query's steps in order."""
-        return tuple(StepKind) if self.address else HEADER_STEPS
+        return HEADER_STEPS if self.is_of_header else tuple(StepKind)
+
+    @property
+    def is_of_header(self) -> bool:
+        return not self.address and not self.transaction_name
 
     @property
     def completed(self) -> int:
@@ -413,13 +428,15 @@ class Query(models.Model):
 
     @property
     def property_names(self) -> list[str]:
-        return [field.name for field in (*self.account_fields, *self.header_fields)]
+        return [field.name for field in (*self.account_fields, *self.transaction_fields, *self.header_fields)]
 
     @property
     def selector(self) -> str:
-        """Return the block's selector in the request: `block:12`, `timestamp:1700000000`, `latest` or `finalized`."""
+        """Return the block's selector in the request, for example `block:12`, `timestamp:1700000000` or `latest`."""
         if self.timestamp is not None:
             return f"timestamp:{self.timestamp}"
+        if self.block_of:
+            return f"transaction:{self.block_of}"
         return self.block_tag or (f"block:{self.block.number}" if self.block else "")
 
     @property
@@ -428,7 +445,17 @@ class Query(models.Model):
 
     @property
     def header_fields(self) -> list[HeaderField]:
-        return [] if self.address else [field for field in HeaderField if self.fields & 1 << field]
+        return [field for field in HeaderField if self.fields & 1 << field] if self.is_of_header else []
+
+    @property
+    def transaction_fields(self) -> list[TransactionField]:
+        return [field for field in TransactionField if self.fields & 1 << field] if self.transaction_name else []
+
+    @property
+    def known_logs(self) -> list[int]:
+        """Return the requested logs by their indexes within the receipt, as far as these are known."""
+        of_block = [] if self.first_log is None else [index - self.first_log for index in self.block_logs]
+        return list(dict.fromkeys([*self.logs, *of_block]))
 
 
 class Step(models.Model):

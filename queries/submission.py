@@ -306,17 +306,28 @@ def _kept(request: BatchRequest, body: bytes) -> str:
     return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
 
 
-_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "block_tag", "address", "name", "fields", "slots")
+_QUERY_COLUMNS = (
+    *("position", "source_chain_id", "timestamp", "block_tag", "block_of", "address", "name", "fields", "slots"),
+    *("transaction_name", "transaction_index", "logs", "block_logs"),
+)
 
 
 def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
     return [
         (
-            *(position, part.source, part.selector.timestamp, part.selector.tag),
+            *(position, part.source, part.selector.timestamp, part.selector.tag, part.selector.transaction),
             *(part.address, part.name, part.fields, json.dumps(part.slots)),
+            *_transaction_values(part),
         )
         for position, part in enumerate(parts)
     ]
+
+
+def _transaction_values(part: Part) -> tuple[int | str | None, ...]:
+    name, request = part.transaction or ("", None)
+    index = name if isinstance(name, int) else None
+    logs = (list(dict.fromkeys(indexes)) for indexes in ((request.logs, request.blockLogs) if request else ((), ())))
+    return str(name), index, *map(json.dumps, logs)
 
 
 @contextmanager

@@ -50,6 +50,7 @@ INSIDE_PROVING = """
 models broker_wakeup migrations
 batch_waits deployments heads lanes stops
 connections facts pruning webhooks
+named_transactions transaction_packing
 block_selection fact_search packing
 gas
 money sources

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from chains.packed import HASHED_HEADER_FIELDS
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.facts import AccountFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact, TransactionFact
 from proving.models import FactsRegistry
-from queries.columns import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField, TransactionField
 
 # The reader has Satellite's reads alone: no later properties, and none that a registry holds as a hash.
 _FIELDS_OF_READER = frozenset(HeaderField(number) for number in range(15)) - HASHED_HEADER_FIELDS
@@ -167,12 +167,27 @@ def _call(block_number: int, fact: Fact) -> _Call:
             account = _Parameter("address", "account", fact.address)
             slot = _Parameter("bytes32", "slot", fact.slot)
             return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot))
+        case TransactionFact() | LogFact():
+            return _of_transaction(block, fact)
         case HeaderFact():
             field = _Parameter("uint8", "field", str(fact.field.value))
             return _Call(f"{fact.field.name} of the header", "headerField", (block, field))
         case TimeFact():
             time = _Parameter("uint256", "timestamp", str(fact.timestamp))
             return _Call("The latest block at that time", "blockAtTimestamp", (time,), answer="uint256")
+
+
+def _of_transaction(block: _Parameter, fact: TransactionFact | LogFact) -> _Call:
+    index = _Parameter("uint32", "txIndex", str(fact.transaction))
+    match fact:
+        case TransactionFact(field=TransactionField.HASH):
+            return _Call("The hash of a transaction", "transactionHash", (block, index))
+        case TransactionFact():
+            field = _Parameter("uint8", "field", str(fact.field.value))
+            return _Call(f"{fact.field.name} of a receipt", "receiptField", (block, index, field))
+        case LogFact():
+            log = _Parameter("uint32", "logIndex", str(fact.log))
+            return _Call("The hash of a log", "logHash", (block, index, log))
 
 
 def submitting(base_url: str, body: str) -> str:

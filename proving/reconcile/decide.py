@@ -5,7 +5,7 @@ Nothing here reads a row or a chain, writes, sends or raises. Only the actions o
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from chains.encoding import hex_data
@@ -13,7 +13,7 @@ from chains.header import Header
 from chains.packed import HeaderParts
 from proving import heads
 from proving.deployments import Call
-from proving.facts import HeaderFact, Missing, TimeFact
+from proving.facts import Missing, TimeFact
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
@@ -26,10 +26,11 @@ from proving.reconcile.observation import (
     Observation,
     SourceBlock,
     Unfetched,
+    needs_header,
 )
-from proving.reconcile.proofs import Fetched, Proven
+from proving.reconcile.proofs import Fetched, Proven, StoredContents
 from proving.sources import NotYet, Preparation, Start
-from queries.columns import RejectionCode
+from queries.columns import HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.waits import WaitReason, wait
@@ -89,6 +90,7 @@ class TakeHeader:
 @dataclass(frozen=True)
 class StoreProofs:
     proofs: Sequence[Proven]
+    transactions: Sequence[StoredContents] = ()
 
 
 @dataclass(frozen=True)
@@ -122,14 +124,15 @@ class Prove:
     is_alone: bool = False  # True if it may revert, and so shares no transaction with other blocks
     jump: HeaderParts = ()  # proves the header's hash if nothing vouches for it
     calls: Sequence[Call] = ()  # make the block hash source vouch for the header first
+    roots: Collection[HeaderField] = ()  # those of receipts and transactions that are facts
 
     @property
     def with_header(self) -> bool:
-        """Return whether the transaction must carry the header, for the state root or for header fields.
+        """Return whether the transaction must carry the header, for the state root or for facts that need it.
 
         If batches that can't pay are left out, the remaining facts may not need the header.
         """
-        return not self.root_is_known or any(isinstance(fact, HeaderFact) for fact in self.missing)
+        return not self.root_is_known or any(needs_header(fact, self.roots) for fact in self.missing)
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,8 @@ def source_block(seen: SourceBlock) -> Decision:
 
 def fetched(block: Fetched) -> Decision:
     """Store the proofs of a block, and complete INITIAL_STATE of the queries that have all proofs."""
-    return Decision(Continue(), [StoreProofs(block.proofs), Complete(block.complete, StepKind.INITIAL_STATE)])
+    stored = StoreProofs(block.proofs, block.transactions)
+    return Decision(Continue(), [stored, Complete(block.complete, StepKind.INITIAL_STATE)])
 
 
 def unfetched(seen: Unfetched) -> Decision:
@@ -297,8 +301,11 @@ def unfetched(seen: Unfetched) -> Decision:
     waiting = dict(seen.faults)
     if since is not None and seen.now - since >= _UNSERVED_PROOF_WAIT:
         fault = waiting[next(iter(seen.refused))]
-        reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
-        actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
+        if fault.code in RejectionCode.values:
+            actions = [Reject(seen.refused, RejectionCode(fault.code), fault)]
+        else:
+            reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
+            actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
         waiting = {pk: fault for pk, fault in waiting.items() if pk not in seen.refused}
     if not waiting:
         return Decision(Continue(), actions)
@@ -359,7 +366,7 @@ def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, need
         return Decision(FindPath(trust.header, lacking.needing), known)
     if lacking.needing and not lacking.hash_is_vouched_for:
         provable = {fact: asking for fact, asking in lacking.missing_now.items() if fact not in lacking.needing}
-        prove = Prove(provable, root_is_known=True, is_optional=True, is_alone=_is_alone(lacking))
+        prove = replace(_prove(lacking, provable), root_is_known=True, is_optional=True)
         if trust is None or (trust.is_extending and not trust.may_jump) or trust.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(trust.header, lacking.needing), [*known, prove])
@@ -464,7 +471,7 @@ def _sending(seen: Observation, lacking: Lacking) -> Decision:
 
 
 def _prove(lacking: Lacking, missing: Missing) -> Prove:
-    return Prove(missing, root_is_known=lacking.root_is_known, is_alone=_is_alone(lacking))
+    return Prove(missing, root_is_known=lacking.root_is_known, is_alone=_is_alone(lacking), roots=lacking.roots)
 
 
 def _is_alone(lacking: Lacking) -> bool:
@@ -530,7 +537,8 @@ def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
     assert seen.lacking is not None, "a path is only sought for missing facts"
     calls = plan.path.calls if isinstance(plan.path, Start) else None
     is_alone = bool(seen.lacking.failures) or calls is not None
-    return Prove(step.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=plan.jump, calls=calls or ())
+    jump, roots = plan.jump, seen.lacking.roots
+    return Prove(step.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=jump, calls=calls or (), roots=roots)
 
 
 def wait_for_path(seen: Observation) -> Requeue:

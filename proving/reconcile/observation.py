@@ -10,7 +10,8 @@ from datetime import datetime
 from functools import cached_property
 
 from chains.header import Header
-from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.facts import Fact, HeaderFact, LogFact, Missing, RegistryView, TimeFact, TransactionFact
+from queries.columns import HeaderField
 from queries.models import StepKind
 from queries.waits import WaitReason
 
@@ -100,6 +101,8 @@ class Lacking:
     missing: Missing
     root_is_known: bool
     """True if the registry knows the block's state root at the newest or the confirmed block of the destination."""
+    roots: Collection[HeaderField] = ()
+    """Roots of the block's receipts and transactions that are facts already."""
     left_to_others: Collection[int] = ()
     """Ids of the queries whose transactions others send."""
     sent_for: Collection[Fact] = ()
@@ -144,7 +147,17 @@ class Lacking:
     def _needing(self, missing: Missing) -> Missing:
         if not self.root_is_known:
             return missing
-        return {fact: asking for fact, asking in missing.items() if isinstance(fact, HeaderFact | TimeFact)}
+        return {fact: asking for fact, asking in missing.items() if needs_header(fact, self.roots)}
+
+
+def needs_header(fact: Fact, roots: Collection[HeaderField]) -> bool:
+    """Return whether the proof of a fact takes the header although the state root is known.
+
+    `roots` of the block's receipts and transactions are facts.
+    """
+    if isinstance(fact, TransactionFact | LogFact):
+        return fact.root not in roots
+    return isinstance(fact, HeaderFact | TimeFact)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from proving.reconcile.observation import (
 )
 from proving.sources import NotYet, Preparation
 from queries import clock
+from queries.columns import RejectionCode
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 from queries.waits import WaitReason
 
@@ -128,17 +129,25 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
     )
     proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED)).values_list("pk", flat=True))
-    # A registry whose creation was rolled back has no code for a while.
-    if not proven or not _is_root(block, read([]).state_root):
-        return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
-    queries = list(seen.filter(step__isnull=True).order_by("pk"))
+    is_root = bool(proven) and _is_root(block, read([]).state_root)
+    # Facts about transactions may be proven without the block's state root.
+    queries = list((seen if is_root else seen.exclude(transaction_name="")).filter(step__isnull=True).order_by("pk"))
     completed_facts = _facts_of(queries)
     comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
     lacking = {pk for asking in comparison.missing.values() for pk in asking}
+    if not is_root:
+        kept = {query.pk for query in queries} - lacking
+        return Gone(
+            root_is_confirmed=False,
+            proven=[pk for pk in proven if pk not in kept],
+            contradiction=comparison.contradiction,
+            lost=lost,
+            registry=registry,
+        )
     return Gone(
         root_is_confirmed=True,
-        lacking_of_header=[query.pk for query in queries if query.pk in lacking and not query.address],
-        lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and query.address],
+        lacking_of_header=[query.pk for query in queries if query.pk in lacking and query.is_of_header],
+        lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and not query.is_of_header],
         contradiction=comparison.contradiction,
         lost=lost,
         registry=registry,
@@ -164,9 +173,9 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
     registry, every = deployments.Registry(row.address), [query.pk for query in queries]
     wanted = _facts_of(queries)
     try:
-        if not _is_root(block, facts.read(rpc, registry, block.number, [], at=at).state_root):
-            return every
         view = facts.read(rpc, registry, block.number, wanted, at=at)
+        if not _is_root(block, view.state_root) and not all(query.transaction_name for query in queries):
+            return every
     except facts.NoRegistry:
         return every
     comparison = facts.compare(queries, view, facts.proven({block: wanted})[block.pk])
@@ -224,7 +233,7 @@ def unfetched(
                 source=context.source_rpc.chain.id,
                 number=block.number,
                 faults=dict(of_block),
-                refused=[pk for pk, fault in of_block.items() if fault.code == "proof_refused"],
+                refused=[pk for pk, fault in of_block.items() if fault.code in {"proof_refused", *RejectionCode}],
                 refused_since=block.refused_since,
                 now=clock.earliest(),
             )
@@ -320,16 +329,20 @@ def _compared(
 
     `accumulated` has hashes of this service's transactions by block id. If a block has one, its facts are requested at
     once. Facts of other blocks are requested only if the registry knows the state root, because no fact is proven below
-    an unknown root, and each fact costs a request.
+    an unknown root, and each fact costs a request. Facts about transactions are requested in any case, because their
+    proofs don't need that root.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
     requested = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
-    requests = [
-        ViewRequest(block.number, requested[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
-    ]
+    roots = {pk: facts.roots_of(each) for pk, each in requested.items()}
+    asked = {pk: list(dict.fromkeys([*each, *roots[pk]])) for pk, each in requested.items()}
+    at_once = {
+        pk: each if pk in accumulated else [*facts.without_state(each), *roots[pk]] for pk, each in asked.items()
+    }
+    requests = [ViewRequest(block.number, at_once[block.pk], confirmed) for block in blocks]
     of_facts = [request.questions(registry) for request in requests]
     hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
-    answers, roots, vouched = rpc.ask(
+    answers, state_roots, vouched = rpc.ask(
         [question for each in of_facts for question in each],
         [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
         [questions.call(*registry.vouches(*header), vouched_at) for header in hashes],
@@ -344,15 +357,15 @@ def _compared(
         for block, view in views.items()
         if isinstance(view, RegistryView)
         and _is_root(block, view.state_root)
-        and any(fact not in view.facts for fact in requested[block.pk])
+        and any(fact not in view.facts for fact in asked[block.pk])
     ]
-    further = [ViewRequest(block.number, requested[block.pk], confirmed) for block in lacking]
+    further = [ViewRequest(block.number, asked[block.pk], confirmed) for block in lacking]
     views |= zip(lacking, facts.views(rpc, registry, further), strict=True)
     there = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
     here = facts.proven({block: requested[block.pk] for block in there})
     proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
     observations: Observed[Observation] = {}
-    for block, root, vouch in zip(blocks, roots, vouched, strict=True):
+    for block, root, vouch in zip(blocks, state_roots, vouched, strict=True):
         try:
             view, queries = result(views[block]), looked_at[block.pk]
             comparison = facts.compare(queries, view, here.get(block.pk, {}))
@@ -380,6 +393,7 @@ def _compared(
                 lacking=Lacking(
                     comparison.missing,
                     root_is_known=is_confirmed or _is_root(block, result(root)),
+                    roots=[root.field for root in roots[block.pk] if view.facts.get(root) is not None],
                     left_to_others=[pk for pk, query in open_ones.items() if query.is_left_to_others],
                     trust=Trust(_own_header(block), registry.decode_vouches(vouch)),
                 )
@@ -406,7 +420,11 @@ def _awaiting_header(blocks: Sequence[Block], begun: Collection[int]) -> ByBlock
     # costs time.
     steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun))
-    rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
+    rows = (
+        awaiting.only("block", "address", "transaction_name", "timestamp", "step")
+        .annotate(sender=F("batch__sender"))
+        .order_by("pk")
+    )
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
 
 
@@ -415,7 +433,7 @@ def _open_query(query: Query) -> OpenQuery:
     is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # set by the annotation
     # INITIAL_STATE of such a query is about to be completed.
     step = StepKind.BLOCKHASH_AVAILABLE if query.step == StepKind.INITIAL_STATE else StepKind(query.step)
-    return OpenQuery(query.pk, not query.address, query.timestamp, step, is_left_to_others)
+    return OpenQuery(query.pk, query.is_of_header, query.timestamp, step, is_left_to_others)
 
 
 def _with_trust(

@@ -6,7 +6,7 @@ Nothing is written to the database here. After the proofs are stored, no archive
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -17,8 +17,9 @@ from chains.node_errors import ChainError, RpcRefused, UnverifiedProof
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 from database.statements import by_size, chunks
-from proving import facts
-from proving.models import AccountProof, SlotProof
+from proving import facts, named_transactions
+from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
+from proving.named_transactions import FoundTransaction, NamedTransaction, Unprovable
 from queries import waits
 from queries.models import Block, Query, StepKind, open_queries
 from queries.waits import WaitReason, wait
@@ -43,6 +44,16 @@ class Proven:
     slots: Sequence[SlotProof]
 
 
+@dataclass(frozen=True)
+class StoredContents:
+    """Tries of a block and transactions that queries name, in rows that aren't stored yet."""
+
+    tries: Sequence[BlockTrie]
+    transactions: Sequence[ProvenTransaction]
+    places: Mapping[int, tuple[int, int | None]]
+    """The transaction's index, and its first log's index within the block, by the query's id."""
+
+
 @dataclass
 class Fetched:
     """The fetched proofs of one block, to be stored."""
@@ -50,6 +61,7 @@ class Fetched:
     proofs: list[Proven] = field(default_factory=list)
     faults: dict[int, WaitReason] = field(default_factory=dict)
     """Faults of proofs by the ids of queries."""
+    transactions: list[StoredContents] = field(default_factory=list)
     complete: list[int] = field(default_factory=list)
     """Ids of queries that lack no proof."""
 
@@ -71,7 +83,7 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
     of_header: set[int] = set()
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE)
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, transaction_name="")
     for pk, block, address in rows.values_list("pk", "block", "address"):
         if address:
             asking[block, address].append(pk)
@@ -97,7 +109,8 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
     """
     headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
     by_block: dict[int, Fetched] = defaultdict(Fetched)
-    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
+    of_header = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="", transaction_name="")
+    for query in of_header.order_by("pk"):
         pk, header = query.block_id or 0, headers[query.block_id or 0]
         if lacking := facts.lacking(header, query.header_fields):
             by_block[pk].faults[query.pk] = wait(
@@ -106,6 +119,56 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
         else:
             by_block[pk].complete.append(query.pk)
     return by_block
+
+
+def waiting_for_receipts(blocks: Sequence[Block]) -> dict[Block, list[Query]]:
+    """Return the open queries about transactions that wait for proofs, by their blocks."""
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(transaction_name="").order_by("pk")
+    by_block: dict[int | None, list[Query]] = defaultdict(list)
+    for query in rows:
+        by_block[query.block_id].append(query)
+    return {block: by_block[block.pk] for block in blocks if block.pk in by_block}
+
+
+def of_transactions(source: RpcClient, asking: Mapping[Block, Sequence[Query]]) -> Iterator[dict[int, Fetched]]:
+    """Yield the receipts that these queries need, one block after another, by its id. The caller stores each first."""
+    for block, queries in asking.items():
+        yield {block.pk: _of_transactions(source, block, queries)}
+
+
+def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) -> Fetched:
+    header = Header.decode(bytes(block.header_rlp or b""))
+    named = {query.pk: NamedTransaction.of_query(query) for query in queries}
+    try:
+        contents = named_transactions.read(source, header, named.values())
+    except (ChainError, Unprovable) as error:
+        of_block = f"the receipts of block {block.number} of {source.chain.label}"
+        return Fetched(faults=dict.fromkeys(named, _fault(error, of_block)))
+    faults: dict[int, WaitReason] = {}
+    there: dict[int, FoundTransaction] = {}
+    for pk, transaction in named.items():
+        try:
+            there[pk] = contents.find(transaction)
+        except Unprovable as error:
+            faults[pk] = error.reason
+    needed = {fact.root for transaction in there.values() for fact in transaction.facts}
+    tries = [BlockTrie.of(block, root, values) for root, values in contents.tries.items() if root in needed]
+    sizes = contents.sizes({transaction.index for transaction in there.values()})
+    rows = {
+        transaction.index: ProvenTransaction(
+            block=block,
+            index=transaction.index,
+            receipt=transaction.value,
+            hash=transaction.hash,
+            receipt_size=sizes[transaction.index].receipt,
+            log_count=sizes[transaction.index].logs,
+            transaction_size=sizes[transaction.index].transaction,
+        )
+        for transaction in there.values()
+    }
+    places = {pk: (transaction.index, transaction.first_log) for pk, transaction in there.items()}
+    stored = StoredContents(tries, list(rows.values()), places)
+    return Fetched(faults=faults, transactions=[stored], complete=list(there))
 
 
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:
@@ -188,21 +251,27 @@ def _proofs(
     failed: dict[tuple[int, str], WaitReason] = {}
     for (block, request), answer in zip(lacking, answers, strict=True):
         key = block.pk, request.address
-        if isinstance(answer, RpcRefused):
-            logger.info("no proof of %s at %s: %s", request.address, block, answer.for_operators)
-            sentence = answer.about(facts.proof_of(source.chain, request))
-            failed[key] = wait("node_fails" if answer.may_pass else "proof_refused", problem=sentence)
-            continue
-        if isinstance(answer, UnverifiedProof):
-            failed[key] = wait("proof_refused", problem=f"{'; '.join(answer.reasons)}.")
-            continue
         if isinstance(answer, ChainError):
-            failed[key] = waits.fault(answer)
+            failed[key] = _fault(answer, facts.proof_of(source.chain, request))
             continue
         proven = _rows(block, answer)
         before = proofs.get(key)
         proofs[key] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
     return proofs, failed
+
+
+def _fault(error: ChainError | Unprovable, of_what: str) -> WaitReason:
+    """Return the fault of queries whose proof can't be had. `of_what` names the proof in sentences."""
+    match error:
+        case Unprovable():
+            return error.reason
+        case RpcRefused():
+            logger.info("no proof: %s: %s", of_what, error.for_operators)
+            return wait("node_fails" if error.may_pass else "proof_refused", problem=error.about(of_what))
+        case UnverifiedProof():
+            return wait("proof_refused", problem=f"{'; '.join(error.reasons)}.")
+        case _:
+            return waits.fault(error)
 
 
 def _rows(block: Block, answer: VerifiedAccountProof) -> Proven:

@@ -16,7 +16,7 @@ from database.statements import by_size, chunks
 from proving import deployments, lanes
 from proving.connections import WorkContext
 from proving.lanes import ChainEvent
-from proving.models import AccountProof, FactsRegistry, SlotProof
+from proving.models import AccountProof, BlockTrie, FactsRegistry, ProvenTransaction, SlotProof
 from proving.reconcile.decide import (
     Change,
     MoveToBlock,
@@ -28,7 +28,7 @@ from proving.reconcile.decide import (
     StoreProofs,
     TakeHeader,
 )
-from proving.reconcile.proofs import Proven
+from proving.reconcile.proofs import Proven, StoredContents
 from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
@@ -72,7 +72,8 @@ def _size(change: Change) -> int:
         case Complete() | Reopen():
             return len(change.queries)
         case StoreProofs():
-            return sum(1 + len(proof.slots) for proof in change.proofs)
+            of_transactions = sum(len(contents.places) for contents in change.transactions)
+            return of_transactions + sum(1 + len(proof.slots) for proof in change.proofs)
         case _:
             return 0
 
@@ -83,7 +84,7 @@ def _pieces(block: Block, change: Change) -> Iterator[Change]:
         case Complete() | Reopen():
             for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
                 yield replace(change, queries=chunk)
-        case StoreProofs() if not change.proofs:
+        case StoreProofs() if not (change.proofs or change.transactions):
             pass
         case ShowPath() if all(getattr(block, column) == value for column, value in _to_show(block, change).items()):
             pass
@@ -107,6 +108,9 @@ def _write(context: WorkContext, changes: Changes, *, may_reopen: bool) -> dict[
         _change(context, blocks[pk], change)
     _reopen_held(held)
     _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
+    for _, change in changes:
+        if isinstance(change, StoreProofs):
+            _store_transactions(change.transactions)
     completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
     # The check is stored together with the steps that it completes.
     checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
@@ -179,7 +183,8 @@ def _note_checked(context: WorkContext, block: Block) -> None:
 def _take_header(block: Block, change: TakeHeader) -> None:
     now = hex_data(change.header.hash)
     if block.hash not in {"", now}:
-        AccountProof.objects.filter(block=block).delete()
+        for model in (AccountProof, BlockTrie, ProvenTransaction):
+            model.objects.filter(block=block).delete()
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
@@ -208,6 +213,28 @@ def _store_proofs(proven: Sequence[Proven]) -> None:
         update_fields=["nodes"],
         batch_size=_SLOTS_PER_STATEMENT,
     )
+
+
+def _store_transactions(contents: Sequence[StoredContents]) -> None:
+    for of_block in contents:
+        for row in (*of_block.tries, *of_block.transactions):
+            row.pk = None  # as in `_store_proofs`
+        BlockTrie.objects.bulk_create(
+            of_block.tries, update_conflicts=True, unique_fields=["block", "root"], update_fields=["compressed"]
+        )
+        # A row with a hash replaces one without, and not the reverse.
+        ProvenTransaction.objects.bulk_create(
+            [row for row in of_block.transactions if row.hash],
+            update_conflicts=True,
+            unique_fields=["block", "index"],
+            update_fields=["hash", "transaction_size"],
+        )
+        without_hash = [row for row in of_block.transactions if not row.hash]
+        ProvenTransaction.objects.bulk_create(without_hash, ignore_conflicts=True)
+        queries = [
+            Query(pk=pk, transaction_index=index, first_log=first) for pk, (index, first) in of_block.places.items()
+        ]
+        Query.objects.bulk_update(queries, ["transaction_index", "first_log"], batch_size=_SLOTS_PER_STATEMENT)
 
 
 def _move_to_block(block: Block, change: MoveToBlock) -> None:

@@ -264,7 +264,13 @@ def _fetch(
     later: list[tuple[int, Change]] = []
     begun: set[int] = set()
     finished: set[int] = set()
-    parts = itertools.chain([proofs.of_headers(of_header)], proofs.fetch(turn.context.source_rpc, waiting))
+    of_transactions = proofs.waiting_for_receipts(lacking)
+    source = turn.context.source_rpc
+    parts = itertools.chain(
+        [proofs.of_headers(of_header)],
+        proofs.fetch(source, waiting) if waiting else (),
+        proofs.of_transactions(source, of_transactions),
+    )
     for place, fetched in enumerate(parts):
         if not fetched:
             continue
@@ -282,9 +288,9 @@ def _fetch(
             break
     # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
     partly |= {
-        account.block.pk
-        for account in waiting
-        if not faults.get(account.block.pk) and finished.isdisjoint(query.pk for query in account.queries)
+        block.pk
+        for block, queries in [*((account.block, account.queries) for account in waiting), *of_transactions.items()]
+        if not faults.get(block.pk) and finished.isdisjoint(query.pk for query in queries)
     }
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)

@@ -17,6 +17,7 @@ from queries.models import Batch, Block
 from tests.chains.lying_node import between, error, result
 from tests.contracts.tries import EMPTY_CODE_HASH, EMPTY_ROOT, hex_prefix
 from tests.headers import with_hash
+from tests.proving.logs import block_with_logs
 from tests.service import ALICE, BOB, asking, header, reconfigure, submit, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -78,23 +79,6 @@ def test_the_reader_answers_each_once_its_root_is_a_fact(service, client, key):
     filled = [value for (account, name, _), value in values.items() if account == HISTORY_CONTRACT and name == "SLOT"]
     assert sorted(value != "0" for value in filled) == [False, True]
     assert not AccountProof.objects.filter(address=BOB).exists()
-
-
-# Emits a log of two topics and a word of data, as many times as it says, and then fails if it says so.
-LOG = "60aa5f5260bb60cc60205fa2"
-RETURNS, FAILS = "5f5ff3", "5f5ffd"
-
-
-def block_with_logs(service) -> int:
-    """Return the number of a block whose transactions have one log, none since it fails, and two."""
-    service.rpc("evm_setAutomine", False)
-    for code in (LOG + RETURNS, LOG + FAILS, LOG + LOG + RETURNS):
-        service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{code}", "gas": hex(200_000)})
-    service.mine()
-    service.rpc("evm_setAutomine", True)
-    number: int = service.head()
-    service.mine()
-    return number
 
 
 def test_the_reader_answers_receipts_and_logs_once_their_root_is_a_fact(service, client, key):

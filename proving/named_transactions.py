@@ -1,0 +1,206 @@
+"""Transactions as requests name them, found among the verified receipts and transactions of their block."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
+
+from eth_utils.crypto import keccak
+
+from chains import block_transactions, packed_transactions, receipts
+from chains.encoding import hex_data
+from chains.header import Header
+from chains.node_errors import OtherRoot
+from chains.receipts import BlockReceipts, TransactionReceipt
+from chains.rpc import RpcClient
+from proving import facts
+from proving.facts import Fact, LogFact, TimeFact, TransactionFact
+from proving.models import ProvenTransaction
+from queries.batch_request import TransactionRequest
+from queries.columns import HeaderField, TransactionField
+from queries.models import Query
+from queries.waits import Value, WaitReason, wait
+
+# Types of receipts that registries know: Ethereum's, Arbitrum's 6a and the OP Stack's 7e.
+_KNOWN_TYPES = {*range(5), 0x6A, 0x7E}
+# Maximum bytes of a receipt. With its trie nodes, a header and other calls, it must fit a transaction of 128 KiB.
+MOST_BYTES = 120_000
+
+
+@dataclass(frozen=True)
+class NamedTransaction:
+    """A transaction of a block by its index or its hash (0x…), and the properties and logs that are asked for."""
+
+    name: int | str
+    fields: tuple[TransactionField, ...] = ()
+    logs: tuple[int, ...] = ()
+    """Indexes within the receipt."""
+    block_logs: tuple[int, ...] = ()
+    """Indexes within the block."""
+
+    @classmethod
+    def of_request(cls, name: int | str, request: TransactionRequest) -> Self:
+        fields = tuple(each for each in TransactionField if request.fields & 1 << each)
+        return cls(name, fields, tuple(request.logs), tuple(request.blockLogs))
+
+    @classmethod
+    def of_query(cls, query: Query) -> Self:
+        name = query.transaction_name if query.transaction_name.startswith("0x") else int(query.transaction_name)
+        return cls(name, tuple(query.transaction_fields), tuple(query.logs), tuple(query.block_logs))
+
+    @property
+    def needs_transactions(self) -> bool:
+        """Return whether the trie of transactions is needed, and not only that of receipts."""
+        return isinstance(self.name, str) or TransactionField.HASH in self.fields
+
+
+Asked = Fact | NamedTransaction
+"""Something that a request names."""
+
+
+def asked_of(query: Query) -> list[Asked]:
+    """Return what a query requests, with its transaction as the request names it."""
+    if not query.transaction_name:
+        return [*facts.of(query)]
+    time = [] if query.timestamp is None else [TimeFact(query.timestamp)]
+    return [NamedTransaction.of_query(query), *time]
+
+
+@dataclass(frozen=True)
+class TransactionSize:
+    """The sizes of a transaction's proofs. The defaults are for unknown ones: nine of ten are smaller.
+
+    Four zero bytes count as one.
+    """
+
+    receipt: int = 1_850
+    """Bytes of the packed proof of its receipt alone."""
+    logs: int = 12
+    """The number of logs in it."""
+    transaction: int = 1_850
+    """Bytes of the packed proof of the transaction alone."""
+
+
+def stored_sizes(blocks: Collection[int | None]) -> dict[int | None, dict[int, TransactionSize]]:
+    """Return the sizes of the stored transactions of these blocks (ids), by their indexes."""
+    sizes: dict[int | None, dict[int, TransactionSize]] = defaultdict(dict)
+    for row in ProvenTransaction.objects.filter(block__in=blocks).defer("receipt") if blocks else ():
+        sizes[row.block_id][row.index] = TransactionSize(row.receipt_size, row.log_count, row.transaction_size)
+    return sizes
+
+
+class Unprovable(Exception):
+    """A transaction or log can't be proven. The reason's code is also a `RejectionCode`."""
+
+    def __init__(self, reason: WaitReason, *, place: Sequence[str | int] = ()) -> None:
+        """`place` is the path, below the transaction in the request, to the wrong value."""
+        self.reason, self.place = reason, place
+        super().__init__(str(reason))
+
+
+@dataclass(frozen=True)
+class FoundTransaction:
+    """A transaction that was found in its block."""
+
+    index: int
+    value: bytes
+    """The receipt as the trie holds it."""
+    receipt: TransactionReceipt
+    hash: str
+    """0x…, by the trie of transactions. Empty: that wasn't read."""
+    first_log: int | None
+    """The index within the block of the receipt's first log. None: nothing needs it."""
+    facts: Sequence[TransactionFact | LogFact]
+
+
+@dataclass(frozen=True)
+class BlockContents:
+    """The verified receipts of a block, and its transactions if these are needed."""
+
+    chain: int
+    number: int
+    receipts: BlockReceipts
+    transactions: Sequence[bytes] | None
+
+    @property
+    def tries(self) -> dict[HeaderField, Sequence[bytes]]:
+        """Return the values of the tries that were read, by the field of the header that is the root."""
+        of_transactions = {} if self.transactions is None else {HeaderField.TRANSACTIONS_ROOT: self.transactions}
+        return {HeaderField.RECEIPTS_ROOT: self.receipts.values} | of_transactions
+
+    def sizes(self, indexes: Collection[int]) -> dict[int, TransactionSize]:
+        """Return the sizes of these transactions, by their indexes."""
+        of_receipts = packed_transactions.sizes(self.receipts.values, indexes, are_receipts=True)
+        of_transactions = (
+            packed_transactions.sizes(self.transactions, indexes, are_receipts=False) if self.transactions else {}
+        )
+        return {
+            index: TransactionSize(size, len(self._decoded(index).logs), of_transactions.get(index, 0))
+            for index, size in of_receipts.items()
+        }
+
+    def find(self, named: NamedTransaction, *, most_bytes: int | None = MOST_BYTES) -> FoundTransaction:
+        """Return a transaction with what is asked of it, if its receipt isn't too large. Raises `Unprovable`."""
+        index = self._index(named.name)
+        value, receipt = self.receipts.values[index], self._decoded(index)
+        if receipt.type not in _KNOWN_TYPES:
+            raise self._unprovable("receipt_type_unknown", index=index, type=f"{receipt.type:#x}")
+        if most_bytes and len(value) > most_bytes:
+            raise self._unprovable("receipt_too_large", index=index, size=len(value), most=most_bytes)
+        if TransactionField.STATUS in named.fields and receipt.status is None:
+            raise self._unprovable("status_missing", index=index, place=["props"])
+        first = self._first_log(index) if named.block_logs else None
+        logs = dict.fromkeys(self._logs_of(index, named, len(receipt.logs), first))
+        fields = [TransactionFact(index, each) for each in named.fields]
+        tx_hash = "" if self.transactions is None else hex_data(keccak(self.transactions[index]))
+        of_logs = (LogFact(index, log) for log in logs)
+        return FoundTransaction(index, value, receipt, tx_hash, first, [*fields, *of_logs])
+
+    def _index(self, name: int | str) -> int:
+        if isinstance(name, str):
+            hashes = [keccak(value) for value in self.transactions or ()]
+            if (digest := bytes.fromhex(name[2:])) not in hashes:
+                raise self._unprovable("transaction_not_in_block", transaction=name)
+            return hashes.index(digest)
+        if name >= (count := len(self.receipts.values)):
+            raise self._unprovable("transaction_index_beyond", index=name, count=count)
+        return name
+
+    def _decoded(self, index: int) -> TransactionReceipt:
+        value = self.receipts.values[index]
+        try:
+            return TransactionReceipt.decode(value)
+        except ValueError:
+            raise self._unprovable("receipt_type_unknown", index=index, type=hex_data(value[:1])) from None
+
+    def _first_log(self, index: int) -> int:
+        return [0, *accumulate(len(self._decoded(before).logs) for before in range(index))][-1]
+
+    def _logs_of(self, index: int, named: NamedTransaction, count: int, first: int | None) -> Iterator[int]:
+        for name, logs, before in (("logs", named.logs, 0), ("blockLogs", named.block_logs, first or 0)):
+            for place, log in enumerate(logs):
+                if not before <= log < before + count:
+                    where = " of the block" if name == "blockLogs" else ""
+                    its = f"its logs are {before} to {before + count - 1}{where}" if count else "it has none"
+                    told = f"{log}{where}"
+                    raise self._unprovable("log_index_beyond", index=index, log=told, logs=its, place=[name, place])
+                yield log - before
+
+    def _unprovable(self, code: str, *, place: Sequence[str | int] = (), **values: Value) -> Unprovable:
+        return Unprovable(wait(code, chain=self.chain, block=self.number, **values), place=place)
+
+
+def read(rpc: RpcClient, header: Header, named: Iterable[NamedTransaction]) -> BlockContents:
+    """Read a block's receipts, and its transactions if any of these need them.
+
+    Raises `NodeUnavailable`, `RpcRefused`, and `Unprovable` if no node's answers make the header's root.
+    """
+    needs_transactions = any(each.needs_transactions for each in named)
+    try:
+        of_receipts = receipts.of_block(rpc, header)
+        transactions = block_transactions.of_block(rpc, header) if needs_transactions else None
+    except OtherRoot as error:
+        reason = wait("root_not_made", chain=rpc.chain.id, block=header.number, problem=str(error))
+        raise Unprovable(reason) from None
+    return BlockContents(rpc.chain.id, header.number, of_receipts, transactions)
