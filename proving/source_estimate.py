@@ -33,7 +33,7 @@ from proving.deployments import Deployment, Unusable
 from proving.facts import Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Amount, CostPart, GasEstimate, Missing, Route, Sample
 from proving.models import SPENT_STATES, Transaction
-from proving.named_transactions import NamedTransaction, TransactionSize, Unprovable
+from proving.named_transactions import BlockSize, NamedTransaction, Unprovable
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.reconcile.proofs import keep
@@ -274,8 +274,8 @@ class _Contents:
     """The requested facts of existing blocks, with those of the transactions that were found there."""
 
     facts: dict[int, Collection[Fact]] = field(default_factory=dict)
-    sizes: dict[int, Mapping[int, TransactionSize]] = field(default_factory=dict)
-    """The sizes of transactions by the numbers of their blocks and their indexes."""
+    sizes: dict[int, BlockSize] = field(default_factory=dict)
+    """The sizes of transactions by the numbers of their blocks."""
     unprovable: list[WaitReason] = field(default_factory=list)
     fault: ChainError | None = None
 
@@ -300,7 +300,7 @@ def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:
             of_block = named_transactions.read(rpc, header, named)
             there = [of_block.find(each) for each in named]
             contents.facts[number] = list(dict.fromkeys(chain(contents.facts[number], *(each.facts for each in there))))
-            contents.sizes[number] = of_block.sizes({each.index for each in there})
+            contents.sizes[number] = of_block.size({each.index for each in there})
         except Unprovable as error:
             contents.unprovable.append(error.reason)
         except ChainError as error:
@@ -490,9 +490,9 @@ def _missing(selected: Selected, read: _Read, contents: "_Contents") -> list[Mis
     for number, block_facts in selected.existing.items():
         block = result(read.blocks[number])
         lacking = [fact for fact in block_facts if (number, fact) not in read.held]
-        sizes = contents.sizes.get(number, {})
+        size = contents.sizes.get(number, BlockSize())
         roots = [fact.field for held_at, fact in read.held if held_at == number and isinstance(fact, HeaderFact)]
-        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header, sizes=sizes, roots=roots))
+        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header, size=size, roots=roots))
     return missing
 
 

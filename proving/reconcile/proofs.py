@@ -153,7 +153,7 @@ def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) 
             faults[pk] = error.reason
     needed = {fact.root for transaction in there.values() for fact in transaction.facts}
     tries = [BlockTrie.of(block, root, values) for root, values in contents.tries.items() if root in needed]
-    sizes = contents.sizes({transaction.index for transaction in there.values()})
+    sizes = contents.size({transaction.index for transaction in there.values()}).transactions
     rows = {
         transaction.index: ProvenTransaction(
             block=block,

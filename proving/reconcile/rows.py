@@ -220,7 +220,10 @@ def _store_transactions(contents: Sequence[StoredContents]) -> None:
         for row in (*of_block.tries, *of_block.transactions):
             row.pk = None  # as in `_store_proofs`
         BlockTrie.objects.bulk_create(
-            of_block.tries, update_conflicts=True, unique_fields=["block", "root"], update_fields=["compressed"]
+            of_block.tries,
+            update_conflicts=True,
+            unique_fields=["block", "root"],
+            update_fields=["compressed", "count"],
         )
         # A row with a hash replaces one without, and not the reverse.
         ProvenTransaction.objects.bulk_create(
