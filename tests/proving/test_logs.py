@@ -1,41 +1,251 @@
-"""Transactions, receipts and logs as facts of a batch, by real chains."""
+"""Transactions, receipts and logs as facts of a batch, on real chains."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import Q
+from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from proving.deployments import selector
-from proving.models import Transaction
-from queries.models import BatchStatus, StepKind
-from tests.proving.chain_state import registry
-from tests.proving.logs import block_with_logs
-from tests.service import asking, submit, work_until_done
+from contracts import DEPLOYER
+from proving.models import FactsRegistry, Transaction
+from queries.models import Batch, BatchStatus, Block, StepKind
+from tests.chains.lying_node import between, error
+from tests.proving.chain_state import call, signer_nonce
+from tests.proving.estimated_batches import estimate
+from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.logs import (
+    FAILS,
+    LOG,
+    PROPERTIES,
+    RETURNS,
+    are_right,
+    block_of,
+    block_with_logs,
+    emitting,
+    hashes_of,
+    receipt_of,
+)
+from tests.proving.money import stopped
+from tests.proving.self_funded import itself, left_of, nothing_spent, send
+from tests.service import asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, a_key
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-ALL = ["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "HASH"]
-
-
-def read(chain, function: str, *words: int) -> str:
-    data = selector("FactsRegistry", function) + b"".join(word.to_bytes(32) for word in words)
-    answer: str = chain.rpc("eth_call", {"to": registry().address, "data": f"0x{data.hex()}"}, "latest")
-    return answer
+# As in tests/proving/test_admission.py.
+LOOKS_IN_A_MINUTE = 6
+STATE_ROOT = keccak(b"stateRoot(uint256)")[:4].hex()
 
 
-def hash_of(log: Any) -> str:
-    parts = b"".join(bytes.fromhex(part[2:].zfill(64)) for part in (log["address"], *log["topics"]))
-    return f"0x{keccak(parts + keccak(bytes.fromhex(log['data'][2:]))).hex()}"
+def asking_of(number: int, transactions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return asking({f"block:{number}": {"transactions": transactions, **more}})
 
 
-def test_a_log_is_proven_through_all_four_steps_by_one_transaction(service, key):
-    number = block_with_logs(service)
-    hashes = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"]
-    batch = submit(key, asking({f"block:{number}": {"transactions": {hashes[2]: {"logs": ["1"]}}}}))
-    batch = work_until_done(batch, service)
+def sent(batch: Batch) -> list[Transaction]:
+    return list(Transaction.objects.filter(queries__batch=batch).distinct().order_by("pk"))
+
+
+def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(service, key):
+    number = block_of(service, [emitting(32)] * 40)
+    asked = {hashes_of(service, number)[3]: {"logs": ["0"]}}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service)
     assert batch.status == BatchStatus.DONE
-    query = batch.queries.get()
-    assert [step.kind for step in query.steps.order_by("pk")] == list(StepKind)
-    log = service.rpc("eth_getTransactionReceipt", hashes[2])["logs"][1]
-    assert read(service, "logHash", number, 2, 1) == hash_of(log)
-    assert Transaction.objects.filter(queries=query).count() == 1
+    assert [step.kind for step in batch.queries.get().steps.order_by("pk")] == list(StepKind)
+    assert are_right(service, number, asked)
+    assert call(service, STATE_ROOT, number) == 0
+    # Logs of a receipt known by its header: at most 112,000 gas.
+    assert [tx.gas_used < 95_000 for tx in sent(batch)] == [True]
+    batch.refresh_from_db()
+    assert batch.gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
+
+
+def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(service, key):
+    number = block_with_logs(service)
+    asked = {
+        "0": {"props": [*PROPERTIES, "HASH"]},
+        "1": {"props": ["STATUS", "LOG_COUNT"]},
+        hashes_of(service, number)[2].upper().replace("0X", "0x"): {"props": ["HASH"], "blockLogs": ["2", "1"]},
+    }
+    asked_in_lower_case = {name.lower(): each for name, each in asked.items()}
+    others = {"accounts": {ALICE: {"props": ["BALANCE"], "slots": ["0"]}}, "header": ["TIMESTAMP", "RECEIPTS_ROOT"]}
+    batch = work_until_done(submit(key, asking_of(number, asked, **others)), service)
+    assert batch.status == BatchStatus.DONE
+    assert batch.size == 3 + 2 + 2 + 1
+    assert are_right(service, number, asked_in_lower_case)
+    assert len(sent(batch)) == 1
+    # Their facts cost a second batch nothing. A further log needs no header, because the root is a fact.
+    assert work_until_done(submit(a_key(BOB), asking_of(number, asked)), service).gas_used == 0
+    further = {"0": {"logs": ["0"]}}
+    another = work_until_done(submit(key, asking_of(number, further)), service)
+    assert are_right(service, number, further)
+    assert sent(another)[0].gas_used < 80_000
+
+
+def test_more_logs_than_fit_a_transaction_are_divided(service, key, settings):
+    settings.MAX_QUERIES_PER_BATCH = settings.MAX_QUERIES_PER_MINUTE = 2000
+    service.rpc("evm_setBlockGasLimit", hex(100_000_000))
+    number = block_of(service, [emitting(*[0] * 300), emitting(*[0] * 300)])
+    logs = {"logs": [str(log) for log in range(300)], "props": ["HASH"]}
+    asked = {"0": logs, "1": logs}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service, rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+    assert 1 < len(sent(batch)) < 5
+    assert batch.gas_used <= (batch.estimated_gas or 0)
+
+
+def test_a_transaction_selects_its_block(service, key):
+    number = block_with_logs(service)
+    tx_hash = hashes_of(service, number)[2]
+    transactions = {tx_hash: {"logs": ["0"]}}
+    data = {f"transaction:{tx_hash}": {"transactions": transactions, "accounts": {ALICE: {"props": ["NONCE"]}}}}
+    batch = work_until_done(submit(key, asking(data)), service)
+    assert batch.status == BatchStatus.DONE
+    assert set(batch.queries.values_list("block__number", flat=True)) == {number}
+    assert {query.selector for query in batch.queries.all()} == {f"transaction:{tx_hash}"}
+    assert are_right(service, number, transactions)
+
+
+def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, client, key):
+    number = block_with_logs(service)
+    unknown, status = "0x" + "ab" * 32, {"props": ["STATUS"]}
+    in_block = f"Block {number} of chain 31337"
+    for selector, transactions, code, sentence in (
+        (f"transaction:{unknown}", {"0": status}, "transaction_not_found", f"a block with the transaction {unknown}."),
+        ("", {unknown: status}, "transaction_not_in_block", f"{in_block} has no transaction {unknown}."),
+        ("", {"3": status}, "transaction_index_beyond", f"{in_block} has 3 transactions, so none has index 3."),
+        ("", {"1": {"logs": ["0"]}}, "log_index_beyond", "has no log 0: it has none."),
+        (
+            "",
+            {"2": {"blockLogs": ["0"]}},
+            "log_index_beyond",
+            "no log 0 of the block: its logs are 1 to 2 of the block.",
+        ),
+    ):
+        body = asking({selector or f"block:{number}": {"transactions": transactions}})
+        (obstacle,) = estimate(client, key, body)["rejections"]
+        assert (obstacle["code"], sentence in obstacle["error"]) == (code, True), obstacle
+        batch = submit(key, body)
+        for _ in range(LOOKS_IN_A_MINUTE + 1):
+            work()
+        assert (fresh(batch).status, fresh(batch).rejection_code) == (BatchStatus.REJECTED, code)
+    assert not Transaction.objects.exclude(to=DEPLOYER).exists()
+
+
+def test_a_registry_of_an_earlier_version_proves_no_logs(service, client, key):
+    FactsRegistry.objects.update(code_hash="0x" + "12" * 32)
+    number = block_with_logs(service)
+    (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
+    assert obstacle["code"] == "registry_lacks_logs"
+    assert obstacle["error"].endswith("deploy_registry 31337 31337 --replace")
+
+
+def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, key, settings):
+    number = block_with_logs(service)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockReceipts":
+            return [reply | {"result": reply["result"][1:]}]
+        return [error(question, -32601, "no such method")] if question["method"].startswith("debug_") else [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
+        assert (obstacle["code"], url in obstacle["error"]) == ("root_not_made", False)
+
+
+def test_a_block_to_come_is_rejected_with_the_code_of_what_it_lacks(service, key):
+    number = service.head() + 5
+    batch = submit(key, asking_of(number, {"0": {"logs": ["0"]}}))
+    work()
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    service.mine(8)
+    work()
+    why = f"Block {number} of chain 31337 has 0 transactions, so none has index 0."
+    assert waiting() == [f"{why} The batch is rejected if this stays so for ten minutes."]
+    Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+    work()
+    assert (fresh(batch).rejection_code, fresh(batch).rejection_retryable) == ("transaction_index_beyond", False)
+
+
+def test_who_pays_himself_is_told_the_transaction(service, key):
+    number = block_of(service, [emitting(64)] * 3)
+    asked = {"1": {"logs": ["0"], "props": ["HASH", "STATUS"]}}
+    batch = submit(key, itself(asking_of(number, asked)))
+    with nothing_spent(service):
+        work()
+        (transaction,) = left_of(batch)["transactions"]
+        send(service, [transaction])
+        work_until_done(batch, service)
+    assert fresh(batch).status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+
+
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
+def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, after):
+    key = a_key()
+    for exchange in exchanges(after=after):
+        number = block_of(service, [LOG + RETURNS, LOG + FAILS])
+        service.mine(3)
+        work()
+        nonce = signer_nonce(service)
+        asked = {"0": {"logs": ["0"], "props": ["HASH"]}}
+        batch = submit(key, asking_of(number, asked))
+        with killing.at(exchange, after=after):
+            work_until_done(batch)
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert are_right(service, number, asked)
+        if not killing.killed:
+            break
+    assert exchange > 7
+
+
+def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
+    number = block_with_logs(service)
+    service.mine(3)
+    asked = {"2": {"logs": ["1"], "props": ["STATUS"]}}
+    batch = work_until_done(submit(key, asking_of(number, asked)))
+    work()
+    service.rpc("evm_setAutomine", False)
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    step = batch.queries.get().steps.get(~Q(went_back_at=None))
+    assert step.kind == StepKind.HEADER_ACCUMULATED
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+    # A reorganisation that keeps its transaction takes nothing back.
+    done = fresh(batch).finished_at
+    service.mine(1)
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    assert fresh(batch).finished_at == done
+
+
+def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
+    service.rpc("evm_setAutomine", False)
+    codes = {ALICE: LOG + LOG + RETURNS, BOB: LOG + RETURNS}
+    for sender, code in codes.items():
+        service.rpc("eth_sendTransaction", {"from": sender, "data": f"0x{code}", "gas": hex(1_000_000)})
+    service.mine()
+    number = service.head()
+    service.mine()
+    before = hashes_of(service, number)
+    raw = [service.rpc("eth_getRawTransactionByHash", each) for each in before]
+    asked = {before[1]: {"blockLogs": [str(int(receipt_of(service, number, 1)["logs"][0]["logIndex"], 16))]}}
+    batch = submit(key, asking_of(number, asked))
+    with stopped():
+        work()
+        assert batch.queries.get().transaction_index == 1
+        service.rpc("anvil_reorg", service.head() - number + 1, [[each, 0] for each in reversed(raw)])
+        assert hashes_of(service, number) == before[::-1]
+        service.mine(2)
+        work()
+        assert batch.queries.get().step == StepKind.INITIAL_STATE
+        assert "its logs are" in " ".join(waiting())
+    service.rpc("evm_setAutomine", True)
