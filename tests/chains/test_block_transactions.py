@@ -64,11 +64,31 @@ def test_the_trie_of_a_recorded_block_is_made(client_of, name):
         assert list(block_transactions.of_block(client_of(url), of)) == block.transactions
 
 
-@pytest.mark.parametrize("recorded", [pytest.param(each, id=each["name"]) for each in _TRANSACTIONS])
-def test_a_recorded_transaction_in_json_is_encoded_as_it_was_on_its_chain(client_of, recorded):
-    raw = unhex(recorded["raw"])
+def of_the_system(raw: bytes) -> bytes:
+    """Return a deposit as it was before Regolith: of the system, which pays for its gas."""
+    *before, _, data = rlp.decode(raw[1:])
+    encoded: bytes = rlp.encode([*before, b"\1", data])
+    return raw[:1] + encoded
+
+
+_DEPOSIT = _TRANSACTIONS[0]
+# Transactions in JSON, with the trie's values.
+ENCODED = {
+    **{each["name"]: (each["transaction"], unhex(each["raw"])) for each in _TRANSACTIONS},
+    "a deposit that mints nothing": ({**_DEPOSIT["transaction"], "mint": None}, unhex(_DEPOSIT["raw"])),
+    "a deposit of no system": ({**_DEPOSIT["transaction"], "isSystemTx": False}, unhex(_DEPOSIT["raw"])),
+    "the system's deposit": (
+        {**_DEPOSIT["transaction"], "isSystemTx": True},
+        of_the_system(unhex(_DEPOSIT["raw"])),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENCODED)
+def test_a_transaction_in_json_is_encoded_as_it_was_on_its_chain(client_of, case):
+    transaction, raw = ENCODED[case]
     of = header_of([raw])
-    with serving(of, [recorded["transaction"]]) as url:
+    with serving(of, [transaction]) as url:
         assert block_transactions.of_block(client_of(url), of) == (raw,)
 
 
