@@ -25,7 +25,7 @@ from chains.encoding import (
     shortest,
 )
 from chains.header import Header
-from chains.node_errors import OtherRoot, RpcRefused
+from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
@@ -116,15 +116,19 @@ def _of_block(header: Header) -> Question[BlockReceipts]:
 
 def _raw(header: Header, told: Sequence[dict[str, Any]]) -> Question[BlockReceipts]:
     """Ask for raw receipts of a block, whose receipts in JSON make another root."""
+    # The number may have passed to another block since the header was read. Then the fault passes too.
+    is_of_header = all(_hash(receipt.get("blockHash")) in {None, header.hash} for receipt in told)
+    fault, method = OtherRoot if is_of_header else InvalidReply, "debug_getRawReceipts"
 
     def read(result: Any) -> BlockReceipts:
         values = tuple(map(read_data, read_list(result)))
         if root(values) != header.receipts_root:
-            raise OtherRoot.of("receipts", header.number)
+            raise fault(other_root("receipts", header.number))
         return BlockReceipts(values, _hashes(told, len(values)))
 
-    method = "debug_getRawReceipts"
-    return Question((method, [hex(header.number)]), read, lacking=OtherRoot.of("receipts", header.number, method))
+    return Question(
+        (method, [hex(header.number)]), read, lacking=fault(other_root("receipts", header.number, refused=method))
+    )
 
 
 def _transactions(block: Any) -> list[str]:
