@@ -412,6 +412,10 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
     )
 
 
+# The part that the base gas of a transaction counts as: the first that it has.
+_FIRST_PARTS = (CostPart.HEADERS, CostPart.ACCOUNTS, CostPart.TRANSACTIONS)
+
+
 class _BlockLoad:
     """The load of each part of one block's facts, and the number of transactions that they need."""
 
@@ -424,7 +428,9 @@ class _BlockLoad:
         proofs = _proofs_of_transactions(missing)
         count = max(len(missing.proving_roots), math.ceil(proofs.size / packing.MAX_BYTES))
         # A header that is only used isn't accumulated, and its root doesn't become a fact.
-        self.uses_header = is_used = missing.is_of_transactions_alone and count == len(missing.proving_roots)
+        self.uses_header = is_used = (
+            count > 0 and missing.is_of_transactions_alone and count == len(missing.proving_roots)
+        )
         fields = missing.fields | (frozenset() if is_used else missing.new_roots)
         if missing.times:
             roots = missing.times - (not missing.is_known)
@@ -493,7 +499,7 @@ class _BlockLoad:
             gas = {part: amount * whole for part, amount in gas.items()}
         if self.transactions:
             starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
-            gas[CostPart.HEADERS if CostPart.HEADERS in gas else CostPart.ACCOUNTS] += starts
+            gas[next(part for part in _FIRST_PARTS if part in gas)] += starts
         if self.times:
             gas[CostPart.TIMES] += _TRANSACTION * self.times
         return gas
