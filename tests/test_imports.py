@@ -60,8 +60,9 @@ deploying
 health reconcile
 source_estimate
 admission_checks
-admit batch_estimate shown_receipts
-shown_proofs worker
+admit batch_estimate
+shown_receipts worker
+shown_proofs
 admin apps celery_app management
 """
 FILES = [

@@ -61,7 +61,7 @@ class Fetched:
     proofs: list[Proven] = field(default_factory=list)
     faults: dict[int, WaitReason] = field(default_factory=dict)
     """Faults of proofs by the ids of queries."""
-    transactions: list[StoredContents] = field(default_factory=list)
+    transactions: Sequence[StoredContents] = ()
     complete: list[int] = field(default_factory=list)
     """Ids of queries that lack no proof."""
 
