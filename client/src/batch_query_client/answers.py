@@ -171,7 +171,7 @@ class Fact(AnswerModel):
     account: Text = ""
     """Empty for facts about a block's header, a transaction or a time."""
     property: Text
-    """One of `ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES` and `TRANSACTION_PROPERTIES`, SLOT, LOG, or BLOCK_AT_TIMESTAMP."""
+    """One of `ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, `TRANSACTION_PROPERTIES`, SLOT, LOG, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
     """0x and 64 digits."""
     transaction: ShownTransaction | None = None

@@ -23,6 +23,7 @@ from batch_query_client.errors import InvalidBundle, NodeRefused, WrongChain
 from batch_query_client.json_rpc import Node, read_data, read_quantity
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import ACCOUNT_PROPERTIES
+from batch_query_client.receipts import ProvenReceipt
 from batch_query_client.trie_proof import ProvenAccount
 
 FORMAT = "facts-3"
@@ -310,28 +311,22 @@ def _verify_query(
     """
     if not query.facts and not query.slots and not query.logs:
         raise InvalidBundle("The bundle claims no facts.")
+    if query.account is not None and query.transaction is not None:
+        raise InvalidBundle("The bundle names an account and a transaction for one query.")
     account: ProvenAccount | None = None
     words: Mapping[str, bytes] = header.words
-    logs: Mapping[int, ShownLog] = {}
-    if query.transaction is not None:
-        if query.account is not None:
-            raise InvalidBundle("The bundle names an account and a transaction for one query.")
-        words, logs = _transaction(query, query.transaction, header, nodes)
-    elif query.logs:
-        raise InvalidBundle("The bundle claims logs of no transaction.")
+    receipt: ProvenReceipt | None = None
     if query.account is not None:
         account = trie_proof.account(header.state_root, query.account, _at(query.account_proof or (), nodes))
         words = _account_words(account)
+    elif query.transaction is not None:
+        words, receipt = _transaction(query, query.transaction, header, nodes)
     for name, word in query.facts.items():
         if name not in words:
             raise InvalidBundle(f"The bundle claims a fact that is not known: {plain(name)[:40]!r}.")
         if word != words[name]:
             raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
-    for slot, entry in query.slots.items():
-        if account is None:
-            raise InvalidBundle("The bundle claims slots of no account.")
-        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), _at(entry.proof, nodes)) != entry.word:
-            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
+    _check_slots(query, account, nodes)
     shown_time = _shown_time(query, block, header)
     return VerifiedQuery(
         source_chain_id=block.source_chain_id,
@@ -343,37 +338,50 @@ def _verify_query(
         slots={slot: entry.word for slot, entry in query.slots.items()},
         transaction=None if query.transaction is None else int(query.transaction.index),
         transaction_hash=hex_data(words["HASH"]) if "HASH" in words else None,
-        logs=logs,
+        logs=_logs(query, receipt),
         timestamp=shown_time if knows_next else None,
         claimed_timestamp=query.timestamp,
     )
 
 
+def _check_slots(query: _BundleQuery, account: ProvenAccount | None, nodes: Sequence[bytes]) -> None:
+    for slot, entry in query.slots.items():
+        if account is None:
+            raise InvalidBundle("The bundle claims slots of no account.")
+        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), _at(entry.proof, nodes)) != entry.word:
+            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
+
+
 def _transaction(
     query: _BundleQuery, transaction: _BundleTransaction, header: BlockHeader, nodes: Sequence[bytes]
-) -> tuple[dict[str, bytes], dict[int, ShownLog]]:
-    """Return the words of the query's transaction that are proven, and the claimed logs. Raises `InvalidBundle`."""
+) -> tuple[dict[str, bytes], ProvenReceipt | None]:
+    """Return the words of the query's transaction that the bundle has proofs for, and its receipt."""
     words: dict[str, bytes] = {}
-    shown: Sequence[ShownLog] = ()
+    receipt: ProvenReceipt | None = None
     index = int(transaction.index)
     if query.receipt_proof is not None:
         proof = _at(query.receipt_proof, nodes)
         receipt = receipts.decode(trie_proof.of_transaction(header.receipts_root, index, proof))
-        words, shown = {**receipt.words}, receipt.logs
+        words |= receipt.words
     if query.transaction_proof is not None:
         proof = _at(query.transaction_proof, nodes)
         words["HASH"] = keccak(trie_proof.of_transaction(header.transactions_root, index, proof))
     if transaction.hash not in {None, words.get("HASH")}:
         raise InvalidBundle("The proof doesn't show the transaction's hash that the bundle names.")
+    return words, receipt
+
+
+def _logs(query: _BundleQuery, receipt: ProvenReceipt | None) -> dict[int, ShownLog]:
+    """Return the logs that the bundle claims, as the receipt has them."""
     logs: dict[int, ShownLog] = {}
     for at, claimed in query.logs.items():
-        if int(at) >= len(shown):
+        if receipt is None or int(at) >= len(receipt.logs):
             raise InvalidBundle(f"The proof shows no log {at}.")
-        log = logs[int(at)] = shown[int(at)]
+        log = logs[int(at)] = receipt.logs[int(at)]
         content = (claimed.word, to_checksum_address(claimed.emitter), claimed.topics, claimed.data)
         if content != (log.hash, log.emitter, log.topics, log.data):
             raise InvalidBundle(f"The proof shows another log {at} than the bundle claims.")
-    return words, logs
+    return logs
 
 
 def _at(indexes: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:

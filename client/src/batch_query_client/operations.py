@@ -241,9 +241,9 @@ def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
     shown |= {f"LOG {index}": log.hash for index, log in proven.logs.items()}
     # The bundle has no word for BLOCK_AT_TIMESTAMP. `proven.timestamp` has it.
     facts = [fact for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"]
-    reported = {f"{fact.property} {fact.log.index if fact.log else fact.slot}".rstrip(): fact for fact in facts}
-    if more := sorted(shown.keys() - reported):
+    reported = [(f"{fact.property} {fact.log.index if fact.log else fact.slot}".rstrip(), fact) for fact in facts]
+    if more := sorted(shown.keys() - dict(reported)):
         raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't report.")
-    for name, fact in reported.items():
+    for name, fact in reported:
         if shown.get(name) != fact.word or (fact.log is not None and fact.log.hash != fact.word):
             raise InvalidBundle(f"The bundle shows another {name} than the service.")

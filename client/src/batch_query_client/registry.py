@@ -40,12 +40,7 @@ def call_data(fact: Fact) -> bytes:
     if fact.property == "BLOCK_AT_TIMESTAMP":
         return _TRY_TIMESTAMP + _word(fact.timestamp)
     if fact.transaction is not None:
-        place = number + _word(fact.transaction.index)
-        if fact.property == "HASH":
-            return _TRY_TRANSACTION_HASH + place
-        if fact.property == "LOG":
-            return _TRY_LOG_HASH + place + _word(fact.log.index if fact.log else None)
-        return _TRY_RECEIPT_FIELD + place + _word(_place(RECEIPT_PROPERTIES, fact.property))
+        return _transaction_call(fact, number + _word(fact.transaction.index))
     if not fact.account:
         return _TRY_HEADER_FIELD + number + _word(_place(HEADER_PROPERTIES, fact.property))
     if not _ADDRESS.fullmatch(fact.account):
@@ -56,6 +51,15 @@ def call_data(fact: Fact) -> bytes:
             raise WrongFact(f"{fact.slot!r} is not a storage slot.")
         return _TRY_SLOT + account + number + bytes.fromhex(fact.slot[2:])
     return _TRY_ACCOUNT_FIELD + account + number + _word(_place(ACCOUNT_PROPERTIES, fact.property))
+
+
+def _transaction_call(fact: Fact, place: bytes) -> bytes:
+    """Return the calldata for a transaction's fact. `place` has the words of its block and its index."""
+    if fact.property == "HASH":
+        return _TRY_TRANSACTION_HASH + place
+    if fact.property == "LOG":
+        return _TRY_LOG_HASH + place + _word(fact.log.index if fact.log else None)
+    return _TRY_RECEIPT_FIELD + place + _word(_place(RECEIPT_PROPERTIES, fact.property))
 
 
 def decode(answer: bytes) -> bytes | None:
