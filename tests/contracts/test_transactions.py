@@ -12,10 +12,11 @@ from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import CannotPack, encode
-from chains.packed_transactions import EXISTS, STATUS, encode_receipts, encode_transactions, root
+from chains.packed_transactions import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
 from contracts import NO_CONTRACT
+from tests.client.library import compile_library
 from tests.contracts import decoder, tries
-from tests.contracts.blocks import Block, Log, Outcome, bloom, random_block, recorded
+from tests.contracts.blocks import Block, Log, Outcome, bloom, log_hash, random_block, recorded
 from tests.contracts.decoder import InvalidPacked, TransactionFacts
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import fixture_names, needs_fixtures
@@ -440,3 +441,52 @@ def test_a_check_that_is_taken_out_is_missed_by_a_forgery(chain, source, name):
     weakened = compile_with("src/FactsRegistry.sol", f"src/{changed}.sol", check, _INSTEAD.get(name, ""))
     registry = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=weakened)
     assert any(_outcome(registry, source, forgery) not in REFUSALS for forgery in FORGERIES)
+
+
+# --- A contract that pays by logs -------------------------------------------------------------------------------------
+
+RECIPIENT = "0x" + "be" * 20
+DEPOSIT: Log = (b"\xaa" * 20, [keccak(text="Deposited(address,uint256)"), bytes.fromhex(RECIPIENT[2:].zfill(64))], b"")
+
+
+def deposit(amount: int, emitter: bytes = DEPOSIT[0], event: bytes = DEPOSIT[1][0], *more: bytes) -> Log:
+    return emitter, [event, DEPOSIT[1][1], *more], amount.to_bytes(32)
+
+
+def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
+    # The first two logs have the same hash, and are two deposits. The payout mustn't take the others for deposits.
+    others = [
+        deposit(5, b"\xbb" * 20),
+        deposit(5, event=keccak(text="Withdrawn")),
+        deposit(5, DEPOSIT[0], DEPOSIT[1][0], b"\1" * 32),
+    ]
+    logs = [deposit(5), deposit(5), *others]
+    receipts = [Outcome(1, 2, 50_000, logs), Outcome(1, 2, 90_000, [deposit(5)])]
+    values = [receipt.encode() for receipt in receipts]
+    roots = root([b"\2" * 40] * 2), root(values)
+    block = Block(receipts, [b"\2" * 40] * 2, tries.header(5, b"\1" * 32, roots=roots), roots)
+    trust(registry, source, block)
+    prove(registry, block, encode_receipts(5, values, {0: range(len(logs))}))
+    reader = Deployed(chain, "FactsReader", [registry.address])
+    artifact = compile_library(["PayoutByEvent"])["PayoutByEvent"]
+    payout = Deployed(chain, "PayoutByEvent", reader.address, 1, "0x" + DEPOSIT[0].hex(), artifact=artifact)
+    chain.rpc("anvil_setBalance", payout.address, hex(15))
+
+    def refusal(function: str, *arguments: object) -> object:
+        with pytest.raises(Reverted) as reverted:
+            payout.send(function, 5, *arguments)
+        return reverted.value.error
+
+    by_proof = rlp.encode(nodes(values, [0])[0])
+    for log in (0, 1):
+        assert payout.logged(payout.send("claim", 5, 0, log, RECIPIENT, 5)) == [("Paid", RECIPIENT, 5, 5, 0, log)]
+        assert refusal("claim", 0, log, RECIPIENT, 5) == refusal("claimByProof", 0, log, by_proof) == ("PaidBefore",)
+    for log, amount in ((2, 5), (3, 5), (4, 5), (0, 6)):
+        hashes = log_hash(deposit(amount)), log_hash(logs[log])
+        assert refusal("claim", 0, log, RECIPIENT, amount) == ("LogHashDiffers", 5, 0, log, *hashes)
+    assert refusal("claim", 1, 0, RECIPIENT, 5) == ("LogNotProven", 5, 1, 0)
+    shown = rlp.encode(nodes(values, [1])[1])
+    payout.send("claimByProof", 5, 1, 0, shown)
+    prove(registry, block, encode_receipts(5, values, {1: [0]}))
+    assert refusal("claim", 1, 0, RECIPIENT, 5) == ("PaidBefore",)
+    assert int(chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) == 15
