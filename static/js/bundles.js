@@ -24,8 +24,8 @@ const SECONDS = /^[0-9]{1,20}$/;
 const DATA = /^0x(?:[0-9a-fA-F]{2})*$/;
 const SLOT = /^0x[0-9a-f]{64}$/;
 const INDEX = /^(?:0|[1-9][0-9]{0,9})$/;
-// Begins the name of a log that a request counts within the block.
-const OF_BLOCK = "in the block: log ";
+// Begin the name of a log that is counted within the receipt, or within the block.
+const LOG = "log ", OF_BLOCK = "log of the block ";
 // Queries or nodes that are verified before the page is drawn again.
 const AT_ONCE = 500;
 
@@ -282,7 +282,7 @@ export function requireAsked(bundle, proven, batch, request) {
     if (query.name !== null && /^0x[0-9a-f]{40}$/i.test(query.name)) {
       throw new Refusal(`The name of ${at} is an address.`);
     }
-    const logs = [...query.logs.keys()].map((log) => `log ${log}`), names = [...query.facts.keys(), ...query.slots.keys()];
+    const logs = [...query.logs.keys()].map((log) => `${LOG}${log}`), names = [...query.facts.keys(), ...query.slots.keys()];
     if (add(shown, query.chain, query.selector, nameIn(asked, query), [...names, ...logs])) {
       throw new Refusal(`${at[0].toUpperCase()}${at.slice(1)} is about the same as one before.`);
     }
@@ -292,10 +292,13 @@ export function requireAsked(bundle, proven, batch, request) {
     if (bundle.only !== null && !found) continue;
     const missing = [...names].find((name) => !found?.has(name) && !(found && name.startsWith(OF_BLOCK)));
     if (missing) throw new Refusal(`The bundle lacks ${missing} of ${about}, which was asked for.`);
-    if (found.size > names.size) throw new Refusal(`The bundle has more of ${about} than was asked for.`);
+    const count = (all, begin) => [...all].filter((name) => name.startsWith(begin)).length;
+    const logs = count(found, LOG), fewest = count(names, OF_BLOCK), most = count(names, LOG);
+    if (logs > most || found.size - logs > names.size - most) {
+      throw new Refusal(`The bundle has more of ${about} than was asked for.`);
+    }
     // A log that the request counts within the block may be one that it counts within the receipt, too.
-    const fewest = [...names].filter((name) => name.startsWith(OF_BLOCK)).length;
-    if ([...found].filter((name) => name.startsWith("log ")).length < fewest) {
+    if (logs < fewest) {
       throw new Refusal(`The bundle lacks a log of ${about}, which was asked for.`);
     }
   }
@@ -335,7 +338,7 @@ function askedBy(request) {
       }
       for (const [name, { props, logs, blockLogs }] of Object.entries(block.transactions ?? {})) {
         const named = (begin, indexes) => (indexes ?? []).map((index) => `${begin}${BigInt(index)}`);
-        const names = [...(props ?? []), ...named("log ", logs), ...named(OF_BLOCK, blockLogs)];
+        const names = [...(props ?? []), ...named(LOG, logs), ...named(OF_BLOCK, blockLogs)];
         add(found, chain, selector, `transaction ${name}`, names);
       }
       if (block.header?.length) add(found, chain, selector, null, block.header);
@@ -360,7 +363,8 @@ function add(found, chain, selector, name, names) {
 function aboutOf(chain, selector, name) {
   // An ENS name is stored as ENSIP-15 spells it. That is lower case for ASCII. Names beyond ASCII aren't distinguished.
   const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
-  return `${who} at ${selector} of chain ${chain}`;
+  // A hash in the selector may have letters of any case.
+  return `${who} at ${String(selector).toLowerCase()} of chain ${chain}`;
 }
 
 // --- JSON -------------------------------------------------------------------------------------------------------------
