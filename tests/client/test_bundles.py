@@ -2,10 +2,12 @@
 
 import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from batch_query_client import (
 )
 from batch_query_client import claimed_hashes as claimed
 from batch_query_client.bundles import MAX_BYTES
+from batch_query_client.command_line.running import run
 from batch_query_client.effects import HttpAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
@@ -119,6 +122,25 @@ def test_the_hashes_that_count_are_the_caller_s(made):
     made["blocks"][0]["sourceChainId"] = "1"
     with pytest.raises(InvalidBundle, match="block 12 of chain 1 with another hash"):
         verify(made)
+
+
+def test_the_command_prints_transactions_and_logs_whole(made, tmp_path, capsys):
+    file = tmp_path / "bundle.json"
+    file.write_text(json.dumps(made))
+    arguments = ["verify", str(file), *(part for digest in hashes().values() for part in ("--block-hash", digest))]
+    assert run(arguments) == 0
+    out = capsys.readouterr().out
+    log = made["queries"][8]["logs"]["0"]
+    emitter = to_checksum_address(log["emitter"])
+    shown = f"log 0 by {emitter}, topics {' '.join(log['topics'])}, data {log['data']}"
+    assert re.search(
+        rf"20 +transaction 129 {HASH} .*CUMULATIVE_GAS_USED 2730000, .*STATUS 0, HASH {HASH}, {shown}", out
+    )
+    assert re.search(r"20 +transaction 0  +TYPE 0, ", out)
+    assert run([*arguments, "--json"]) == 0
+    query = json.loads(capsys.readouterr().out)["queries"][8]
+    whole = {name: log[name] for name in ("topics", "data")} | {"index": "0", "emitter": emitter}
+    assert (query["transaction"], query["transactionHash"], query["logs"]) == (129, HASH, {"0": whole})
 
 
 # --- Forgeries --------------------------------------------------------------------------------------------------------

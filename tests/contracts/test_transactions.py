@@ -2,11 +2,15 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import rlp
 from eth_utils.crypto import keccak
 
+from batch_query_client import Fact, NotProven, Patience, ShownLog, ShownTransaction, WrongFact, drivers
+from batch_query_client.json_rpc import Node
+from batch_query_client.registry import require_facts
 from campaigns.fuzzing import receipts as campaign
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
@@ -490,3 +494,34 @@ def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
     prove(registry, block, encode_receipts(5, values, {1: [0]}))
     assert refusal("claim", 1, 0, RECIPIENT, 5) == ("PaidBefore",)
     assert int(chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) == 15
+
+
+def test_the_client_reads_facts_of_transactions_and_compares_logs_and_hashes(chain, registry, source):
+    transactions, values = [b"\2" * 40], [GENUINE.encode()]
+    roots = root(transactions), root(values)
+    block = Block([GENUINE], transactions, tries.header(5, b"\1" * 32, roots=roots), roots)
+    trust(registry, source, block)
+    prove(registry, block, encode_receipts(5, values, {0: [1]}, [0]))
+    prove(registry, block, encode_transactions(5, transactions, [0]))
+    emitter, topics, data = LOGS[1]
+    log = ShownLog(index=1, emitter="0x" + emitter.hex(), topics=tuple(topics), data=data)
+    hash_ = ShownTransaction(index=0, hash="0x" + keccak(transactions[0]).hex())
+    about: dict[str, Any] = {"source_chain_id": 1, "destination_chain_id": 31337, "block_number": 5}
+    about |= {"registry": registry.address, "transaction": hash_}
+    numbers = {"STATUS": 1, "TYPE": 2, "CUMULATIVE_GAS_USED": 50_000, "LOG_COUNT": 2}
+    facts = [Fact(property=name, **about) for name in (*numbers, "HASH")] + [Fact(property="LOG", log=log, **about)]
+    node = Node(chain.url, Patience(seconds=0))
+    shown = drivers.run(require_facts(node, facts))
+    words = [*(number.to_bytes(32) for number in numbers.values()), keccak(transactions[0]), log_hash(LOGS[1])]
+    assert [fact.word for fact in shown] == words
+    for property_, changed, error in (
+        ("LOG", {"log": log.model_copy(update={"data": b"\6"})}, WrongFact),
+        ("LOG", {"log": log.model_copy(update={"index": 0})}, NotProven),
+        ("LOG", {}, WrongFact),
+        ("HASH", {"transaction": ShownTransaction(index=0, hash="0x" + "11" * 32)}, WrongFact),
+        ("STATUS", {"transaction": ShownTransaction(index=1)}, NotProven),
+        ("STATUS", {"transaction": ShownTransaction()}, WrongFact),
+        ("BALANCE", {}, WrongFact),
+    ):
+        with pytest.raises(error):
+            drivers.run(require_facts(node, [Fact(property=property_, **about | changed)]))
