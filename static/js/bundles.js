@@ -317,7 +317,7 @@ export function requireAsked(bundle, proven, batch, request) {
   };
 }
 
-/** What a query is about, as the request names it: null for the header. A hash counts only if it is proven. */
+/** The name by which a request asks for a query, null for the header. A hash counts only if it is proven. */
 function nameIn(asked, { account, chain, name, selector, transaction, transactionHash }) {
   if (transaction === null) return name ?? account;
   const byHash = `transaction ${transactionHash}`;

@@ -115,7 +115,7 @@ class VerifiedQuery:
     transaction_hash: str | None
     """None: not proven. The proof of a receipt doesn't show it."""
     logs: Mapping[int, ShownLog]
-    """By the index within the receipt."""
+    """Logs by the index within the receipt."""
     timestamp: int | None
     """A time in seconds at which the block was the latest. None: the query has no time, or it isn't proven."""
     claimed_timestamp: int | None
