@@ -23,6 +23,7 @@ with_timeout = click.option(
 
 
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
+_INDEX = re.compile(r"[0-9]{1,10}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]{1,60})(?:\.([0-9]{1,18}))?|([0-9]{1,78})\s*wei", re.ASCII | re.IGNORECASE)
 # Maximum whole units. A larger number counts as wei, as in scripts for earlier versions of `bqs`.
 _MOST_UNITS = 10**6
@@ -48,6 +49,13 @@ def read_hash(text: str) -> str:
     """Read a block's hash. Raises `click.BadParameter`."""
     if not _HASH.fullmatch(text):
         raise click.BadParameter("A block's hash is 0x and 64 hexadecimal digits.")
+    return text.lower()
+
+
+def read_transaction(text: str) -> str:
+    """Read a transaction's hash, or its index in the block. Raises `click.BadParameter`."""
+    if not (_HASH.fullmatch(text) or _INDEX.fullmatch(text)):
+        raise click.BadParameter("A transaction is its hash, 0x and 64 hexadecimal digits, or its index in the block.")
     return text.lower()
 
 
@@ -118,7 +126,9 @@ _QUESTION = (
         help="The chain on which the facts are to be readable.",
     ),
     click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
-    click.option("--block", metavar="BLOCK", help="A number, latest or finalized."),
+    click.option(
+        "--block", metavar="BLOCK", help="A number, latest or finalized. A transaction's hash names its own block."
+    ),
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
     click.option(
         "--account",
@@ -132,9 +142,36 @@ _QUESTION = (
         "props",
         multiple=True,
         metavar="NAME",
-        help="BALANCE, NONCE, STORAGE_ROOT or CODE_HASH. May be repeated.",
+        help=(
+            "BALANCE, NONCE, STORAGE_ROOT or CODE_HASH of accounts; STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT or "
+            "HASH of transactions. May be repeated."
+        ),
     ),
     click.option("--slot", "slots", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
+    click.option(
+        "--transaction",
+        "transactions",
+        multiple=True,
+        type=read_transaction,
+        metavar="HASH_OR_INDEX",
+        help="A transaction by its hash, or its index in the block. May be repeated.",
+    ),
+    click.option(
+        "--log",
+        "logs",
+        multiple=True,
+        type=click.IntRange(min=0),
+        metavar="INDEX",
+        help="A log of the transactions, counted from 0 within each. May be repeated.",
+    ),
+    click.option(
+        "--block-log",
+        "block_logs",
+        multiple=True,
+        type=click.IntRange(min=0),
+        metavar="INDEX",
+        help="A log of the transaction, counted within the block, as logIndex of a node is. May be repeated.",
+    ),
     click.option(
         "--header",
         multiple=True,
