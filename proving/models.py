@@ -113,7 +113,7 @@ _LENGTH = 4
 
 
 class BlockTrie(models.Model):
-    """All receipts of a block, or all its transactions. They make a root of its header, and any proof needs them all."""
+    """All receipts of a block, or all its transactions. They make a root of its header, and each proof needs all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
     root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header

@@ -6,12 +6,11 @@ import pytest
 from eth_utils.crypto import keccak
 
 from proving.deployments import selector
-from proving.models import BlockTrie, ProvenTransaction, Transaction
+from proving.models import Transaction
 from queries.models import BatchStatus, StepKind
 from tests.proving.chain_state import registry
 from tests.proving.logs import block_with_logs
-from tests.service import asking, fresh, submit, work, work_until_done
-from tests.users import SIGNER
+from tests.service import asking, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
