@@ -48,8 +48,8 @@ def list_facts(
 ) -> dict[str, Any] | HttpResponse:
     """List the facts that the facts registries in use hold of an account, or of a block and its transactions.
 
-    Any user may have asked for them. Other services may have proven more. If several queries have a fact, a later
-    page may list it again. A client address may search by a slot, or read a file, 30 times a minute.
+    Any user may have asked for them, and other services may have proven more. A later page may list a fact again that
+    several queries have. A client address may search by a slot, or read a file, 30 times a minute.
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")

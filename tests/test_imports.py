@@ -60,7 +60,8 @@ deploying
 health reconcile
 source_estimate
 admission_checks
-admit batch_estimate shown_receipts
+admit batch_estimate
+shown_receipts
 shown_proofs worker
 admin apps celery_app management
 """
