@@ -49,7 +49,7 @@ MAY_IMPORT = {
 INSIDE_PROVING = """
 models broker_wakeup migrations
 batch_waits deployments heads lanes stops
-connections facts pruning webhooks
+connections facts pruning told_transactions webhooks
 named_transactions transaction_packing
 block_selection fact_search packing
 gas
