@@ -129,7 +129,8 @@ def test_a_search_finds_facts_about_transactions_by_property_index_and_hash(key,
     proven_by: set[str] = set()
     for filters, expected in SEARCHES:
         wanted = {name: hashes[2] if value == "hash 2" else value for name, value in filters.items()}
-        pages, cursor = list[dict[str, Any]](), ""
+        pages: list[dict[str, Any]] = []
+        cursor: str | None = ""
         while cursor is not None:
             parameters = {"block": str(number), "limit": "4", **wanted, **({"cursor": cursor} if cursor else {})}
             answer = Client().get("/facts", parameters, headers=header(key)).json()
