@@ -23,7 +23,6 @@ with_timeout = click.option(
 
 
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
-_INDEX = re.compile(r"[0-9]{1,10}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]{1,60})(?:\.([0-9]{1,18}))?|([0-9]{1,78})\s*wei", re.ASCII | re.IGNORECASE)
 # Maximum whole units. A larger number counts as wei, as in scripts for earlier versions of `bqs`.
 _MOST_UNITS = 10**6
@@ -49,13 +48,6 @@ def read_hash(text: str) -> str:
     """Read a block's hash. Raises `click.BadParameter`."""
     if not _HASH.fullmatch(text):
         raise click.BadParameter("A block's hash is 0x and 64 hexadecimal digits.")
-    return text.lower()
-
-
-def read_transaction(text: str) -> str:
-    """Read a transaction's hash, or its index in the block. Raises `click.BadParameter`."""
-    if not (_HASH.fullmatch(text) or _INDEX.fullmatch(text)):
-        raise click.BadParameter("A transaction is its hash, 0x and 64 hexadecimal digits, or its index in the block.")
     return text.lower()
 
 
@@ -152,7 +144,6 @@ _QUESTION = (
         "--transaction",
         "transactions",
         multiple=True,
-        type=read_transaction,
         metavar="HASH_OR_INDEX",
         help="A transaction by its hash, or its index in the block. May be repeated.",
     ),
