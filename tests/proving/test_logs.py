@@ -113,7 +113,11 @@ def test_what_is_not_proven_yet_is_told_as_the_request_names_it(service, key):
     number = block_with_logs(service)
     tx_hash = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"][2]
     transactions = {tx_hash: {"logs": ["1"]}, "1": {"props": ["STATUS"]}, "2": {"logs": ["0"]}}
-    batch = submit(key, asking({f"block:{number}": {"transactions": transactions}}))
+    body = asking({f"block:{number}": {"transactions": transactions}})
+    estimate = Client().post("/estimate-batch-query", body, content_type="application/json", headers=header(key)).json()
+    parts = estimate["sources"][0]["parts"]
+    assert [(part, parts[part]["count"]) for part in ("transactions", "logs")] == [("transactions", 2), ("logs", 2)]
+    batch = submit(key, body)
     named, by_index, of_log = details(batch, key)
     assert (named["transaction"], named["facts"]) == ({"index": None, "hash": tx_hash}, [])
     assert by_index["transaction"] == by_index["facts"][0]["transaction"] == {"index": "1", "hash": None}
