@@ -13,7 +13,7 @@ from trie import HexaryTrie
 
 from proving.deployments import selector
 from proving.models import BlockTrie, Transaction
-from queries.models import Batch, BatchStatus
+from queries.models import Batch, BatchStatus, Step, StepKind
 from tests.explorer import batches
 from tests.proving.chain_state import registry
 from tests.proving.logs import block_with_logs
@@ -66,6 +66,8 @@ def test_answers_tell_each_fact_with_its_transaction_and_log(service, key, told)
     # The third names no hash, but the fourth asks for the HASH of the same transaction.
     transactions = [{"index": str(index), "hash": hashes[index]} for index in (0, 1, 2, 2)]
     assert [query["transaction"] for query in queries] == transactions
+    present = Client().get(f"/get_queries/{batch.pk}", headers=header(key)).json()["queries"]
+    assert {query["typ"] for query in present} == {"TRANSACTION"}
     assert [query["selector"] for query in queries] == [f"block:{number}"] * 3 + [f"transaction:{hashes[0]}"]
     for query in queries:
         assert query["account"] is None
@@ -96,7 +98,11 @@ def test_what_is_not_proven_yet_is_told_as_the_request_names_it(service, key):
     number = block_with_logs(service)
     tx_hash = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"][2]
     transactions = {tx_hash: {"logs": ["1"]}, "1": {"props": ["STATUS"]}, "2": {"logs": ["0"]}}
-    batch = submit(key, asking({f"block:{number}": {"transactions": transactions}}))
+    body = asking({f"block:{number}": {"transactions": transactions}})
+    estimate = Client().post("/estimate-batch-query", body, content_type="application/json", headers=header(key)).json()
+    parts = estimate["sources"][0]["parts"]
+    assert [(part, parts[part]["count"]) for part in ("transactions", "logs")] == [("transactions", 2), ("logs", 2)]
+    batch = submit(key, body)
     named, by_index, of_log = details(batch, key)
     assert (named["transaction"], named["facts"]) == ({"index": None, "hash": tx_hash}, [])
     assert by_index["transaction"] == by_index["facts"][0]["transaction"] == {"index": "1", "hash": None}
@@ -127,9 +133,11 @@ SEARCHES: list[tuple[dict[str, str], list[str]]] = [
 def test_a_search_finds_facts_about_transactions_by_property_index_and_hash(key, told):
     batch, number, hashes = told
     proven_by: set[str] = set()
+    # The last step tells which transaction proved a fact about a transaction.
+    Step.objects.filter(kind=StepKind.HEADER_ACCUMULATED).update(transaction_hash="")
     for filters, expected in SEARCHES:
         wanted = {name: hashes[2] if value == "hash 2" else value for name, value in filters.items()}
-        pages: list[dict[str, Any]] = []
+        pages = list[dict[str, Any]]()
         cursor: str | None = ""
         while cursor is not None:
             parameters = {"block": str(number), "limit": "4", **wanted, **({"cursor": cursor} if cursor else {})}
@@ -143,8 +151,14 @@ def test_a_search_finds_facts_about_transactions_by_property_index_and_hash(key,
         assert found == expected, filters
         proven_by |= {fact["transactionHash"] for fact in pages}
         assert all(fact["account"] is None for fact in pages)
-    # All were proven by one transaction, which completed the last step.
     assert proven_by == {Transaction.objects.distinct().get(queries__batch=batch).hash}
+    # The block at a time is no fact about a transaction, though a query asks for both.
+    batch.queries.filter(position=1).update(timestamp=1)
+    counts = [
+        len(Client().get("/facts", {"block": str(number), **more}, headers=header(key)).json()["facts"])
+        for more in ({}, {"transaction": "1"})
+    ]
+    assert counts == [10, 1]
     assert Client().get("/facts", {"transaction": hashes[2]}, headers=header(key)).status_code == 400
     wrong = {"block": str(number), "transaction": "0x12"}
     assert Client().get("/facts", wrong, headers=header(key)).status_code == 400
@@ -221,7 +235,7 @@ def test_there_is_no_bundle_without_what_proves_it(told):
             answer = Client().get(f"{batches.path(batch)}/{number}/bundle.json")
             assert answer.status_code == (404 if number in lacking else 200), (root, number)
         BlockTrie.objects.bulk_create(trie for trie in stored if trie.root == root)
-    # What is deleted while a bundle is written ends it.
+    # A bundle ends where receipts are deleted while it is written.
     parts = iter(Client().get(f"{batches.path(batch)}/bundle.json"))
     next(parts)
     BlockTrie.objects.all().delete()
