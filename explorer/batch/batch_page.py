@@ -105,6 +105,10 @@ class ShownBatch:
         return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()
 
     @property
+    def names_transactions(self) -> bool:
+        return any(query.transaction_name for query in self.queries)
+
+    @property
     def can_be_searched(self) -> bool:
         return self.counts.queries > MAX_CARDS or bool(self.wanted.filters.address)
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from explorer.new_batch.form_sentences import line_fault
-from explorer.new_batch.forms import MAX_ROWS
+from explorer.new_batch.forms import LOG_INDEX, MAX_ROWS, TRANSACTION
 from queries.columns import AccountField, HeaderField, TransactionField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transaction", "logs")
@@ -33,7 +33,6 @@ _SEPARATORS = re.compile(r"[\s,;|+]+")
 # Plain digits, or digits in groups of three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
-_INDEX, _TRANSACTION = re.compile(r"[0-9]{1,9}", re.ASCII), re.compile(r"0x[0-9a-fA-F]{64}|[0-9]{1,9}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
 # A first line from which Excel reads the delimiter. Other spreadsheets append their own delimiters to it.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
@@ -57,7 +56,7 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
             others = tuple(given.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
             others += tuple(str(bool(given.get(name))) for name in _SUBJECTS)
             row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
-            transactions = _words(number, given, "transaction", _TRANSACTION)
+            transactions = _words(number, given, "transaction", TRANSACTION)
             row["transactions"] += transactions
             row["accounts"] += _accounts(number, given, is_needed=not row["header"] and not transactions)
         except ValidationError as error:
@@ -220,7 +219,7 @@ def _words(number: int, given: Mapping[str, str], column: str, form: re.Pattern[
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "").upper()) for name in COLUMNS[2:5])
-    logs = _words(number, given, "logs", _INDEX)
+    logs = _words(number, given, "logs", LOG_INDEX)
     of_transactions = TransactionField.names if given.get("transaction") else []
     of_accounts = AccountField.names if given.get("address") or not of_transactions else []
     # The form has no checkbox for an unknown property, so the row would lose it.
@@ -241,9 +240,9 @@ def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains:
             "header": header,
         }
     else:  # The last row may request nothing of this kind.
-        if of_accounts and not (row["props"] or row["slots"].strip()):
+        if of_accounts and not (row["props"] or (row["slots"] or "").strip()):
             row["props"] = ["BALANCE"]
-        if of_transactions and not (row["tx_props"] or row["logs"].strip() or row["block_logs"].strip()):
+        if of_transactions and not (row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()):
             row["tx_props"] = ["STATUS"]
     try:
         return row | _at(given.get("block", ""))
@@ -259,7 +258,7 @@ def _at(cell: str) -> dict[str, str]:
         return {"at": kind}
     if _NUMBER.fullmatch(digits := number.strip() if kind == "block" else cell):
         return {"at": "block", "block": re.sub("[^0-9]", "", digits)}
-    if kind == "transaction" and _TRANSACTION.fullmatch(number):
+    if kind == "transaction" and number.startswith("0x") and TRANSACTION.fullmatch(number):
         return {"at": kind, "block_of": number}
     if kind == "timestamp":
         return {"at": "time", "time": typed_time(int(number))}

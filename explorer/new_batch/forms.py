@@ -37,7 +37,10 @@ _WHEN = (
     ("transaction", "Transaction"),
 )
 _SLOT_OF = (*((kind, f"mapping by {kind}") for kind in KEYS), ("array", "array"))
-_HASH = "^0x[0-9a-fA-F]{64}$"
+_HASH = "0x[0-9a-fA-F]{64}"
+# Indexes are below 2^16.
+LOG_INDEX, TRANSACTION = re.compile(r"0|[1-9][0-9]{0,4}"), re.compile(rf"{_HASH}|0|[1-9][0-9]{{0,4}}")
+"""The names of a log and of a transaction."""
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
     "accounts": {"props": "props", "slots": "slots"},
@@ -113,7 +116,7 @@ class RowForm(forms.Form):
         error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
     block_of = forms.RegexField(
-        _HASH,
+        f"^{_HASH}$",
         label="Hash of a transaction",
         required=False,
         widget=_text(placeholder="0x…"),
@@ -183,6 +186,9 @@ class RowForm(forms.Form):
             self.add_error("transactions", FIELD_SENTENCES["empty"])
         if self.contents["transactions"] and not (self.contents["tx_props"] or logs):
             self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
+        for name, form in (("transactions", TRANSACTION), ("logs", LOG_INDEX), ("block_logs", LOG_INDEX)):
+            if wrong := [word for word in self.contents[name] if not form.fullmatch(word)]:
+                self.add_error(name, FIELD_SENTENCES[name].format(word=wrong[0][:80]))
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
