@@ -29,6 +29,7 @@ from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
+from chains.trie import EMPTY_TRIE_ROOT
 
 _BLOOM_BYTES = 256
 _STATE_ROOT_BYTES = 32
@@ -91,7 +92,7 @@ class BlockReceipts:
 
 
 def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
-    """Return all receipts of a block, from one request where a node takes it, else from one for each transaction.
+    """Return all receipts of a block, from one request where a node answers it, else from one for each transaction.
 
     Raises `NodeUnavailable`, `OtherRoot` among them if the receipts of no node make the header's root, and
     `RpcRefused`.
@@ -107,8 +108,11 @@ def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
 def _of_block(header: Header) -> Question[BlockReceipts]:
     """Ask for all receipts of a block. If they make another root, ask the same node for raw ones."""
 
-    def read(result: Any) -> BlockReceipts | Question[BlockReceipts]:
+    def read(result: Any) -> BlockReceipts | Question[BlockReceipts] | RpcRefused:
         told = list(map(read_object, read_list(result)))
+        if not told and header.receipts_root != EMPTY_TRIE_ROOT:
+            # Some nodes answer so about a block whose receipts they have by their transactions' hashes.
+            return RpcRefused(0, "no receipts of a block that has some")
         return _made(told, header.receipts_root) or _raw(header, told)
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)

@@ -89,6 +89,17 @@ def test_what_nodes_have_answered_makes_it_too(client_of, case):
     assert list(made.values) == recorded(name.removesuffix(".json")).values
 
 
+@pytest.mark.parametrize("of_block", [{"eth_getBlockReceipts": []}, {}], ids=["none", "refused"])
+def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, of_block):
+    name = "eth-mainnet-20472570.json"
+    each = {receipt["transactionHash"]: receipt for receipt in load_fixture(f"receipts/{name}")["receipts"]}
+    with answering(
+        **of_block, eth_getBlockByHash={"transactions": list(each)}, eth_getTransactionReceipt=each.__getitem__
+    ) as url:
+        made = receipts.of_block(client_of(url), header_of(name))
+    assert list(made.values) == recorded(name.removesuffix(".json")).values
+
+
 def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of):
     name, change = "eth-mainnet-1000000.json", without("root")
     values = recorded(name.removesuffix(".json")).values
