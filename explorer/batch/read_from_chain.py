@@ -42,6 +42,7 @@ class Reading:
     block: int = 0
     facts: tuple[ReadFact, ...] = ()
     slots: "Page[object] | None" = None  # the slots or logs that were read
+    is_of_transaction: bool = False
 
     @property
     def as_proven(self) -> bool:
@@ -78,4 +79,5 @@ def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
             for fact, word in view.facts.items()
         ),
         slots=slots,
+        is_of_transaction=bool(query.transaction_name),
     )
