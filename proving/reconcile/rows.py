@@ -186,7 +186,7 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         for model in (AccountProof, BlockTrie, ProvenTransaction):
             model.objects.filter(block=block).delete()
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
-        # What a hash names may be elsewhere now.
+        # The transaction that a hash names may be elsewhere now.
         block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
         block.queries.exclude(transaction_name="").update(first_log=None)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
