@@ -25,7 +25,7 @@ def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
 
     `may_be_told` has whether the query's values may be told. One statement reads all that are stored.
     """
-    pairs = {_pair(query) for query, is_told in may_be_told.items() if is_told and query.transaction_name}
+    pairs = {_pair(query) for query in may_be_told if query.transaction_name}
     receipts: dict[tuple[int | None, int | None], tuple[str, TransactionReceipt]] = {}
     if pairs:
         rows = ProvenTransaction.objects.filter(

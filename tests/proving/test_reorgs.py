@@ -10,7 +10,8 @@ from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import between, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
-from tests.service import expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.proving.logs import LOG, RETURNS
+from tests.service import asking, expire, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -117,6 +118,23 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     assert AccountProof.objects.get().balance == balance_at(service, ALICE, block) != old.balance
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
     assert Step.objects.get(query__batch=batch, kind=StepKind.INITIAL_STATE).error is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_index_of_a_transaction_that_a_reorg_removed_is_told_no_more(service, client):
+    service.rpc("evm_setAutomine", False)
+    with_log = {"from": SIGNER, "data": f"0x{LOG}{RETURNS}", "gas": hex(200_000)}
+    tx_hash = service.rpc("eth_sendTransaction", with_log)
+    service.mine()
+    transactions = {tx_hash: {"props": ["STATUS"]}, "0": {"blockLogs": ["0"]}}
+    batch = submit(a_key(), asking({f"block:{service.head()}": {"transactions": transactions}}))
+    for index in ("0", None):
+        for _ in range(2):
+            work()
+        named, by_index = client.get(f"/explorer/query/{batch.pk}.json").json()["queryList"]
+        assert named["transaction"] == {"index": index, "hash": tx_hash}
+        assert len(by_index["facts"]) == (1 if index else 0)
+        service.rpc("anvil_reorg", 1, [])
 
 
 def test_a_reorg_that_keeps_the_facts_takes_nothing_back(service, done):
