@@ -332,7 +332,7 @@ def transaction_word(row: ProvenTransaction, fact: TransactionFact | LogFact) ->
     """Return the word of a fact about a stored transaction. None if it isn't known, or doesn't exist."""
     if isinstance(fact, TransactionFact) and fact.field == TransactionField.HASH:
         return bytes.fromhex(row.hash[2:]) or None
-    receipt = TransactionReceipt.decode(bytes(row.receipt))
+    receipt = row.decoded
     if isinstance(fact, LogFact):
         return receipt.logs[fact.log].hash if fact.log < len(receipt.logs) else None
     number = receipt_number(receipt, fact.field)
