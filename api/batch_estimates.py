@@ -36,6 +36,8 @@ class EstimatedParts(Schema):
     headerFields: EstimatedPart | None = None
     accounts: EstimatedPart | None = Field(None, description="Counted at each block.")
     slots: EstimatedPart | None = None
+    transactions: EstimatedPart | None = Field(None, description="Counted at each block.")
+    logs: EstimatedPart | None = None
     times: EstimatedPart | None = None
     paths: EstimatedPart | None = Field(None, description="Paths by which the registry comes to trust old blocks.")
 

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from api import fact_schema
-from api.fact_schema import Fact
+from api.fact_schema import Fact, ShownTransaction
 from config.json_objects import iso
-from proving import batch_waits, deployments, facts
+from proving import batch_waits, deployments, facts, told_transactions
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries import batch_json, columns, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
@@ -168,7 +168,8 @@ class AskedQuery(Schema):
     blockNumber: str | None = Field(description="null: not found yet.")
     blockHash: str | None
     blockTimestamp: str | None = Field(description="Unix seconds.")
-    account: str | None = Field(description="null: the query is about the header.")
+    account: str | None = Field(description="null: the query is about a transaction, or else the header.")
+    transaction: ShownTransaction | None = Field(description="null: the query is about none.")
     name: str = Field(description="The ENS name that the request gave. Empty: it gave none.")
     isCompleted: bool
     step: StepKind | None = Field(description="The open one. null: all are completed.")
@@ -232,11 +233,14 @@ def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
 
 def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, FactsRegistry]) -> list[dict[str, Any]]:
     steps = query_rows.steps_of(queries)
-    words = facts.proven_for({query: facts.of(query) for query in queries if facts.may_be_told(batch, query)})
+    may_be_told = {query: facts.may_be_told(batch, query) for query in queries}
+    words = facts.proven_for({query: facts.of(query) for query, is_told in may_be_told.items() if is_told})
+    transactions = told_transactions.told(may_be_told)
     shown = []
     for query in queries:
         block, registry = query.block, held_by.get(query.source_chain_id)
-        known = words.get(query.pk, {})
+        known, transaction = words.get(query.pk, {}), transactions.get(query.pk)
+        address = registry.address if registry else None
         shown.append(
             {
                 "number": query.number,
@@ -246,12 +250,13 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
                 "blockHash": (block and block.hash) or None,
                 "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
                 "account": query.address or None,
+                "transaction": fact_schema.transaction_json(transaction),
                 "name": query.name,
                 "isCompleted": query.step is None,
                 "step": query.step,
                 "steps": [_step(step) for step in steps[query.pk]],
                 "facts": [
-                    fact_schema.fact_json(fact, known.get(fact), registry.address if registry else None, block)
+                    fact_schema.fact_json(fact, known.get(fact), address, block, transaction)
                     for fact in facts.of(query)
                 ],
             }

@@ -104,6 +104,9 @@ class ConnectionDetail(Schema):
     sameAddressEverywhere: bool = Field(
         description="Whether whoever deploys the registry gets this address, on any chain. Attesters are a part of it."
     )
+    provesTransactions: bool = Field(
+        description="Whether the registry proves transactions, receipts and logs. One of an earlier version doesn't."
+    )
     factsReader: str | None = Field(
         description="A contract that reads this registry and all others in use on the destination. null: none is known."
     )
@@ -225,6 +228,8 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
     for connection in get_chains().connections:
         ends = connection.source_id, connection.destination_id
         registry, source, took = registries.get(ends), sources.of(connection), seconds[ends]
+        proves = bool(registry and deployments.proves_transactions(registry))
+        lacks_logs = str(deployments.lacks_logs(registry)) if registry and not proves else ""
         is_read = registry and not registry.refused and registry.reader == readers.get(ends[1])
         gas, price = balance_costs.expected_gas(connection), watches[connection.destination_id].gas_price
         stopped = [stop.sentence for stop in stops if stop.chain_id == ends[1] and stop.source_chain_id in {0, ends[0]}]
@@ -236,6 +241,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
             trust=source.trust(connection),
             factsRegistry=registry.address if registry else None,
             sameAddressEverywhere=bool(registry and ends not in special),
+            provesTransactions=proves,
             factsReader=registry.reader if registry and is_read else None,
             readerSameAddressEverywhere=bool(
                 is_read and not any((source_id, ends[1]) in special for source_id in usable[ends[1]])
@@ -246,7 +252,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
             notes=[
                 *stopped,
                 *(
-                    filter(None, (registry.refused, registry.notice))
+                    filter(None, (registry.refused or lacks_logs, registry.notice))
                     if registry
                     else [str(deployments.not_deployed(connection.destination_id, connection.source_id))]
                 ),

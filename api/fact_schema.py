@@ -5,9 +5,11 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
-from chains.encoding import hex_data
+from chains.encoding import checksummed, hex_data
+from chains.receipts import Log
 from proving import facts
-from proving.facts import SlotFact
+from proving.facts import LogFact, SlotFact, TransactionFact
+from proving.told_transactions import ToldTransaction
 from queries.models import Block
 
 
@@ -16,22 +18,59 @@ class Call(Schema):
     data: str = Field(description="Calldata. The call returns the word, and reverts while nothing is proven.")
 
 
+class ShownTransaction(Schema):
+    index: str | None = Field(description="In its block, decimal. null: not known yet.")
+    hash: str | None = Field(description="null: not known. The proof of a receipt doesn't show it.")
+
+
+class ShownLog(Schema):
+    index: str = Field(description="Within the receipt, decimal.")
+    emitter: str
+    topics: list[str]
+    data: str
+
+
 class Fact(Schema):
-    property: str = Field(description="The name of a property, SLOT, or BLOCK_AT_TIMESTAMP.")
+    property: str = Field(description="The name of a property, SLOT, LOG, or BLOCK_AT_TIMESTAMP.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
+    transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
+    log: ShownLog | None = Field(description="Of LOG, as soon as `word`, which is its hash, is shown.")
     word: str | None = Field(description="32 bytes. null: its query is not completed.")
     value: str | None = Field(description="The word as a number, decimal. null: it isn't one, or is not known.")
     registry: str | None = Field(description="The facts registry on the destination chain. null: there is none yet.")
     call: Call | None = Field(description="How to read it there. null: the registry or the block isn't known yet.")
 
 
-def fact_json(fact: facts.Fact, word: bytes | None, registry: str | None, block: Block | None) -> dict[str, Any]:
+def fact_json(
+    fact: facts.Fact,
+    word: bytes | None,
+    registry: str | None,
+    block: Block | None,
+    transaction: ToldTransaction | None,
+) -> dict[str, Any]:
     """Return the fact as a `Fact`."""
+    log = transaction.logs.get(fact.log) if transaction and isinstance(fact, LogFact) else None
     return {
         "property": facts.name(fact),
         "slot": fact.slot if isinstance(fact, SlotFact) else None,
+        "transaction": transaction_json(transaction) if isinstance(fact, TransactionFact | LogFact) else None,
+        "log": {"index": str(fact.log), **log_json(log)} if log and isinstance(fact, LogFact) else None,
         "word": None if word is None else hex_data(word),
         "value": str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else None,
         "registry": registry,
         "call": {"to": registry, "data": facts.calldata(block.number, fact)} if registry and block else None,
     }
+
+
+def transaction_json(transaction: ToldTransaction | None) -> dict[str, str | None] | None:
+    """Return the transaction as a `ShownTransaction`."""
+    if transaction is None:
+        return None
+    index = None if transaction.index is None else str(transaction.index)
+    return {"index": index, "hash": transaction.hash or None}
+
+
+def log_json(log: Log) -> dict[str, Any]:
+    """Return the content of a log: a `ShownLog` without its index."""
+    topics = list(map(hex_data, log.topics))
+    return {"emitter": checksummed(hex_data(log.emitter)), "topics": topics, "data": hex_data(log.data)}

@@ -36,7 +36,7 @@ class SubmittedRequest(Schema):
 class PresentQuery(Schema):
     internal_id: str = Field(description="The batch's identifier and the query's number, from 1.")
     status: str = Field(description="COMPLETED, once it can be read; FAILED; or IN_PROGRESS.")
-    typ: str = Field(description="ACCOUNT or HEADER.")
+    typ: str = Field(description="ACCOUNT, TRANSACTION or HEADER.")
     created_at: str
     completed_at: str | None
 
@@ -119,17 +119,17 @@ def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
     pending = "FAILED" if batch.status == BatchStatus.REJECTED else "IN_PROGRESS"
     ends = Step.objects.filter(query__batch=batch, query__step=None).values("query").annotate(Max("completed_at"))
     completed = dict(ends.values_list("query", "completed_at__max"))
-    rows = batch.queries.order_by("position").values_list("pk", "position", "address", "step")
+    rows = batch.queries.order_by("position").values_list("pk", "position", "address", "transaction_name", "step")
     return {
         "queries": [
             {
                 "internal_id": f"{batch.pk}-{position + 1}",
                 "status": pending if step else "COMPLETED",
-                "typ": "ACCOUNT" if address else "HEADER",
+                "typ": "ACCOUNT" if address else "TRANSACTION" if transaction else "HEADER",
                 "created_at": batch.created_at.isoformat(),
                 "completed_at": iso(completed.get(pk)),
             }
-            for pk, position, address, step in rows
+            for pk, position, address, transaction, step in rows
         ]
     }
 

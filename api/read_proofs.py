@@ -8,14 +8,16 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from chains.encoding import checksummed, hex_data
+from api.fact_schema import ShownLog, ShownTransaction, log_json
+from chains.encoding import hex_data
 from chains.receipts import Log
 from proving import batch_estimate, facts, shown_proofs
 from proving.facts import AccountFact, SlotFact
 from proving.shown_proofs import ShownFact
 from proving.shown_receipts import ShownReceiptPart
 from queries.api_endpoint import BATCH_REQUEST, JSON, SUBMITTING_KEY, ApiError, body_of, errors
-from queries.batch_request import InvalidRequest
+from queries.batch_request import BodyFault, InvalidRequest, pointer
+from queries.columns import TransactionField
 from queries.strict_json import UNSUPPORTED
 from queries.submission import SHOWN_PROOFS
 
@@ -38,18 +40,6 @@ class ProofView(Schema):
     to: str | None = Field(description="The facts reader on the destination chain. null: it isn't deployed.")
     function: str
     data: str = Field(description="Calldata, with the proof.")
-
-
-class ShownTransaction(Schema):
-    index: str = Field(description="In its block, decimal. The proof shows it.")
-    hash: str | None = Field(description="As nodes tell it: the proof doesn't show it. null: they don't.")
-
-
-class ShownLog(Schema):
-    index: str = Field(description="Within the receipt, decimal.")
-    emitter: str
-    topics: list[str]
-    data: str
 
 
 class ReadProof(Schema):
@@ -90,6 +80,11 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
         parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
     except InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    for part in parsed.parts():
+        if part.transaction and part.fields & 1 << TransactionField.HASH:
+            why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."
+            place = pointer("data", str(part.source), part.selector.text, "transactions", part.transaction[0], "props")
+            raise ApiError(400, UNSUPPORTED, why, faults=[BodyFault(place, why, UNSUPPORTED)])
     if not all(part.address or part.transaction for part in parsed.parts()):
         raise ApiError(
             400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
@@ -140,9 +135,7 @@ def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
         return about | {"transaction": None, "log": None}
     log = None
     if isinstance(fact.content, Log):
-        topics = list(map(hex_data, fact.content.topics))
-        content = {"emitter": checksummed(hex_data(fact.content.emitter)), "topics": topics}
-        log = {"index": str(fact.log_index), **content, "data": hex_data(fact.content.data)}
+        log = {"index": str(fact.log_index), **log_json(fact.content)}
     transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}
     name = "LOG" if isinstance(fact.content, Log) else fact.content.name
     return {"account": None, "property": name, "slot": None, "transaction": transaction, "log": log}

@@ -24,7 +24,7 @@ class HeldFact(Fact):
     sourceChainId: str
     destinationChainId: str
     blockNumber: str
-    account: str | None = Field(description="null: it is a fact of the block.")
+    account: str | None = Field(description="null: it is a fact of the block, or of a transaction.")
     transactionHash: str | None = Field(description="Of the transaction that proved it, where it is known.")
 
 
@@ -46,10 +46,10 @@ def list_facts(
     limit: int = LIMIT,
     cursor: str = functions.Query(fact_search.START, pattern=fact_search.CURSOR, description=CURSOR),
 ) -> dict[str, Any] | HttpResponse:
-    """List the facts that the facts registries in use hold of an account or a block, for any user.
+    """List the facts that the facts registries in use hold of an account, or of a block and its transactions.
 
-    Other services may have proven more. If several queries have the same fact, a later page may list it again. A client
-    address may search by a slot, or read a file, 30 times a minute.
+    Any user may have asked for them, and other services may have proven more. A later page may list a fact again that
+    several queries have. A client address may search by a slot, or read a file, 30 times a minute.
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")
@@ -61,7 +61,7 @@ def list_facts(
 
 
 def _as_json(fact: FoundFact) -> dict[str, Any]:
-    return fact_schema.fact_json(fact.fact, fact.word, fact.registry.address, fact.block) | {
+    return fact_schema.fact_json(fact.fact, fact.word, fact.registry.address, fact.block, fact.transaction) | {
         "sourceChainId": str(fact.block.source_chain_id),
         "destinationChainId": str(fact.block.destination_chain_id),
         "blockNumber": str(fact.block.number),

@@ -239,8 +239,18 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.beacon_history,
         row.jump_origin,
         row.reader,
-        row.code_hash in {"", hex_data(keccak(expected_code(row)))},
+        proves_transactions(row),
     )
+
+
+def lacks_logs(row: FactsRegistry) -> WaitReason:
+    """Return the wait for the operator to replace a registry that proves no transactions."""
+    return wait("registry_lacks_logs", registry=row.address, chain=row.destination_chain_id, source=row.source_chain_id)
+
+
+def proves_transactions(row: FactsRegistry) -> bool:
+    """Return whether the registry isn't of an earlier version, by its code when that was last compared."""
+    return row.code_hash in {"", hex_data(keccak(expected_code(row)))}
 
 
 def not_deployed(destination: int, source: int) -> WaitReason:

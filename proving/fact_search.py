@@ -8,21 +8,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
-from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
-from proving import facts
-from proving.facts import AccountFact, Fact, SlotFact
-from proving.models import FactsRegistry
-from queries.columns import AccountField, HeaderField
+from proving import facts, told_transactions
+from proving.facts import AccountFact, Fact, LogFact, SlotFact, TransactionFact
+from proving.models import FactsRegistry, ProvenTransaction
+from proving.told_transactions import ToldTransaction
+from queries.columns import AccountField, HeaderField, TransactionField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
-from queries.query_parameters import Address, Number, Slot
+from queries.query_parameters import Address, Number, Slot, TransactionName
 
 # Maximum queries of one batch that are read for the list of the latest facts.
 _MOST_OF_BATCH = 1000
-_SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
-PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
+_FIELDS = AccountField, TransactionField, HeaderField
+PROPERTIES = tuple(
+    sorted({name for fields in _FIELDS for name in fields.names} | {"SLOT", "LOG", "BLOCK_AT_TIMESTAMP"})
+)
 # Maximum characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
 
@@ -34,11 +37,14 @@ class FactFilters(BaseModel):
     block: Number | None = None
     property: Literal[PROPERTIES] | None = None  # type: ignore[valid-type]  # the type is built from names
     slot: Slot | None = None
+    transaction: TransactionName | None = Field(None, description="At the `block`: its index, decimal, or its hash.")
 
     def asks_for(self, fact: Fact) -> bool:
         if self.account and not isinstance(fact, AccountFact | SlotFact):
             return False
         if self.slot and not (isinstance(fact, SlotFact) and fact.slot == self.slot):
+            return False
+        if self.transaction is not None and not isinstance(fact, TransactionFact | LogFact):
             return False
         return self.property in {None, facts.name(fact)}
 
@@ -68,10 +74,11 @@ class FoundFact:
     """A fact that a registry holds."""
 
     block: Block
-    address: str  # EIP-55; empty for a fact of the block
+    address: str  # EIP-55; empty for a fact of the block or of a transaction
     fact: Fact
     word: bytes
     registry: FactsRegistry
+    transaction: ToldTransaction | None  # the transaction that the query is about
     transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
 
 
@@ -193,18 +200,26 @@ def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
     if filters.slot:
         # SQLite's LIKE takes four times as long.
         return queries.alias(at=StrIndex(Cast("slots", TextField()), Value(filters.slot))).filter(at__gt=0)
+    if isinstance(filters.transaction, int):
+        queries = queries.filter(transaction_index=filters.transaction)
+    elif filters.transaction:
+        place = {"block": OuterRef("block"), "index": OuterRef("transaction_index")}
+        queries = queries.filter(Exists(ProvenTransaction.objects.filter(**place, hash=filters.transaction)))
     match filters.property:
         case None:
             return queries
         case "SLOT":
             return queries.exclude(slots=[])
+        case "LOG":
+            return queries.exclude(logs=[], block_logs=[])
         case "BLOCK_AT_TIMESTAMP":
             return queries.filter(timestamp__isnull=False)
         case name:
-            of_account = 1 << AccountField[name] if name in AccountField.names else 0
-            of_header = 1 << HeaderField[name] if name in HeaderField.names else 0
-            bits = F("fields")
-            mask = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
+            of_account, of_transaction, of_header = (
+                F("fields").bitand(1 << fields[name] if name in fields.names else 0) for fields in _FIELDS
+            )
+            of_others = Case(When(transaction_name="", then=of_header), default=of_transaction)
+            mask = Case(When(address="", then=of_others), default=of_account)
             return queries.alias(wanted=mask).filter(wanted__gt=0)
 
 
@@ -268,6 +283,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iter
         facts_by_block.setdefault(match.query.block, []).append(match.fact)
     words = facts.proven(facts_by_block)
     transactions = _transactions({match.query.pk for match in matches})
+    about = told_transactions.told({match.query: True for match in matches})
     for match in matches:
         block = match.query.block
         assert block
@@ -275,13 +291,15 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iter
         if word is None:
             continue
         is_of_account = isinstance(match.fact, AccountFact | SlotFact)
-        kind = StepKind.ACCOUNT_ACCUMULATED if is_of_account else StepKind.HEADER_ACCUMULATED
+        is_last = is_of_account or isinstance(match.fact, TransactionFact | LogFact)
+        kind = StepKind.ACCOUNT_ACCUMULATED if is_last else StepKind.HEADER_ACCUMULATED
         yield FoundFact(
             block,
             match.query.address if is_of_account else "",
             match.fact,
             word,
             held.rows[block.destination_chain_id, block.source_chain_id],
+            about.get(match.query.pk),
             transactions.get((match.query.pk, kind), ""),
         )
 

@@ -322,17 +322,23 @@ def _transactions(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[
     for chunk in chunks(sorted({index for _, index in asked}), _CHUNK):
         rows = ProvenTransaction.objects.filter(block__in={pk for pk, _ in asked}, index__in=chunk)
         for row in rows.iterator():
-            for fact in asked.get((row.block_id, row.index), ()):
-                if (word := transaction_word(row, fact)) is not None:
-                    words[row.block_id, fact] = word
+            if wanted := asked.get((row.block_id, row.index)):
+                receipt = TransactionReceipt.decode(bytes(row.receipt))
+                for fact in wanted:
+                    if (word := transaction_word(fact, receipt, row.hash)) is not None:
+                        words[row.block_id, fact] = word
     return words
 
 
-def transaction_word(row: ProvenTransaction, fact: TransactionFact | LogFact) -> bytes | None:
-    """Return the word of a fact about a stored transaction. None if it isn't known, or doesn't exist."""
+def transaction_word(fact: TransactionFact | LogFact, receipt: TransactionReceipt | None, tx_hash: str) -> bytes | None:
+    """Return the word of a fact about a transaction with this receipt and hash (0x…, or empty).
+
+    None if it isn't known, or doesn't exist.
+    """
     if isinstance(fact, TransactionFact) and fact.field == TransactionField.HASH:
-        return bytes.fromhex(row.hash[2:]) or None
-    receipt = row.decoded
+        return bytes.fromhex(tx_hash[2:]) or None
+    if receipt is None:
+        return None
     if isinstance(fact, LogFact):
         return receipt.logs[fact.log].hash if fact.log < len(receipt.logs) else None
     number = receipt_number(receipt, fact.field)

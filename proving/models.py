@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
 from io import BytesIO
 from itertools import chain
 from typing import ClassVar, Self
@@ -13,7 +12,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from chains.encoding import HISTORY_WINDOW
-from chains.receipts import TransactionReceipt
 from database.due_rows import DueRow
 from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
@@ -159,11 +157,6 @@ class ProvenTransaction(models.Model):
 
     def __str__(self) -> str:
         return f"transaction {self.index} of {self.block_id}"
-
-    @cached_property
-    def decoded(self) -> TransactionReceipt:
-        """Return the receipt. Many facts may be about it, and reading a large one takes long."""
-        return TransactionReceipt.decode(bytes(self.receipt))
 
 
 class Signer(DueRow):

@@ -4,13 +4,14 @@ Each chunk is a short database transaction in the lane HOUSE. So other transacti
 at a time, and after a kill no chunk is half done.
 
 A batch has all of its proof bundles or none. So a batch is marked first (`Batch.proofs_pruned_at`), and then has no
-bundles. The nodes of a block's proofs are emptied when all batches with that block are marked. Proven values stay.
+bundles. The nodes of a block's proofs are emptied, and its tries deleted, when all batches with that block are marked.
+Proven values stay, with the receipts that they are in.
 """
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,6 +32,7 @@ from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
     AccountProof,
     BeaconAnchor,
+    BlockTrie,
     JumpLeaves,
     SignedTransaction,
     Signer,
@@ -53,8 +55,8 @@ from queries.models import (
 
 logger = logging.getLogger(__name__)
 
-# Maximum rows of one chunk. Rows of proofs and transactions are long, and rows of leaves very long.
-_ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
+# Maximum rows of one chunk. Rows of proofs and transactions are long, and rows of leaves and tries very long.
+_ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES, _TRIES = 1000, 200, 20, 50, 20, 20
 # Maximum blocks in one statement.
 _BLOCKS = 500
 # Seconds of one run, seconds between two runs, and the pause when nothing is left to prune.
@@ -158,19 +160,22 @@ def _empty_proofs() -> int:
             # An index has this order.
             full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
             rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
-            if rows and (emptied := _empty(model, rows)):
+            if rows and (emptied := model.objects.filter(pk__in=_unneeded(rows)).update(nodes=[])):
                 return emptied
+        tries = BlockTrie.objects.filter(block__in=free).order_by("block").values_list("pk", "block")[:_TRIES]
+        if tries and (deleted := BlockTrie.objects.filter(pk__in=_unneeded(tries)).delete()[0]):
+            return deleted
     Batch.objects.filter(pk=batch).update(proofs_gone_at=timezone.now())
     return 1
 
 
-def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, int]]) -> int:
-    """Empty the proofs that no batch needs. `rows` has the primary keys of proofs and of their blocks."""
+def _unneeded(rows: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the proofs that no batch needs. `rows` has the primary keys of proofs and of their blocks."""
     blocks = {block for _, block in rows}
     # A batch that is accepted later waits for these locks, and then sees that the proofs are gone.
     statements.lock(Block.objects.filter(pk__in=blocks))
     needed = _needed(blocks)
-    return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
+    return [pk for pk, block in rows if block not in needed]
 
 
 def _needed(blocks: Collection[int]) -> set[int]:

@@ -3,6 +3,7 @@
 Both chains are asked, rows are read, and nothing is written. Admission decides by the answers, and estimates show them.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ from queries.waits import WaitReason, wait
 _LACKS = "A node of chain {} lacks headers that it must have."
 # Every node keeps this number of newest states. A refusal for one of these says little.
 _KEPT_BY_ALL = 128
+# Seconds after which a turn reads no receipts of further batches.
+_SECONDS_OF_RECEIPTS = 10
 # Headers, blocks or facts that are read at a time.
 _PER_READ = 200
 # Number of a connection's last confirmed transactions that correct the expected gas, and the largest correction.
@@ -156,7 +159,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
     Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't report the gas price.
     """
     selected = [select(inquiry, part.requests) for part in parts]
-    contents = [_contents(inquiry, of_part) for of_part in selected]
+    contents = _all_contents(inquiry, selected)
     selected = [replace(each, existing=of_part.facts) for each, of_part in zip(selected, contents, strict=True)]
     read = _read(inquiry, selected)
     proofs = _proofs(inquiry, selected, read)
@@ -182,6 +185,8 @@ def _estimated(
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
+    if contents.is_unread:
+        return SourceEstimate(inquiry.source.id, waits=[wait("check")])
     if fault := selected.fault or contents.fault:
         raise fault
     read, proofs = answers
@@ -278,6 +283,17 @@ class _Contents:
     """The sizes of transactions by the numbers of their blocks."""
     unprovable: list[WaitReason] = field(default_factory=list)
     fault: ChainError | None = None
+    is_unread: bool = False
+    """True if other batches took too long before."""
+
+
+def _all_contents(inquiry: Inquiry, selections: Sequence[Selected]) -> list[_Contents]:
+    """Find the named transactions of each batch. The last batches must wait if that takes long."""
+    ends_at, contents = time.monotonic() + _SECONDS_OF_RECEIPTS, list[_Contents]()
+    for selected in selections:
+        is_late = bool(contents) and time.monotonic() > ends_at and selected.names_transactions
+        contents.append(_Contents(is_unread=True) if is_late else _contents(inquiry, selected))
+    return contents
 
 
 def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:

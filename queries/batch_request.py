@@ -278,13 +278,14 @@ TransactionProperty = Annotated[Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED",
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
 # Patterns only for the API's description. The functions above check these types, and name faults in sentences.
 DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
+TRANSACTION = "^(0|[1-9][0-9]*|0x[0-9a-fA-F]{64})$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]
 _SelectorText = Annotated[
     str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|transaction:0x[0-9a-fA-F]{64}|latest|finalized)$")
 ]
 _AccountText = Annotated[str, Field(pattern=r"^(0x[0-9a-fA-F]{40}|.*\..*)$")]
-_TransactionText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|0x[0-9a-fA-F]{64})$")]
+_TransactionText = Annotated[str, Field(pattern=TRANSACTION)]
 _FeeText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|auto)$")]
 
 DestinationChainId = Annotated[

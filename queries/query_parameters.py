@@ -14,7 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from chains.encoding import checksummed
 from queries import columns
-from queries.batch_request import DECIMAL, SLOT
+from queries.batch_request import DECIMAL, SLOT, TRANSACTION
 from queries.columns import ULID
 from queries.strict_json import invalid
 
@@ -36,6 +36,12 @@ def _address(value: str) -> str:
     if address is None:
         raise invalid("not the right EIP-55 checksum")
     return address
+
+
+def _transaction(value: object) -> int | str:
+    if isinstance(value, str) and value.startswith("0x") and re.fullmatch(TRANSACTION, value, re.ASCII):
+        return value.lower()
+    return _number(value)
 
 
 def _time(value: object) -> datetime:
@@ -65,6 +71,11 @@ Address = Annotated[str, Field(pattern="^0x[0-9a-fA-F]{40}$"), AfterValidator(_a
 
 Slot = Annotated[str, Field(pattern=SLOT), AfterValidator(lambda digits: f"0x{digits.removeprefix('0x').lower():0>64}")]
 """0x and 64 hexadecimal digits, from fewer, with or without 0x."""
+
+TransactionName = Annotated[
+    int | str, BeforeValidator(_transaction, json_schema_input_type=Annotated[str, Field(pattern=TRANSACTION)])
+]
+"""A transaction's index in its block, or its hash (0x…, lower case)."""
 
 Time = Annotated[AwareDatetime, BeforeValidator(_time, json_schema_input_type=AwareDatetime), AfterValidator(_in_utc)]
 """ISO 8601, in its extended form, with an offset from UTC."""

@@ -49,7 +49,7 @@ MAY_IMPORT = {
 INSIDE_PROVING = """
 models broker_wakeup migrations
 batch_waits deployments heads lanes stops
-connections facts pruning webhooks
+connections facts pruning told_transactions webhooks
 named_transactions transaction_packing
 block_selection fact_search packing
 gas
@@ -60,8 +60,9 @@ deploying
 health reconcile
 source_estimate
 admission_checks
-admit batch_estimate shown_receipts
-shown_proofs worker
+admit batch_estimate
+shown_receipts worker
+shown_proofs
 admin apps celery_app management
 """
 FILES = [

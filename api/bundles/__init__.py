@@ -14,6 +14,19 @@ decimal strings, like chain ids in the API.
   the account (EIP-1186, `accountProof`). `facts` has the words in the facts registry by property, of the account or
   the header. `slots` has the `word` of each storage slot, and as `proof` the indexes of the nodes from the account's
   storage root to the slot (EIP-1186, `storageProof`). `timestamp` is null unless the block was selected by a time.
+- A query about a transaction has no account, and `transaction`: its `index` in the block, and its `hash` where
+  `transactionProof` shows it. `receiptProof` has the indexes of the nodes from the header's root of receipts to the
+  receipt, or null where nothing of it is asked. `transactionProof` has those from the root of transactions to the
+  transaction, if its HASH is asked or the request names it by its hash. Both tries have the RLP of the index as key.
+  `facts` has the words of the receipt's properties, and of HASH. `logs` has each log by its index within the receipt:
+  its `word`, `emitter`, `topics` and `data`. Of other queries these are null, and `logs` is empty.
 """
 
 FORMAT = "facts-3"
+
+
+class Changed(Exception):
+    """The batch was rolled back, or its proofs were removed, while its bundle was written.
+
+    The written part is invalid.
+    """

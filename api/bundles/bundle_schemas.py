@@ -4,6 +4,7 @@ from ninja import Schema
 from pydantic import Field
 
 from api.bundles import FORMAT
+from api.fact_schema import ShownTransaction
 
 
 class BundledBlock(Schema):
@@ -20,15 +21,28 @@ class BundledSlot(Schema):
     proof: list[int] = Field(description="Places in `nodes`, from the storage root to the slot.")
 
 
+class BundledLog(Schema):
+    word: str = Field(description="The hash of the log that the facts registry answers.")
+    emitter: str
+    topics: list[str]
+    data: str
+
+
 class BundledQuery(Schema):
     number: int
     block: int = Field(description="An index into `blocks`, from 0.")
     selector: str = Field(description="The request's selection of the block.")
-    account: str | None = Field(description="null if the query is about the header.")
+    account: str | None = Field(description="null if the query is about a transaction, or else the header.")
     name: str | None = Field(description="The ENS name that the request gave.")
     accountProof: list[int] | None = Field(description="Places in `nodes`, from the state root to the account.")
     facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
     slots: dict[str, BundledSlot]
+    transaction: ShownTransaction | None = Field(description="null if the query is about none.")
+    receiptProof: list[int] | None = Field(description="Places in `nodes`, from the root of receipts to the receipt.")
+    transactionProof: list[int] | None = Field(
+        description="Places in `nodes`, from the root of transactions to it. It shows the transaction's hash."
+    )
+    logs: dict[str, BundledLog] = Field(description="By their index within the receipt.")
     timestamp: str | None = Field(description="Unix seconds. null: the block was named by its number.")
 
 

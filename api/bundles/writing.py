@@ -13,13 +13,14 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
-from api.bundles import FORMAT, next_headers
+from api.bundles import FORMAT, Changed, next_headers, transaction_parts
 from chains.encoding import hex_data
 from chains.header import Header
 from database.statements import by_size, chunks
 from proving import deployments, facts
-from proving.models import AccountProof, SlotProof
+from proving.models import AccountProof, BlockTrie, SlotProof
 from queries import query_rows
+from queries.columns import HeaderField, TransactionField
 from queries.models import Batch, BatchStatus, Block, Query
 
 # Number of queries, blocks or proofs that are read in one statement.
@@ -27,21 +28,20 @@ _CHUNK = 500
 _DIGEST_BYTES = 16
 
 
-class Changed(Exception):
-    """The batch was rolled back, or its proofs were removed, while its bundle was written.
-
-    The written part is invalid.
-    """
-
-
 def is_there(queries: QuerySet[Query]) -> bool:
-    """Return whether the headers and account proofs of all these completed queries are stored.
+    """Return whether the headers and proofs of all these completed queries are stored.
 
     It takes one statement.
     """
     proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
     lacks_proof = ~Q(address="") & ~Exists(proof)
-    return not queries.filter(Q(block__header_rlp=None) | lacks_proof).exists()
+    tries = BlockTrie.objects.filter(block=OuterRef("block"))
+    only_hash = Q(fields=1 << TransactionField.HASH, logs=[], block_logs=[])
+    shows_hash = Q(transaction_name__startswith="0x") | Q(fields__gte=1 << TransactionField.HASH)
+    lacks_receipts = ~only_hash & ~Exists(tries.filter(root=HeaderField.RECEIPTS_ROOT))
+    lacks_transactions = shows_hash & ~Exists(tries.filter(root=HeaderField.TRANSACTIONS_ROOT))
+    lacks_trie = ~Q(transaction_name="") & (lacks_receipts | lacks_transactions)
+    return not queries.filter(Q(block__header_rlp=None) | lacks_proof | lacks_trie).exists()
 
 
 def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
@@ -155,9 +155,11 @@ def _nodes(queries: QuerySet[Query], places: Mapping[int, int], items: list[dict
             accounts = _accounts(several)
             slots = _slots(several, accounts)
             new: list[str] = []
-            items += [
-                _query(query, places, accounts.get(_pair(query)), slots, partial(pool.take, new)) for query in several
-            ]
+            take = partial(pool.take, new)
+            of_transactions = transaction_parts.parts(several, take)
+            for query, of_transaction in zip(several, of_transactions, strict=True):
+                item = _query(query, places, accounts.get(_pair(query)), slots, take)
+                items.append(item | of_transaction)
             yield new
 
 

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
+from api.fact_schema import log_json
 from chains.encoding import hex_data
 from explorer.batch import fact_display
 from explorer.formatting import csv_lines
-from proving import facts
-from proving.facts import Fact, SlotFact
+from proving import facts, told_transactions
+from proving.facts import Fact, LogFact, SlotFact, TransactionFact
+from proving.told_transactions import ToldTransaction
 from queries.models import Batch, BatchStatus, Query
 from queries.query_rows import from_number
 
+TRANSACTION_COLUMNS = ("source_transaction", "source_transaction_hash", "log", "log_emitter", "log_topics", "log_data")
 COLUMNS = (
     *("query", "source_chain_id", "destination_chain_id", "block", "block_hash", "account", "name", "property", "slot"),
-    *("state", "value", "word"),
+    *("state", "value", "word", *TRANSACTION_COLUMNS),
 )
 # Queries that are read at once.
 _CHUNK = 500
@@ -31,10 +35,13 @@ def lines(batch: Batch) -> Iterator[str]:
         queries = from_number(batch, first, _CHUNK)
         if not queries:
             break
-        words = fact_display.proven([query for query in queries if facts.may_be_told(batch, query)], None)
+        may_be_told = {query: facts.may_be_told(batch, query) for query in queries}
+        words = fact_display.proven([query for query, is_told in may_be_told.items() if is_told], None)
+        transactions = told_transactions.told(may_be_told)
         for query in queries:
             for fact in facts.of(query):
-                yield csv_lines.line(_cells(batch, query, fact, words.get(query.pk, {}).get(fact)))
+                cells = _cells(batch, query, fact, words.get(query.pk, {}).get(fact))
+                yield csv_lines.line([*cells, *transaction_cells(fact, transactions.get(query.pk))])
 
 
 def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[str]:
@@ -55,3 +62,16 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
         str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else "",
         hex_data(word) if word is not None else "",
     ]
+
+
+def transaction_cells(fact: Fact, transaction: ToldTransaction | None) -> list[str]:
+    """Return the cells of `TRANSACTION_COLUMNS`, which are empty for other facts. Topics are separated by spaces."""
+    match fact:
+        case TransactionFact() if transaction:
+            return [str(fact.transaction), transaction.hash, "", "", "", ""]
+        case LogFact() if transaction:
+            told = transaction.logs.get(fact.log)
+            log: dict[str, Any] = log_json(told) if told else {}
+            content = [log.get("emitter", ""), " ".join(log.get("topics", ())), log.get("data", "")]
+            return [str(fact.transaction), transaction.hash, str(fact.log), *content]
+    return [""] * len(TRANSACTION_COLUMNS)

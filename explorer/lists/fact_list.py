@@ -23,7 +23,7 @@ from chains.encoding import fault, hex_data
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.error_answers import is_page
-from explorer.batch import code_snippets, fact_display
+from explorer.batch import code_snippets, fact_display, facts_csv
 from explorer.batch.fact_display import Value
 from explorer.formatting import csv_lines
 from explorer.lists import searched_account
@@ -39,7 +39,7 @@ PAGE_SIZE, _LATEST = 25, 10
 MOST_IN_FILE = 1000
 _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
-    *("registry", "calldata", "transaction"),
+    *("registry", "calldata", "transaction", *facts_csv.TRANSACTION_COLUMNS),
 )
 # Sentences by the filter's name.
 _FAULT_SENTENCES = {
@@ -75,7 +75,7 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
     for fact in facts_found:
         source, destination = chain_name(fact.block.source_chain_id), chain_name(fact.block.destination_chain_id)
         snippets = code_snippets.reading(fact.registry, fact.block.number, fact.fact)
-        value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets)
+        value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets=snippets)
         yield FactRow(fact, source, destination, value)
 
 
@@ -203,4 +203,5 @@ def _cells(fact: FoundFact) -> Iterator[str]:
         fact.registry.address,
         facts.calldata(block.number, fact.fact),
         fact.transaction_hash,
+        *facts_csv.transaction_cells(fact.fact, fact.transaction),
     )

@@ -21,6 +21,7 @@ from proving import facts, named_transactions
 from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
 from proving.named_transactions import FoundTransaction, NamedTransaction, Unprovable
 from queries import waits
+from queries.columns import HeaderField
 from queries.models import Block, Query, StepKind, open_queries
 from queries.waits import WaitReason, wait
 
@@ -61,7 +62,7 @@ class Fetched:
     proofs: list[Proven] = field(default_factory=list)
     faults: dict[int, WaitReason] = field(default_factory=dict)
     """Faults of proofs by the ids of queries."""
-    transactions: list[StoredContents] = field(default_factory=list)
+    transactions: Sequence[StoredContents] = ()
     complete: list[int] = field(default_factory=list)
     """Ids of queries that lack no proof."""
 
@@ -151,7 +152,9 @@ def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) 
             there[pk] = contents.find(transaction)
         except Unprovable as error:
             faults[pk] = error.reason
+    # All transactions are kept where one is named by its hash, too: they show that it is the one at the index.
     needed = {fact.root for transaction in there.values() for fact in transaction.facts}
+    needed |= {HeaderField.TRANSACTIONS_ROOT} if any(named[pk].needs_transactions for pk in there) else set()
     tries = [BlockTrie.of(block, root, values) for root, values in contents.tries.items() if root in needed]
     sizes = contents.size({transaction.index for transaction in there.values()}).transactions
     rows = {

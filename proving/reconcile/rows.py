@@ -185,6 +185,9 @@ def _take_header(block: Block, change: TakeHeader) -> None:
     if block.hash not in {"", now}:
         for model in (AccountProof, BlockTrie, ProvenTransaction):
             model.objects.filter(block=block).delete()
+        # The transactions may be at other places now.
+        block.queries.exclude(transaction_name="").update(first_log=None)
+        block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)

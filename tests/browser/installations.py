@@ -3,7 +3,9 @@
 from datetime import timedelta
 
 from django.utils import timezone
+from eth_utils.crypto import keccak
 
+from proving.deployments import expected_code
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from queries.models import Batch, BatchStatus, Block
 from tests.browser import states
@@ -22,7 +24,9 @@ def seen_chains() -> None:
     for chain_id, values in heads.items():
         ChainWatch.objects.update_or_create(chain_id=chain_id, defaults=seen | values)
         deployed(chain_id)
-    FactsRegistry.objects.update(code_hash="0x" + "ab" * 32)
+    for registry in FactsRegistry.objects.all():
+        registry.code_hash = f"0x{keccak(expected_code(registry)).hex()}"
+        registry.save()
     since = (now - 9 * MINUTE).isoformat()
     answers = [
         {"address": ALICE, "answer": "signed", "sentence": "attester.example signs.", "since": since},

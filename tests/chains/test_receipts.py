@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import rlp
-from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
 from chains import receipts
@@ -15,6 +14,7 @@ from chains.header import Header
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.packed_transactions import nodes
 from tests.chains.recorded_blocks import answering
+from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT
 from tests.contracts.blocks import log_hash, recorded
 from tests.contracts.decoder import Receipt
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
@@ -135,35 +135,9 @@ def test_receipts_of_a_chain_that_hashes_otherwise_are_refused(client_of):
         receipts.of_block(client_of(url), header_of(name))
 
 
-RECEIPT: list[Any] = [b"\1", b"\1", bytes(256), []]
-# Forms that the views of `FactsReader` refuse.
-NOT_OF_A_READER = [
-    [b"\2", *RECEIPT[1:]],
-    [bytes(31), *RECEIPT[1:]],
-    [b"\1", b"\1" * 9, *RECEIPT[2:]],
-    [b"\1", b"\0", *RECEIPT[2:]],
-    [*RECEIPT[:2], bytes(255), []],
-    [*RECEIPT[:3], [[bytes(19), [], b""]]],
-    [*RECEIPT[:3], [[bytes(20), [bytes(31)], b""]]],
-    [*RECEIPT[:3], [[bytes(20), [bytes(32)] * 5, b""]]],
-    [*RECEIPT, b""],
-]
-
-
 def test_a_receipt_is_read_strictly():
     assert receipts.TransactionReceipt.decode(rlp.encode(RECEIPT)).status == 1
     genuine = recorded("eth-mainnet-1000000").values[0]
-    for spoilt in (
-        b"",
-        b"\xc0",
-        b"\x02" + genuine[:-1],
-        genuine + b"\0",
-        rlp.encode([b"", b"", b"", b""]),
-        keccak(b""),
-        *map(rlp.encode, NOT_OF_A_READER),
-        b"\0" + rlp.encode(RECEIPT),
-        b"\x02" + rlp.encode([bytes(32), *RECEIPT[1:]]),
-        b"\x02" + rlp.encode([*RECEIPT, b"", b"\1"]),
-    ):
+    for spoilt in (b"\x02" + genuine[:-1], genuine + b"\0", *MALFORMED_RECEIPTS):
         with pytest.raises(ValueError, match=r"receipt|RLP|log|bytes"):
             receipts.TransactionReceipt.decode(spoilt)

@@ -39,7 +39,7 @@ def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothi
     assert "The registry held this already: nothing was sent for it." in page
     assert reader in page
     (there,) = client.get("/chains.json").json()["connections"]
-    assert (there["factsRegistry"], there["factsReader"]) == (address, reader)
+    assert (there["factsRegistry"], there["factsReader"], there["provesTransactions"]) == (address, reader, True)
     assert there["sameAddressEverywhere"]
     assert there["readerSameAddressEverywhere"]
     assert client.get("/chains").text.count("same address everywhere") == 1

@@ -15,10 +15,21 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
-from proving.models import AccountProof, Lane, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
+from proving.models import (
+    AccountProof,
+    BlockTrie,
+    Lane,
+    ProvenTransaction,
+    SignedTransaction,
+    Signer,
+    SlotProof,
+    Transaction,
+    TransactionState,
+)
 from queries.models import Batch, BatchStatus, Block, ServiceClock, Step, StepKind
 from tests.explorer.batches import batch_at, finish, page, path, settle
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
+from tests.proving.logs import block_with_logs
+from tests.service import ALICE, BOB, SIGNER, a_key, asking, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 DAY = timedelta(days=1)
@@ -141,6 +152,23 @@ def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
     assert full() == (1, 1)
     assert json.loads(bundle(again).getvalue())["nodes"]
     assert bundle(batch).status_code == 410
+
+
+def test_receipts_go_with_the_proofs_and_what_they_prove_stays(service):
+    key = a_key()
+    transactions = {"2": {"props": ["HASH"], "logs": ["1"]}}
+    body = asking({f"block:{block_with_logs(service)}": {"transactions": transactions}})
+    old, young = (ended(work_until_done(submit(key, body), service), days) for days in (31, 1))
+    settle(old)
+    before = Client().get(f"{path(old)}.json").json()["queryList"]
+    prune()
+    assert (bundle(old).status_code, bundle(young).status_code) == (410, 200)
+    ended(young, 31)
+    assert prune()["proofs"] >= BlockTrie.objects.count() == 0
+    assert (bundle(young).status_code, ProvenTransaction.objects.count()) == (410, 1)
+    after = Client().get(f"{path(old)}.json").json()["queryList"]
+    assert [query["facts"] for query in after] == [query["facts"] for query in before]
+    assert bundle(work_until_done(submit(key, body), service)).status_code == 200
 
 
 def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):

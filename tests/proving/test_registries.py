@@ -197,6 +197,14 @@ def test_a_registry_of_the_version_before_transactions_is_still_used(service, ke
         return
     assert work_until_done(batch).status == BatchStatus.DONE
     assert (registry().address, registry().refused) == (row.address, "")
+    # It proves no transactions, which its operator is told.
+    (shown,) = Client().get("/chains.json").json()["connections"]
+    (note,) = shown["notes"]
+    assert (shown["codeIsRight"], shown["provesTransactions"], REMEDY in note) == (True, False, True)
+    said = io.StringIO()
+    with pytest.raises(CommandError, match="no_worker"):
+        call_command("check_chains", stdout=said)
+    assert note in said.getvalue()
 
 
 def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):

@@ -1,0 +1,50 @@
+"""The source chain's transactions that queries are about, as answers and files tell them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chains.receipts import Log, TransactionReceipt
+from proving.models import ProvenTransaction
+from queries.models import Query
+
+
+@dataclass(frozen=True)
+class ToldTransaction:
+    """A transaction as far as it is known, and the logs of it that a query requests."""
+
+    index: int | None
+    """Its index in the block. None: not known yet."""
+    hash: str
+    """0x…, as the request names it, or by the trie of transactions. Empty: neither tells it."""
+    logs: Mapping[int, Log] = field(default_factory=dict)
+    """The requested logs by their indexes within the receipt. Empty: they may not be told yet."""
+
+
+def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
+    """Return the transactions of those of these queries that are about one, by the query's id.
+
+    `may_be_told` has whether the query's values may be told. One statement reads all that are stored.
+    """
+    pairs = {_pair(query) for query, is_told in may_be_told.items() if is_told and query.transaction_name}
+    receipts: dict[tuple[int | None, int | None], tuple[str, TransactionReceipt]] = {}
+    if pairs:
+        rows = ProvenTransaction.objects.filter(
+            block__in={block for block, _ in pairs}, index__in={index for _, index in pairs}
+        )
+        for row in rows.iterator():
+            if (pair := (row.block_id, row.index)) in pairs:
+                receipts[pair] = row.hash, TransactionReceipt.decode(bytes(row.receipt))
+    transactions = {}
+    for query, is_told in may_be_told.items():
+        if not query.transaction_name:
+            continue
+        known = receipts.get(_pair(query)) if is_told else None
+        named = query.transaction_name if query.transaction_name.startswith("0x") else ""
+        tx_hash, logs = (known[0], known[1].logs) if known else ("", ())
+        asked = {log: logs[log] for log in query.known_logs if log < len(logs)}
+        transactions[query.pk] = ToldTransaction(query.transaction_index, named or tx_hash, asked)
+    return transactions
+
+
+def _pair(query: Query) -> tuple[int | None, int | None]:
+    return query.block_id, query.transaction_index
