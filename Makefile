@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates lint sentences format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock clean
 
 ## Run it
 
@@ -155,6 +155,9 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving
 
 bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
 	$(BIN)/python -m pytest campaigns/benchmarks/test_estimates.py -q -p no:cacheprovider
+
+bench-receipts: .venv/ready ## Measure time and memory of logs of a block with 1,500 transactions
+	$(BIN)/python -m pytest campaigns/benchmarks/test_receipts.py -q -p no:cacheprovider
 
 ## Campaigns
 

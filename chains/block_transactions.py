@@ -96,7 +96,7 @@ def _encode(transaction: Mapping[str, Any]) -> bytes | None:
     """Return the trie's value of a transaction in JSON. None if its type is unknown, or a field can't be read."""
     with suppress(ValueError, KeyError):
         kind = read_quantity(transaction.get("type") or "0x0")
-        encoded: bytes = rlp.encode([_field(transaction, name) for name in _FIELDS[kind]])
+        encoded: bytes = rlp.encode([_field(transaction, name) for name in _FIELDS[kind]], infer_serializer=False)
         return (bytes([kind]) if kind else b"") + encoded
     return None
 

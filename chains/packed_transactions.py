@@ -98,7 +98,7 @@ def nodes(values: Sequence[bytes], indexes: Collection[int]) -> dict[int, list[b
     """
     trie = _Trie(values, lambda *_: b"")
     trie.write(())
-    return {index: [rlp.encode(node) for node in trie.way(_key(index))] for index in indexes}
+    return {index: [rlp.encode(node, infer_serializer=False) for node in trie.way(_key(index))] for index in indexes}
 
 
 def size(value: bytes, *, is_receipt: bool) -> int:
@@ -153,7 +153,7 @@ class _Trie:
         """Return the trie's root, and the operations that prove these indexes."""
         there, wanted = ({_key(index): index for index in indexes} for indexes in (range(len(self._values)), asked))
         node, operations = self._node(there, wanted, 0)
-        return keccak(rlp.encode(node)), operations
+        return keccak(rlp.encode(node, infer_serializer=False)), operations
 
     def way(self, key: str) -> list[Item]:
         """Return the nodes on the way to a key, which were written."""
@@ -216,7 +216,7 @@ def _shared(one: str, other: str) -> int:
 
 def _reference(node: Item) -> Item:
     """Return a node as the node above has it."""
-    encoded: bytes = rlp.encode(node)
+    encoded: bytes = rlp.encode(node, infer_serializer=False)
     return node if len(encoded) < HASH_BYTES else keccak(encoded)
 
 
@@ -251,6 +251,6 @@ def _without_bloom(value: bytes, logs: Sequence[int]) -> bytes:
         raise CannotPack("A receipt is none.")
     if any(log >= min(len(items[_LOGS]), _LAST_LOG + 1) for log in logs):
         raise CannotPack("A receipt has no such log.")
-    behind = sum(len(rlp.encode(item)) for item in items[_BLOOM + 1 :])
+    behind = sum(len(rlp.encode(item, infer_serializer=False)) for item in items[_BLOOM + 1 :])
     place = len(value) - behind
     return log_marks(logs) + value[: place - _BLOOM_BYTES] + value[place:]

@@ -192,7 +192,7 @@ def _encode(receipt: dict[str, Any], *, is_canyon: bool | None = None) -> bytes:
         is_canyon = receipt.get("depositReceiptVersion") is not None if is_canyon is None else is_canyon
         if is_canyon:
             fields += [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"]
-    encoded: bytes = rlp.encode(fields)
+    encoded: bytes = rlp.encode(fields, infer_serializer=False)
     return (bytes([kind]) if kind else b"") + encoded
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import cached_property
 from typing import Self
 
 from eth_utils.crypto import keccak
@@ -134,6 +134,8 @@ class BlockContents:
     number: int
     receipts: BlockReceipts
     transactions: Sequence[bytes] | None
+    _first_logs: list[int] = field(default_factory=lambda: [0])
+    """The indexes within the block of the first logs, of as many of the first transactions as was needed so far."""
 
     @property
     def tries(self) -> dict[HeaderField, Sequence[bytes]]:
@@ -172,13 +174,18 @@ class BlockContents:
 
     def _index(self, name: int | str) -> int:
         if isinstance(name, str):
-            hashes = [keccak(value) for value in self.transactions or ()]
-            if (digest := bytes.fromhex(name[2:])) not in hashes:
+            index = self._indexes.get(bytes.fromhex(name[2:]))
+            if index is None:
                 raise self._unprovable("transaction_not_in_block", transaction=name)
-            return hashes.index(digest)
+            return index
         if name >= (count := len(self.receipts.values)):
             raise self._unprovable("transaction_index_beyond", index=name, count=count)
         return name
+
+    @cached_property
+    def _indexes(self) -> Mapping[bytes, int]:
+        """Return the indexes of transactions by their hashes."""
+        return {keccak(value): index for index, value in enumerate(self.transactions or ())}
 
     def _decoded(self, index: int) -> TransactionReceipt:
         value = self.receipts.values[index]
@@ -188,7 +195,9 @@ class BlockContents:
             raise self._unprovable("receipt_type_unknown", index=index, type=hex_data(value[:1])) from None
 
     def _first_log(self, index: int) -> int:
-        return [0, *accumulate(len(self._decoded(before).logs) for before in range(index))][-1]
+        for before in range(len(self._first_logs) - 1, index):
+            self._first_logs.append(self._first_logs[before] + len(self._decoded(before).logs))
+        return self._first_logs[index]
 
     def _logs_of(self, index: int, named: NamedTransaction, count: int, first: int | None) -> Iterator[int]:
         for name, logs, before in (("logs", named.logs, 0), ("blockLogs", named.block_logs, first or 0)):

@@ -11,6 +11,8 @@ from eth_account.messages import encode_defunct
 # Selector of `accountField(address,uint256,uint8)`, and the index of BALANCE for its last argument.
 ACCOUNT_FIELD_SELECTOR = "7177899b"
 BALANCE = 1
+# Selector of `logHash(uint256,uint32,uint32)`: block, index of the transaction, index of the log in its receipt.
+LOG_HASH_SELECTOR = "7b698d42"
 
 # Maximum seconds for one answer. The limit is high, because the machine may be busy during the first start.
 TIMEOUT = 30
@@ -105,6 +107,12 @@ def transactions(base_url: str, internal_id: str) -> set[str]:
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:
     """Return the word that the facts registry returns to any caller."""
     data = f"0x{ACCOUNT_FIELD_SELECTOR}{int(address, 16):064x}{block:064x}{field:064x}"
+    return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
+
+
+def log_hash(rpc_url: str, registry: str, block: int, transaction: int, log: int) -> bytes:
+    """Return the hash of a log that the facts registry returns to any caller."""
+    data = f"0x{LOG_HASH_SELECTOR}{block:064x}{transaction:064x}{log:064x}"
     return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
 
 

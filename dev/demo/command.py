@@ -16,6 +16,7 @@ from types import FrameType
 from typing import IO, Any, NoReturn, Protocol
 
 import requests
+from eth_utils.crypto import keccak
 
 from demo import client
 from demo.client import ClientError
@@ -93,12 +94,18 @@ class Demo:
         return registries
 
     def prove(
-        self, destination: DevChain, sources: Mapping[str, tuple[DemoNode, int | None]], **variables: str
+        self,
+        destination: DevChain,
+        sources: Mapping[str, tuple[DemoNode, int | None]],
+        *,
+        with_log: bool = False,
+        **variables: str,
     ) -> bool:
         """Prove the signer's balance on each source in one batch, and read it. Return whether all values are right.
 
-        `sources` has a chain and a block (None for the newest) by the registry of its facts. `variables` extend the
-        variables for the documentation's examples. Raises `ClientError` if the batch is not DONE in time.
+        `sources` has a chain and a block (None for the newest) by the registry of its facts. `with_log`: the first log
+        of each block's first transaction is proven too. `variables` extend the variables for the documentation's
+        examples. Raises `ClientError` if the batch is not DONE in time.
         """
         url = self.service.base_url
         say("Signing in with a wallet and taking its API key")
@@ -106,9 +113,12 @@ class Demo:
 
         requested = [(at, node, node.head() if block is None else block) for at, (node, block) in sources.items()]
         where = " and ".join(f"block {block} of chain {node.chain_id}" for _, node, block in requested)
-        say(f"Asking for the balance of {SIGNER_ADDRESS} at {where}")
-        accounts = {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
-        data = {str(node.chain_id): {f"block:{block}": accounts} for _, node, block in requested}
+        log = " and the first log" if with_log else ""
+        say(f"Asking for the balance of {SIGNER_ADDRESS}{log} at {where}")
+        facts: dict[str, Any] = {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
+        if with_log:
+            facts["transactions"] = {"0": {"logs": ["0"]}}
+        data = {str(node.chain_id): {f"block:{block}": facts} for _, node, block in requested}
         body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
         internal_id = client.submit(url, api_key, body)
         if not self.options.once:
@@ -116,6 +126,7 @@ class Demo:
         client.follow(url, api_key, internal_id, _steps_printer(), self.options.done_seconds)
 
         are_right = [show_balance(destination, *source) for source in requested]
+        are_right += [_show_log(destination, *source) for source in requested if with_log]
         env = {
             "BASE_URL": url,
             "API_KEY": api_key,
@@ -212,6 +223,19 @@ def show_balance(destination: DemoNode, registry: str, source: DemoNode, block: 
     print(f"  decimal  {balance} wei")
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
     print(f"  equal to {call} at that block" if is_right else f"  WRONG: {call} says {expected}", flush=True)
+    return is_right
+
+
+def _show_log(destination: DemoNode, registry: str, source: DemoNode, block: int) -> bool:
+    """Print the hash of the first log in the facts registry. Return whether it is that of the source chain's log."""
+    log_hash = client.log_hash(destination.url, registry, block, 0, 0)
+    tx_hash = client.rpc(source.url, "eth_getBlockByNumber", hex(block), False)["transactions"][0]
+    log = client.rpc(source.url, "eth_getTransactionReceipt", tx_hash)["logs"][0]
+    words = [bytes.fromhex(word[2:]).rjust(32, b"\0") for word in (log["address"], *log["topics"])]
+    is_right = log_hash == keccak(b"".join(words) + keccak(hexstr=log["data"]))
+    verdict = "equal to that" if is_right else "WRONG: not that"
+    print(f"  log      logHash({block}, 0, 0) is 0x{log_hash.hex()}")
+    print(f"  {verdict} of eth_getTransactionReceipt on chain {source.chain_id}", flush=True)
     return is_right
 
 

@@ -12,9 +12,11 @@ from demo import command
 from demo.command import Demo
 from demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, SIGNER_ADDRESS
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
-from devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import DevChain
 
 ROLLUP_ID, THIRD_ID = 31338, 31339
+# Code for a contract's creation that emits a log of a topic and a word: PUSH1, PUSH0, MSTORE, PUSH1, PUSH1, PUSH0, LOG1.
+_EMITS_A_LOG = "0x602a5f52601160205fa1"
 
 ROLLUP_TOML = f"""\
 [[chains]]
@@ -56,12 +58,12 @@ threshold = 1
 
 
 def run(demo: Demo) -> bool:
-    """Start all processes, prove a balance of the rollup on both other chains, and read each value."""
+    """Start all processes, prove a balance and a log of the rollup on both other chains, and read each value."""
     command.say(f"Starting chain {CHAIN_ID}, the rollup {ROLLUP_ID} on top of it, and chain {THIRD_ID}")
     chain, third = demo.chain(), demo.chain(THIRD_ID)
     # The rollup makes a block for each transaction.
     rollup = demo.running.enter_context(DevChain(chain_id=ROLLUP_ID))
-    rollup.rpc("eth_sendTransactionSync", {"from": SIGNER_ADDRESS, "to": ACCOUNTS[2][0], "value": hex(10**17)})
+    rollup.rpc("eth_sendTransactionSync", {"from": SIGNER_ADDRESS, "data": _EMITS_A_LOG, "value": hex(10**17)})
 
     outbox = ArbitrumOutbox(chain)
     send_root = keccak(text="messages")
@@ -76,7 +78,8 @@ def run(demo: Demo) -> bool:
     toml += THIRD_TOML % (third.url, outbox.address) + attester.toml()
     connections = (CHAIN_ID, CHAIN_ID), (CHAIN_ID, ROLLUP_ID), (THIRD_ID, CHAIN_ID), (THIRD_ID, ROLLUP_ID)
     _, below, _, across = demo.serve(toml, *connections)
-    are_right = [demo.prove(chain, {below: (rollup, None)}), demo.prove(third, {across: (rollup, None)})]
+    by_destination = {below: chain, across: third}
+    are_right = [demo.prove(each, {at: (rollup, None)}, with_log=True) for at, each in by_destination.items()]
     return all(are_right)
 
 

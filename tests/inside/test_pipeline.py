@@ -1,10 +1,11 @@
-"""A decision is written even if its rows are more than one statement may name."""
+"""Work on many queries of a block: how many a decision may be about, and how little many transactions take."""
 
 import sqlite3
 
 import pytest
 from django.db import connection
 
+from campaigns.benchmarks.receipts import LargeBlock, measured
 from config.configured_chains import get_chains
 from proving import connections, heads, lanes
 from proving.connections import WorkContext
@@ -36,3 +37,10 @@ def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(servi
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
     batch.refresh_from_db()
     assert (batch.status, batch.rejection_reason) == (BatchStatus.REJECTED, "Pruned.")
+
+
+def test_many_transactions_of_a_block_take_little_more_than_one():
+    block = LargeBlock(100)
+    for alone, together in zip(measured(block, 1), measured(block, 50), strict=True):
+        assert together.calls < 3 * alone.calls, together
+        assert together.mebibytes < 4 * block.bytes / 2**20, together

@@ -10,6 +10,7 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
+from tests.proving.logs import block_of, emitting
 from tests.service import CHARLIE, fresh, header, submit, waiting, work
 
 # The history contract of EIP-2935.
@@ -69,6 +70,24 @@ def cases_of(chain: DevChain) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "16 blocks", {block(): {"accounts": accounts(1)} for _ in range(16)}
     mixed = {block(): {"accounts": accounts(20), "header": ["GAS_LIMIT"]}, time(): {"accounts": accounts(2)}}
     yield "accounts, a header and a time", mixed
+    yield from _cases_of_transactions(chain)
+
+
+def _cases_of_transactions(chain: DevChain) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the batches about transactions by name. Each is at a block of its own."""
+    token = emitting(32)
+    for name, codes, transactions in (
+        ("a log of 40 transactions", [token] * 40, {"7": {"logs": ["0"]}}),
+        ("STATUS of 40 transactions", [token] * 40, {"39": {"props": ["STATUS"]}}),
+        ("HASH of 40 transactions", [token] * 40, {"7": {"props": ["HASH"]}}),
+        ("10 of 10 logs of a receipt", [emitting(*[32] * 10)] * 2, {"1": {"logs": [str(log) for log in range(10)]}}),
+        ("40 transactions", [token] * 40, {str(index): {"props": ["STATUS"]} for index in range(40)}),
+        ("a log and HASH", [token] * 3, {"1": {"logs": ["0"], "props": ["HASH"]}}),
+    ):
+        facts = {"transactions": transactions}
+        yield name, {f"block:{block_of(chain, codes)}": facts}
+        beside = {**facts, "accounts": accounts(10), "header": ["TIMESTAMP"]}
+        yield f"{name}, accounts and a header", {f"block:{block_of(chain, codes)}": beside}
 
 
 def estimate(client: Client, api_key: ApiKey, body: dict[str, Any], *, status: int = 200) -> Any:
