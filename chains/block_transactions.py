@@ -12,30 +12,27 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import Item, hex_data, read_data, read_list, read_object, read_quantity, shortest
 from chains.header import Header
-from chains.node_errors import OtherRoot
+from chains.node_errors import OtherRoot, other_root
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
 
 # Maximum number of transactions of a block that are asked for as they are: each in a request after the one before.
-_MOST_RAW = 64
+_MOST_RAW = 32
 
 _MESSAGE = ("gas", "to", "value", "input")
-_FEES = ("maxPriorityFeePerGas", "maxFeePerGas")
+_SINCE_1559 = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", *_MESSAGE, "accessList")  # EIP-1559
 _SIGNATURE = ("yParity", "r", "s")
 # The fields by type, in the order of their RLP.
 _FIELDS = {
     0: ("nonce", "gasPrice", *_MESSAGE, "v", "r", "s"),
     1: ("chainId", "nonce", "gasPrice", *_MESSAGE, "accessList", *_SIGNATURE),  # EIP-2930
-    2: ("chainId", "nonce", *_FEES, *_MESSAGE, "accessList", *_SIGNATURE),  # EIP-1559
+    2: (*_SINCE_1559, *_SIGNATURE),
     # EIP-4844. The blobs are not in the trie.
-    3: (
-        *("chainId", "nonce", *_FEES, *_MESSAGE, "accessList"),
-        *("maxFeePerBlobGas", "blobVersionedHashes", *_SIGNATURE),
-    ),
-    4: ("chainId", "nonce", *_FEES, *_MESSAGE, "accessList", "authorizationList", *_SIGNATURE),  # EIP-7702
+    3: (*_SINCE_1559, "maxFeePerBlobGas", "blobVersionedHashes", *_SIGNATURE),
+    4: (*_SINCE_1559, "authorizationList", *_SIGNATURE),  # EIP-7702
     # Celo's, with a fee in another currency (CIP-64).
-    0x7B: ("chainId", "nonce", *_FEES, *_MESSAGE, "accessList", "feeCurrency", *_SIGNATURE),
+    0x7B: (*_SINCE_1559, "feeCurrency", *_SIGNATURE),
     # OP Stack's deposits.
     0x7E: ("sourceHash", "from", "to", "mint", "value", "gas", "isSystemTx", "input"),
     # Arbitrum's own, one at the beginning of each block.
@@ -70,7 +67,7 @@ def _read(result: Any, header: Header) -> tuple[bytes, ...] | Question[tuple[byt
     hashes = [_hash(transaction.get("hash")) for transaction in told]
     raw = [at for at, value in enumerate(values) if value is None or keccak(value) != hashes[at]]
     if not 0 < len(raw) <= _MOST_RAW:
-        raise OtherRoot.of("transactions", header.number)
+        raise OtherRoot(other_root("transactions", header.number))
     return _raw(header, {at: hashes[at] for at in raw}, [value or b"" for value in values])
 
 
@@ -79,15 +76,20 @@ def _raw(header: Header, hashes: Mapping[int, bytes], values: Sequence[bytes]) -
     (at, tx_hash), *others = hashes.items()
 
     def read(result: Any) -> tuple[bytes, ...] | Question[tuple[bytes, ...]]:
-        completed = *values[:at], read_data(result), *values[at + 1 :]
+        # Nodes that keep no index of old transactions answer null.
+        completed = *values[:at], b"" if result is None else read_data(result), *values[at + 1 :]
         if others:
             return _raw(header, dict(others), completed)
         if root(completed) != header.transactions_root:
-            raise OtherRoot.of("transactions", header.number)
+            raise OtherRoot(other_root("transactions", header.number))
         return completed
 
     method = "eth_getRawTransactionByHash"
-    return Question((method, [hex_data(tx_hash)]), read, lacking=OtherRoot.of("transactions", header.number, method))
+    return Question(
+        (method, [hex_data(tx_hash)]),
+        read,
+        lacking=OtherRoot(other_root("transactions", header.number, refused=method)),
+    )
 
 
 def _encode(transaction: Mapping[str, Any]) -> bytes | None:
@@ -121,7 +123,7 @@ def _address(value: Any) -> bytes:
 
 def _optional_address(value: Any) -> bytes:
     """Read the receiver, which a transaction that creates a contract lacks, or Celo's currency of fees."""
-    return b"" if value in {None, "", "0x"} else _address(value)
+    return _address(value) if value and value != "0x" else b""
 
 
 def _hash(value: Any) -> bytes:

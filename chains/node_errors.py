@@ -4,7 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from chains.encoding import read_data
@@ -55,12 +55,6 @@ class OtherRoot(NodeUnavailable):
     """No node sends a block's receipts, or transactions, in a form that makes the root in the block's header."""
 
     kind = InvalidReply.kind
-
-    @classmethod
-    def of(cls, values: str, number: int, lacking: str = "") -> Self:
-        """Return the error for `values` of a block. `lacking` is the method that the node refuses, if it does."""
-        sentence = f"{values} of block {number} that make another root than the header's"
-        return cls(f"sent {sentence}, and refuses {lacking}" if lacking else sentence)
 
 
 class UnverifiedProof(InvalidReply):
@@ -266,6 +260,12 @@ _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
 _MAX_SEARCHED = 300
 _MAX_CODE = 1 << 31  # a longer code could fill a page
+
+
+def other_root(values: str, number: int, refused: str = "") -> str:
+    """Return the words for `values` of a block that make another root. `refused` is the method that would help."""
+    sentence = f"{values} of block {number} that make another root than the header's"
+    return f"sent {sentence}, and refuses {refused}" if refused else sentence
 
 
 def names_batch(error: Mapping[str, Any]) -> bool:

@@ -30,9 +30,7 @@ from chains.node_errors import (
     LimitsRequests,
     NodeOfWrongChain,
     NodeUnavailable,
-    OtherRoot,
     RpcRefused,
-    UnreadableHeader,
     UnverifiedProof,
     cause_of,
     limit_in,
@@ -364,22 +362,21 @@ class RpcNode:
 
     def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused) and question.lacking:
-            without = type(question.lacking)(f"{self.host} {question.lacking} ({result.code})")
+            # A node that ran out of time may answer later.
+            kind = NodeUnavailable if result.cause == Cause.TIME else type(question.lacking)
+            without = kind(f"{self.host} {question.lacking} ({result.code})")
             without.message = result.message
             return without
         if isinstance(result, RpcRefused | NodeUnavailable):
             return result
         try:
             return question.read(result)
-        except (ValueError, OtherRoot, UnreadableHeader) as error:
+        except (ValueError, NodeUnavailable) as error:
             # The HTTP exchange itself has been counted as answered, so this is counted separately.
             NODE_EXCHANGES.labels(str(self._chain_id), self.host, InvalidReply.kind).inc()
-            kinds: dict[type[Exception], type[NodeUnavailable]] = {
-                OtherRoot: OtherRoot,
-                UnreadableHeader: UnreadableHeader,
-                InvalidProof: UnverifiedProof,
-            }
-            return kinds.get(type(error), InvalidReply)(f"{self.host} answered {question.request[0]} with {error}")
+            invalid = UnverifiedProof if type(error) is InvalidProof else InvalidReply
+            kind = type(error) if isinstance(error, NodeUnavailable) else invalid
+            return kind(f"{self.host} answered {question.request[0]} with {error}")
 
     # Batches
 

@@ -15,7 +15,6 @@ from chains.packed import (
     AT_EMPTY,
     AT_EXTENSION,
     AT_SAME,
-    BRANCH_ITEMS,
     EXTENSION,
     HASH_BYTES,
     RECEIPT_FIELDS,
@@ -102,16 +101,31 @@ def nodes(values: Sequence[bytes], indexes: Collection[int]) -> dict[int, list[b
     return {index: [rlp.encode(node) for node in trie.way(_key(index))] for index in indexes}
 
 
-def sizes(values: Sequence[bytes], indexes: Collection[int], *, are_receipts: bool) -> dict[int, int]:
-    """Return the bytes of the packed proof of each receipt or transaction alone, without a header or logs to store.
+def size(value: bytes, *, is_receipt: bool) -> int:
+    """Return the bytes of a receipt or transaction in a packed proof. Four zeros count as one, as in the price.
 
-    Four zero bytes count as one, as in the price of calldata (EIP-7623). Raises `CannotPack`.
+    Raises `CannotPack`.
     """
-    trie = _Trie(values, lambda *_: b"")
-    trie.write(())
-    leaves = {index: _without_bloom(values[index], ()) if are_receipts else values[index] for index in indexes}
-    packed = {index: trie.branches(_key(index)) + leaf for index, leaf in leaves.items()}
-    return {index: len(proof) - proof.count(0) * 3 // 4 for index, proof in packed.items()}
+    packed = _without_bloom(value, ()) if is_receipt else value
+    return len(packed) - packed.count(0) * 3 // 4
+
+
+def size_of_ways(count: int, indexes: Collection[int]) -> int:
+    """Return the bytes of the packed nodes above these leaves, in a trie of `count` receipts or transactions."""
+    return _size_of_ways({_key(index): index in indexes for index in range(count)}, 0)
+
+
+def _size_of_ways(there: Mapping[str, bool], depth: int) -> int:
+    """Return the bytes for the keys `there` that are true. All agree down to `depth`."""
+    if len(there) < 2 or not any(there.values()):
+        return 0
+    below: dict[str, dict[str, bool]] = {}
+    for key, is_asked in there.items():
+        below.setdefault(key[depth], {})[key] = is_asked
+    inside = sum(_size_of_ways(keys, depth + 1) for keys in below.values())
+    own = sum(any(keys.values()) for keys in below.values())
+    # A path that all share takes an extension, whose first digit is counted here.
+    return inside + (1 if len(below) == 1 else 2 + own + (1 + HASH_BYTES) * (len(below) - own))
 
 
 def _begin(block: bytes | int | HeaderParts) -> bytes:
@@ -144,15 +158,6 @@ class _Trie:
     def way(self, key: str) -> list[Item]:
         """Return the nodes on the way to a key, which were written."""
         return [self._written[key[:depth]] for depth in range(len(key) + 1) if key[:depth] in self._written]
-
-    def branches(self, key: str) -> bytes:
-        """Return the operations of the branches on the way to a key alone."""
-        out = b""
-        for depth, digit in enumerate(key):
-            node = self._written.get(key[:depth], b"")
-            if not isinstance(node, bytes) and len(node) == BRANCH_ITEMS:
-                out += branch_operation(node, [int(digit, 16)])
-        return out
 
     def _node(self, there: Mapping[str, int], asked: Mapping[str, int], depth: int) -> tuple[Item, bytes]:
         """Return the node that holds the keys `there`, which agree down to `depth`, and its operations."""

@@ -25,10 +25,11 @@ from chains.encoding import (
     shortest,
 )
 from chains.header import Header
-from chains.node_errors import OtherRoot, RpcRefused
+from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
+from chains.trie import EMPTY_TRIE_ROOT
 
 _BLOOM_BYTES = 256
 _STATE_ROOT_BYTES = 32
@@ -91,7 +92,7 @@ class BlockReceipts:
 
 
 def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
-    """Return all receipts of a block, from one request where a node takes it, else from one for each transaction.
+    """Return all receipts of a block, from one request where a node answers it, else from one for each transaction.
 
     Raises `NodeUnavailable`, `OtherRoot` among them if the receipts of no node make the header's root, and
     `RpcRefused`.
@@ -107,8 +108,11 @@ def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
 def _of_block(header: Header) -> Question[BlockReceipts]:
     """Ask for all receipts of a block. If they make another root, ask the same node for raw ones."""
 
-    def read(result: Any) -> BlockReceipts | Question[BlockReceipts]:
+    def read(result: Any) -> BlockReceipts | Question[BlockReceipts] | RpcRefused:
         told = list(map(read_object, read_list(result)))
+        if not told and header.receipts_root != EMPTY_TRIE_ROOT:
+            # Some nodes answer so about a block whose receipts they have by their transactions' hashes.
+            return RpcRefused(0, "no receipts of a block that has some")
         return _made(told, header.receipts_root) or _raw(header, told)
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)
@@ -116,15 +120,19 @@ def _of_block(header: Header) -> Question[BlockReceipts]:
 
 def _raw(header: Header, told: Sequence[dict[str, Any]]) -> Question[BlockReceipts]:
     """Ask for raw receipts of a block, whose receipts in JSON make another root."""
+    # The number may have passed to another block since the header was read. Then the fault passes too.
+    is_of_header = all(_hash(receipt.get("blockHash")) in {None, header.hash} for receipt in told)
+    fault, method = OtherRoot if is_of_header else InvalidReply, "debug_getRawReceipts"
 
     def read(result: Any) -> BlockReceipts:
         values = tuple(map(read_data, read_list(result)))
         if root(values) != header.receipts_root:
-            raise OtherRoot.of("receipts", header.number)
+            raise fault(other_root("receipts", header.number))
         return BlockReceipts(values, _hashes(told, len(values)))
 
-    method = "debug_getRawReceipts"
-    return Question((method, [hex(header.number)]), read, lacking=OtherRoot.of("receipts", header.number, method))
+    return Question(
+        (method, [hex(header.number)]), read, lacking=fault(other_root("receipts", header.number, refused=method))
+    )
 
 
 def _transactions(block: Any) -> list[str]:

@@ -37,6 +37,7 @@ from explorer.batch import (
 )
 from explorer.batch.batch_page import ShownBatch
 from explorer.batch.code_snippets import submitting
+from explorer.batch.log_display import MOST_OF_SIGNATURE
 from explorer.batch.query_paging import QueryFilters, QuerySelection
 from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
@@ -70,8 +71,9 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Show one query of a batch, with page number `slots` of its slots."""
-    return _batch_page(request, internal_id, QuerySelection(only=number, slots=request.GET.get("slots", "")))
+    """Show one query of a batch, with page number `slots` of its slots or logs, which `event` decodes."""
+    slots, event = request.GET.get("slots", ""), request.GET.get("event", "").strip()[:MOST_OF_SIGNATURE]
+    return _batch_page(request, internal_id, QuerySelection(only=number, slots=slots, event=event))
 
 
 def _batch_page(

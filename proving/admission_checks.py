@@ -11,11 +11,9 @@ from proving.block_selection import Selected
 from proving.paths.planning import StatesRefused, TooFar
 from proving.source_estimate import Cost, SourceEstimate
 from proving.transactions import signers
-from queries.columns import Rejection, RejectionCode
+from queries.columns import PASSING_CODES, Rejection, RejectionCode
 from queries.waits import Value, wait
 
-# Codes of rejections that another node or the operator may make pass.
-_PASSING = {RejectionCode.ROOT_NOT_MADE, RejectionCode.REGISTRY_LACKS_LOGS, RejectionCode.TRANSACTION_NOT_IN_BLOCK}
 # This second is in the year 5138. A later time must be in milliseconds.
 _LATEST_IN_SECONDS = 10**11
 
@@ -76,7 +74,7 @@ def _unknown_transactions(selected: Selected) -> Iterator[Rejection]:
 def _unprovable_transactions(source: SourceEstimate) -> Iterator[Rejection]:
     for reason in source.unprovable:
         code = RejectionCode(reason.code)
-        yield Rejection(code, reason, retryable=code in _PASSING, source=source.source)
+        yield Rejection(code, reason, retryable=code in PASSING_CODES, source=source.source)
 
 
 def _times_before_the_first_block(selected: Selected) -> Iterator[Rejection]:

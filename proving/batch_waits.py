@@ -44,7 +44,9 @@ def count(batch: Batch) -> StepCounts:
     chains: set[int] = set()
     at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
     by_step = batch.queries.order_by().values_list("source_chain_id", "step")
-    for chain, step, queries, headers in by_step.annotate(Count("pk"), headers=Count("pk", filter=Q(address=""))):
+    for chain, step, queries, headers in by_step.annotate(
+        Count("pk"), headers=Count("pk", filter=Q(address="", transaction_name=""))
+    ):
         chains.add(chain)
         at_step[step] += queries
         headers_at_step[step] += headers

@@ -81,6 +81,10 @@ class Selected:
         return [*self.later.values(), *self.times.values()]
 
     @property
+    def names_transactions(self) -> bool:
+        return any(isinstance(asked, NamedTransaction) for group in self.existing.values() for asked in group)
+
+    @property
     def asks_accounts(self) -> bool:
         """Return whether any requested fact needs a proof of an account."""
         return any(takes_proof(facts) for facts in (*self.existing.values(), *self.coming))

@@ -15,6 +15,7 @@ from typing import Self
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
+from chains.packed_transactions import size_of_ways
 from chains.questions import ProofRequest, VerifiedAccountProof
 from proving import packing
 from proving.facts import (
@@ -28,7 +29,7 @@ from proving.facts import (
     header_words,
     slots_by_account,
 )
-from proving.named_transactions import NamedTransaction, TransactionSize
+from proving.named_transactions import UNKNOWN_SIZE, BlockSize, NamedTransaction, TransactionSize
 from queries.columns import AccountField, HeaderField, TransactionField
 from queries.waits import WaitReason
 
@@ -82,9 +83,11 @@ _ACCOUNT, _WORD = Load(103, 6_500), Load(0, 22_400)
 _STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5, 4_100), Load(0, 22_200)
 # A header that is used for its root of receipts without being accumulated, and a call for receipts. Then a receipt
 # without its bytes, each of its logs, its fields, and a stored log.
-_USED_HEADER, _RECEIPTS_CALL = Load(1, 9_000), Load(1, 4_000)
-_RECEIPT, _LOG, _RECEIPT_FIELDS, _STORED_LOG = Load(4, 9_000), Load(0, 1_500), Load(0, 25_000), Load(2, 24_500)
-_HASH_PROOF = Load(5, 33_000)
+_USED_HEADER, _TRANSACTIONS_CALL = Load(1, 10_700), Load(7, 5_000)
+_RECEIPT, _LOG, _RECEIPT_FIELDS, _STORED_LOG = Load(4, 4_150), Load(0, 2_390), Load(0, 23_800), Load(2, 24_700)
+# Gas of rebuilding the nodes above receipts, per byte.
+_GAS_OF_WAYS = 14.8
+_HASH_PROOF = Load(5, 26_400)
 # An additional call in a transaction, and a block hash that is proven by a slot of the history contract.
 _CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
 # Jumps by their operation, without the header of the block to which they lead. Each contains a trusted header, which
@@ -222,8 +225,8 @@ class Missing:
     facts: Sequence[Fact | NamedTransaction]
     is_known: bool  # True if the registry knows the block's state root
     header: Header | None = None
-    sizes: Mapping[int, TransactionSize] = field(default_factory=dict)
-    """The sizes of transactions, as far as they are known, by their indexes."""
+    size: BlockSize = UNKNOWN_SIZE
+    """The sizes of the requested transactions, as far as they are known."""
     roots: Collection[HeaderField] = ()
     """Roots of receipts and transactions that are facts."""
 
@@ -265,9 +268,14 @@ class Missing:
         return roots
 
     @cached_property
+    def proving_roots(self) -> frozenset[HeaderField]:
+        """Return the roots below which transactions are proven."""
+        return frozenset[HeaderField]().union(*self.transactions.values())
+
+    @cached_property
     def new_roots(self) -> frozenset[HeaderField]:
         """Return the roots below which transactions are proven that are no facts yet."""
-        return frozenset(set().union(*self.transactions.values()).difference(self.roots))
+        return self.proving_roots.difference(self.roots)
 
     @property
     def logs(self) -> int:
@@ -404,6 +412,10 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
     )
 
 
+# The part that the base gas of a transaction counts as: the first that it has.
+_FIRST_PARTS = (CostPart.HEADERS, CostPart.ACCOUNTS, CostPart.TRANSACTIONS)
+
+
 class _BlockLoad:
     """The load of each part of one block's facts, and the number of transactions that they need."""
 
@@ -414,9 +426,11 @@ class _BlockLoad:
         self.times = missing.times
         header = _header(missing)
         proofs = _proofs_of_transactions(missing)
-        count = math.ceil(proofs.size / packing.MAX_BYTES)
+        count = max(len(missing.proving_roots), math.ceil(proofs.size / packing.MAX_BYTES))
         # A header that is only used isn't accumulated, and its root doesn't become a fact.
-        is_used = missing.is_of_transactions_alone and count == 1
+        self.uses_header = is_used = (
+            count > 0 and missing.is_of_transactions_alone and count == len(missing.proving_roots)
+        )
         fields = missing.fields | (frozenset() if is_used else missing.new_roots)
         if missing.times:
             roots = missing.times - (not missing.is_known)
@@ -424,7 +438,7 @@ class _BlockLoad:
         is_known = missing.is_known or missing.times > 0
         if is_used:
             if missing.new_roots:
-                self.parts[CostPart.HEADERS] = header + _USED_HEADER
+                self.parts[CostPart.HEADERS] = (header + _USED_HEADER + _CALL) * len(missing.new_roots) + _CALL * -1
         elif fields or not is_known:
             self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
         if fields:
@@ -459,12 +473,11 @@ class _BlockLoad:
         )
 
     def _add_transactions(self, missing: Missing, proofs: Load, count: int) -> None:
-        logs = _STORED_LOG * missing.logs
         # Proofs in calls of their own share a transaction with the header or the accounts if there is room.
-        calls = _RECEIPTS_CALL * count + _CALL * count * bool(self.parts)
+        calls = Load() if self.uses_header else (_TRANSACTIONS_CALL + _CALL) * count
         self.parts[CostPart.TRANSACTIONS] = proofs + calls
         if missing.logs:
-            self.parts[CostPart.LOGS] = logs
+            self.parts[CostPart.LOGS] = _STORED_LOG * missing.logs
         whole = sum((load.size for load in self.parts.values()), 0.0)
         self.transactions = max(self.transactions, count, math.ceil(whole / packing.MAX_BYTES))
 
@@ -480,9 +493,13 @@ class _BlockLoad:
         transactions gets `further` additional ones.
         """
         gas = {part: load.gas for part, load in self.parts.items()}
+        if self.uses_header:
+            # The parts are one proof, in which the gas of one leaves room for the bytes of another.
+            whole = sum(self.parts.values(), Load()).gas / sum(gas.values())
+            gas = {part: amount * whole for part, amount in gas.items()}
         if self.transactions:
             starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
-            gas[CostPart.HEADERS if CostPart.HEADERS in gas else CostPart.ACCOUNTS] += starts
+            gas[next(part for part in _FIRST_PARTS if part in gas)] += starts
         if self.times:
             gas[CostPart.TIMES] += _TRANSACTION * self.times
         return gas
@@ -497,13 +514,22 @@ def _header(missing: Missing) -> Load:
 
 def _proofs_of_transactions(missing: Missing) -> Load:
     """Return the load of the proofs of receipts and transactions, without storing logs."""
-    load = Load()
+    load, known = Load(), missing.size
     for name, roots in missing.transactions.items():
-        size = missing.sizes.get(name, TransactionSize()) if isinstance(name, int) else TransactionSize()
+        size = known.transactions.get(name, TransactionSize()) if isinstance(name, int) else TransactionSize()
         if HeaderField.RECEIPTS_ROOT in roots:
             load += _RECEIPT + Load(size.receipt) + _LOG * size.logs
         if HeaderField.TRANSACTIONS_ROOT in roots:
             load += _HASH_PROOF + Load(size.transaction)
+    for root in missing.proving_roots:
+        # Transactions whose indexes aren't known are taken for the first ones.
+        indexes = [
+            name if isinstance(name, int) else place
+            for place, (name, roots) in enumerate(missing.transactions.items())
+            if root in roots
+        ]
+        ways = size_of_ways(max(known.count, *indexes), indexes)
+        load += Load(ways, _GAS_OF_WAYS * ways)
     fields = {
         fact.transaction
         for fact in missing.facts

@@ -113,10 +113,11 @@ _LENGTH = 4
 
 
 class BlockTrie(models.Model):
-    """All receipts of a block, or all its transactions. They make a root of its header, and each proof needs all."""
+    """All receipts of a block, or all its transactions. They make a root of its header; a proof takes all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
     root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header
+    count = models.PositiveIntegerField()  # number of the values
     # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
     compressed = models.BinaryField()
 
@@ -129,9 +130,8 @@ class BlockTrie(models.Model):
     @classmethod
     def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
         lengths = (len(value).to_bytes(_LENGTH) for value in values)
-        return cls(
-            block=block, root=root, compressed=zlib.compress(b"".join(chain(*zip(lengths, values, strict=True))))
-        )
+        content = b"".join(chain(*zip(lengths, values, strict=True)))
+        return cls(block=block, root=root, count=len(values), compressed=zlib.compress(content))
 
     @property
     def values(self) -> list[bytes]:

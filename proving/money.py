@@ -34,6 +34,7 @@ from proving.models import (
     goes_to_replaced_registry,
     in_gwei,
 )
+from proving.named_transactions import BlockSize
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
 from queries.waits import WaitReason, wait
@@ -439,7 +440,7 @@ def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample
         of_transactions |= {query.block_id} if query.transaction_name else set()
     sizes = named_transactions.stored_sizes(of_transactions)
     missing = [
-        Missing(0, list(here), is_known=block not in carried, sizes=sizes.get(block, {}))
+        Missing(0, list(here), is_known=block not in carried, size=sizes.get(block, BlockSize()))
         for block, here in facts_by_block.items()
     ]
     return gas.estimate(missing, sample, Route()).gas.expected

@@ -1,8 +1,8 @@
 """Transactions as requests name them, found among the verified receipts and transactions of their block."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self
 
@@ -16,7 +16,7 @@ from chains.receipts import BlockReceipts, TransactionReceipt
 from chains.rpc import RpcClient
 from proving import facts
 from proving.facts import Fact, LogFact, TimeFact, TransactionFact
-from proving.models import ProvenTransaction
+from proving.models import BlockTrie, ProvenTransaction
 from queries.batch_request import TransactionRequest
 from queries.columns import HeaderField, TransactionField
 from queries.models import Query
@@ -69,25 +69,37 @@ def asked_of(query: Query) -> list[Asked]:
 
 @dataclass(frozen=True)
 class TransactionSize:
-    """The sizes of a transaction's proofs. The defaults are for unknown ones: nine of ten are smaller.
+    """The sizes of a transaction and its receipt in packed proofs, without the nodes above them.
 
-    Four zero bytes count as one.
+    Four zero bytes count as one. The defaults are for unknown ones: nine of ten are smaller.
     """
 
-    receipt: int = 1_850
-    """Bytes of the packed proof of its receipt alone."""
+    receipt: int = 1_250
     logs: int = 12
-    """The number of logs in it."""
-    transaction: int = 1_850
-    """Bytes of the packed proof of the transaction alone."""
+    """The number of logs in the receipt."""
+    transaction: int = 1_250
 
 
-def stored_sizes(blocks: Collection[int | None]) -> dict[int | None, dict[int, TransactionSize]]:
-    """Return the sizes of the stored transactions of these blocks (ids), by their indexes."""
+@dataclass(frozen=True)
+class BlockSize:
+    """The number of a block's transactions, and the sizes of some of them by their indexes."""
+
+    count: int = 400
+    transactions: Mapping[int, TransactionSize] = field(default_factory=dict)
+
+
+UNKNOWN_SIZE = BlockSize()
+
+
+def stored_sizes(blocks: Collection[int | None]) -> dict[int | None, BlockSize]:
+    """Return the sizes of the stored transactions of these blocks (ids)."""
+    if not blocks:
+        return {}
     sizes: dict[int | None, dict[int, TransactionSize]] = defaultdict(dict)
-    for row in ProvenTransaction.objects.filter(block__in=blocks).defer("receipt") if blocks else ():
+    for row in ProvenTransaction.objects.filter(block__in=blocks).defer("receipt"):
         sizes[row.block_id][row.index] = TransactionSize(row.receipt_size, row.log_count, row.transaction_size)
-    return sizes
+    counts = BlockTrie.objects.filter(block__in=blocks).values_list("block", "count")
+    return {block: BlockSize(count, sizes[block]) for block, count in counts}
 
 
 class Unprovable(Exception):
@@ -129,16 +141,17 @@ class BlockContents:
         of_transactions = {} if self.transactions is None else {HeaderField.TRANSACTIONS_ROOT: self.transactions}
         return {HeaderField.RECEIPTS_ROOT: self.receipts.values} | of_transactions
 
-    def sizes(self, indexes: Collection[int]) -> dict[int, TransactionSize]:
-        """Return the sizes of these transactions, by their indexes."""
-        of_receipts = packed_transactions.sizes(self.receipts.values, indexes, are_receipts=True)
-        of_transactions = (
-            packed_transactions.sizes(self.transactions, indexes, are_receipts=False) if self.transactions else {}
-        )
-        return {
-            index: TransactionSize(size, len(self._decoded(index).logs), of_transactions.get(index, 0))
-            for index, size in of_receipts.items()
+    def size(self, indexes: Collection[int]) -> BlockSize:
+        """Return the sizes of these transactions."""
+        sizes = {
+            index: TransactionSize(
+                packed_transactions.size(self.receipts.values[index], is_receipt=True),
+                len(self._decoded(index).logs),
+                packed_transactions.size(self.transactions[index], is_receipt=False) if self.transactions else 0,
+            )
+            for index in indexes
         }
+        return BlockSize(len(self.receipts.values), sizes)
 
     def find(self, named: NamedTransaction, *, most_bytes: int | None = MOST_BYTES) -> FoundTransaction:
         """Return a transaction with what is asked of it, if its receipt isn't too large. Raises `Unprovable`."""

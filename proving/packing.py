@@ -181,16 +181,20 @@ def intents(
     Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
     the header and proves its fields, and the others depend on it. The header's hash must be trusted already, or a
     `jump` or other `calls` in the same transaction must make it trusted. If the only facts are about transactions and
-    fit one proof, the header is used without being accumulated. `missing` must have no facts about times, because
-    `proof_of_time` proves these.
+    fit a proof below each root, the header is used without being accumulated. `missing` must have no facts
+    about times, because `proof_of_time` proves these.
     """
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
     beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     beside += sum(len(data) for _, data in calls)
     below = deque(_of_transactions(block, missing))
-    if header and len(below) == 1 and below[0].facts.keys() == missing.keys() and not beside:
-        yield below[0].intent(registry, [header])
+    if header and not beside and _is_of_transactions_alone(missing, below):
+        to, data = in_one_call(
+            registry.multicall, [(registry.contract.address, proof.encode([header])) for proof in below]
+        )
+        most_gas = sum(proof.pack.most_gas + _HEADER_GAS for proof in below)
+        yield Intent(to, data, set().union(*(proof.queries for proof in below)), most_gas=most_gas)
         return
     fields = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     for proof in below:
@@ -221,6 +225,20 @@ def intents(
     while below:
         intent = below.popleft().intent(registry, block.number)
         yield replace(intent, continued=set().union(*({*intent.queries} & proof.queries for proof in below)))
+
+
+def _is_of_transactions_alone(missing: Missing, proofs: Sequence["_TransactionProof"]) -> bool:
+    """Return whether all facts are about transactions, and fit one proof below each root, in one transaction.
+
+    Then each proof uses the header. Accumulating it, with its roots, would cost more.
+    """
+    roots = {proof.pack.root for proof in proofs}
+    size = sum(proof.pack.most_bytes for proof in proofs)
+    return (
+        sum(len(proof.facts) for proof in proofs) == len(missing)
+        and len(proofs) == len(roots)
+        and (len(proofs) == 1 or size <= MAX_BYTES)
+    )
 
 
 @dataclass(frozen=True)

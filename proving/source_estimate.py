@@ -3,6 +3,7 @@
 Both chains are asked, rows are read, and nothing is written. Admission decides by the answers, and estimates show them.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from proving.deployments import Deployment, Unusable
 from proving.facts import Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Amount, CostPart, GasEstimate, Missing, Route, Sample
 from proving.models import SPENT_STATES, Transaction
-from proving.named_transactions import NamedTransaction, TransactionSize, Unprovable
+from proving.named_transactions import BlockSize, NamedTransaction, Unprovable
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.reconcile.proofs import keep
@@ -45,6 +46,8 @@ from queries.waits import WaitReason, wait
 _LACKS = "A node of chain {} lacks headers that it must have."
 # Every node keeps this number of newest states. A refusal for one of these says little.
 _KEPT_BY_ALL = 128
+# Seconds after which a turn reads no receipts of further batches.
+_SECONDS_OF_RECEIPTS = 10
 # Headers, blocks or facts that are read at a time.
 _PER_READ = 200
 # Number of a connection's last confirmed transactions that correct the expected gas, and the largest correction.
@@ -156,7 +159,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
     Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't report the gas price.
     """
     selected = [select(inquiry, part.requests) for part in parts]
-    contents = [_contents(inquiry, of_part) for of_part in selected]
+    contents = _all_contents(inquiry, selected)
     selected = [replace(each, existing=of_part.facts) for each, of_part in zip(selected, contents, strict=True)]
     read = _read(inquiry, selected)
     proofs = _proofs(inquiry, selected, read)
@@ -182,6 +185,8 @@ def _estimated(
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
+    if contents.is_unread:
+        return SourceEstimate(inquiry.source.id, waits=[wait("check")])
     if fault := selected.fault or contents.fault:
         raise fault
     read, proofs = answers
@@ -274,10 +279,21 @@ class _Contents:
     """The requested facts of existing blocks, with those of the transactions that were found there."""
 
     facts: dict[int, Collection[Fact]] = field(default_factory=dict)
-    sizes: dict[int, Mapping[int, TransactionSize]] = field(default_factory=dict)
-    """The sizes of transactions by the numbers of their blocks and their indexes."""
+    sizes: dict[int, BlockSize] = field(default_factory=dict)
+    """The sizes of transactions by the numbers of their blocks."""
     unprovable: list[WaitReason] = field(default_factory=list)
     fault: ChainError | None = None
+    is_unread: bool = False
+    """True if other batches took too long before."""
+
+
+def _all_contents(inquiry: Inquiry, selections: Sequence[Selected]) -> list[_Contents]:
+    """Find the named transactions of each batch. The last batches must wait if that takes long."""
+    ends_at, contents = time.monotonic() + _SECONDS_OF_RECEIPTS, list[_Contents]()
+    for selected in selections:
+        is_late = bool(contents) and time.monotonic() > ends_at and selected.names_transactions
+        contents.append(_Contents(is_unread=True) if is_late else _contents(inquiry, selected))
+    return contents
 
 
 def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:
@@ -300,7 +316,7 @@ def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:
             of_block = named_transactions.read(rpc, header, named)
             there = [of_block.find(each) for each in named]
             contents.facts[number] = list(dict.fromkeys(chain(contents.facts[number], *(each.facts for each in there))))
-            contents.sizes[number] = of_block.sizes({each.index for each in there})
+            contents.sizes[number] = of_block.size({each.index for each in there})
         except Unprovable as error:
             contents.unprovable.append(error.reason)
         except ChainError as error:
@@ -490,9 +506,9 @@ def _missing(selected: Selected, read: _Read, contents: "_Contents") -> list[Mis
     for number, block_facts in selected.existing.items():
         block = result(read.blocks[number])
         lacking = [fact for fact in block_facts if (number, fact) not in read.held]
-        sizes = contents.sizes.get(number, {})
+        size = contents.sizes.get(number, BlockSize())
         roots = [fact.field for held_at, fact in read.held if held_at == number and isinstance(fact, HeaderFact)]
-        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header, sizes=sizes, roots=roots))
+        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header, size=size, roots=roots))
     return missing
 
 

@@ -105,6 +105,12 @@ class RejectionCode(models.TextChoices):
     CANCELLED_BY_USER = "cancelled_by_user"
 
 
+PASSING_CODES = frozenset(
+    {RejectionCode.TRANSACTION_NOT_IN_BLOCK, RejectionCode.ROOT_NOT_MADE, RejectionCode.REGISTRY_LACKS_LOGS}
+)
+"""Codes about transactions with which submitting the batch again can succeed."""
+
+
 @dataclass(frozen=True)
 class Rejection:
     """The reason why a batch is or would be rejected, or why its submission is refused."""

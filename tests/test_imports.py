@@ -61,8 +61,8 @@ health reconcile
 source_estimate
 admission_checks
 admit batch_estimate
-shown_receipts
-shown_proofs worker
+shown_receipts worker
+shown_proofs
 admin apps celery_app management
 """
 FILES = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import accumulate
+from urllib.parse import urlencode
 
 from django.core.paginator import Page
 from django.utils import timezone
@@ -91,12 +92,21 @@ class ShownBatch:
         """Return the beginning of the query string that selects the same filters and pages."""
         page = f"page={self.shown.number}&" if self.wanted.page else ""
         slots = f"slots={self.queries[0].slots.number}&" if self.wanted.slots and self.queries else ""
-        return f"{self.wanted.filters.address}{page}{slots}"
+        return f"{self.wanted.filters.address}{page}{slots}{self.event}"
+
+    @property
+    def event(self) -> str:
+        """Return the part of a query string that decodes logs by the same event."""
+        return f"{urlencode({'event': self.wanted.event})}&" if self.wanted.event else ""
 
     @property
     def cards(self) -> tuple[ShownQuery, ...]:
         """Return the queries that are shown with all their details."""
         return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()
+
+    @property
+    def names_transactions(self) -> bool:
+        return any(query.transaction_name for query in self.queries)
 
     @property
     def can_be_searched(self) -> bool:
@@ -228,7 +238,7 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
     if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
         return None
     if counts.queries == 1:  # The only query is shown in full.
-        wanted = QuerySelection(only=wanted.only, slots=wanted.slots)
+        wanted = QuerySelection(only=wanted.only, slots=wanted.slots, event=wanted.event)
     destination = chain_name(batch.destination_chain_id)
     registries = deployments.all_of(destination.id, counts.source_chains)
     held_by = deployments.of_batch(batch, registries)
@@ -236,7 +246,9 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
     rows = list(shown)
     is_whole = wanted.only is not None or counts.queries <= MAX_CARDS
     steps = query_rows.steps_of(rows) if is_whole else None
-    queries = tuple(query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1))
+    queries = tuple(
+        query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1, event=wanted.event)
+    )
     sent, count = transaction_display.read(batch, destination, queries if is_whole else ())
     seconds, waits = _poll_seconds(batch), batch_waits.waits(batch, counts)
     return ShownBatch(

@@ -53,7 +53,9 @@ class _Call:
         """Return the call of a facts reader, which takes the source chain's id first and the block second."""
         name = _NAMES_OF_READER.get(self.function, self.function)
         block_first = sorted(self.parameters, key=lambda parameter: parameter.name != "blockNumber")
-        return replace(self, function=name, parameters=(_Parameter("uint256", "chainId", str(source)), *block_first))
+        # It takes indexes as words, because a contract may have them so.
+        words = (replace(each, type="uint256") if each.type == "uint32" else each for each in block_first)
+        return replace(self, function=name, parameters=(_Parameter("uint256", "chainId", str(source)), *words))
 
     @property
     def abi(self) -> str:

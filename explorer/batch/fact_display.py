@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from chains.encoding import checksummed, hex_data
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
+from explorer.batch.log_display import ShownLog
 from explorer.formatting.amounts import shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.facts import AccountFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact, TransactionFact
 from proving.models import FactsRegistry
-from queries.columns import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField, TransactionField
 from queries.models import Query
 
-# Slots of one account on a page.
+# Slots of one account, or logs of one transaction, on a page.
 SLOTS_PAGE = 50
 # Characters shown at both ends of long values, such as 0x7099…79C8 and 0xb15fd088…74143c.
 ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
+_STATUS_MEANINGS = {0: "= failure", 1: "= success"}
 # A longer number is shown as a shortened word.
 _MOST_DIGITS = 18
 
@@ -51,7 +53,8 @@ class InShort:
 class Value:
     """A proven fact: its word as the registry returns it, its meanings, and code that reads it."""
 
-    field: str  # name of the property, or SLOT or BLOCK_AT_TIMESTAMP
+    field: str  # name of the property, or SLOT, LOG or BLOCK_AT_TIMESTAMP
+    label: str
     number: int | None  # the property's number in the registry
     slot: str  # 0x and 64 hexadecimal digits; empty for other facts
     word: str
@@ -59,11 +62,9 @@ class Value:
     timestamp: int | None  # the requested time in unix seconds, for BLOCK_AT_TIMESTAMP
     meanings: tuple[Meaning, ...]
     registry: FactsRegistry
-    snippets: tuple[Snippet, ...]  # only for the first slot or header property
-
-    @property
-    def label(self) -> str:
-        return label(self.field, self.slot)
+    snippets: tuple[Snippet, ...]  # only for the first slot, log or header property
+    is_log: bool  # the word is the hash of a log
+    log: ShownLog | None  # on the page of a batch, the log whose hash the word is
 
     @property
     def is_root_for_proofs(self) -> bool:
@@ -88,8 +89,8 @@ class Value:
                 return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
-            case [("UTC", text)]:
-                return InShort(text, "UTC")
+            case [("UTC" | "= success" | "= failure" as unit, text)]:
+                return InShort(text, unit)
             case [(_, _)] if self.field == HeaderField.BASE_FEE_PER_GAS.name:
                 return InShort.of_amount(number, "gwei", decimals=9)
             case [(currency, _)]:
@@ -98,14 +99,19 @@ class Value:
 
 
 def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
-    """Return the facts that a query requests, with one page of its slots from `first_slot` on. None: all slots."""
-    slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
-    return [fact for fact in facts.of(query) if not isinstance(fact, SlotFact) or fact.slot in slots]
+    """Return the facts that a query requests, with one page of its slots or logs from `first_slot` on. None: all."""
+    all_facts = facts.of(query)
+    if first_slot is None:
+        return all_facts
+    # Slots and logs are consecutive.
+    first = next((at for at, fact in enumerate(all_facts) if isinstance(fact, SlotFact | LogFact)), 0) + first_slot - 1
+    page = range(first, first + min(most_slots, SLOTS_PAGE))
+    return [fact for at, fact in enumerate(all_facts) if not isinstance(fact, SlotFact | LogFact) or at in page]
 
 
-def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
-    slots: list[str] = query.slots
-    return slots if first_slot is None else slots[first_slot - 1 : first_slot - 1 + SLOTS_PAGE]
+def listed(query: Query) -> Sequence[object]:
+    """Return the slots or logs of a query, of which a page shows a part."""
+    return query.slots or query.known_logs
 
 
 def proven(
@@ -115,11 +121,20 @@ def proven(
     return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
-def value(fact: Fact, word: bytes, currency: str, registry: FactsRegistry, snippets: tuple[Snippet, ...] = ()) -> Value:
+def value(
+    fact: Fact,
+    word: bytes,
+    currency: str,
+    registry: FactsRegistry,
+    *,
+    snippets: tuple[Snippet, ...] = (),
+    log: ShownLog | None = None,
+) -> Value:
     """Return the fact of a registry for pages."""
     return Value(
         field=facts.name(fact),
-        number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
+        label=label(fact),
+        number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact | TransactionFact) else None,
         slot=fact.slot if isinstance(fact, SlotFact) else "",
         word=hex_data(word),
         is_hash=isinstance(fact, HeaderFact) and fact.field in HASHED_HEADER_FIELDS,
@@ -127,14 +142,21 @@ def value(fact: Fact, word: bytes, currency: str, registry: FactsRegistry, snipp
         meanings=meanings(fact, word, currency),
         registry=registry,
         snippets=snippets,
+        is_log=isinstance(fact, LogFact),
+        log=log,
     )
 
 
 # --- Meanings of words ------------------------------------------------------------------------------------------------
 
 
-def label(field: str, slot: str) -> str:
-    return f"slot {int(slot, 16):#x}" if slot else field
+def label(fact: Fact) -> str:
+    match fact:
+        case SlotFact():
+            return f"slot {int(fact.slot, 16):#x}"
+        case LogFact():
+            return f"log {fact.log}"
+    return facts.name(fact)
 
 
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
@@ -146,6 +168,8 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     match fact:
         case AccountFact(field=AccountField.BALANCE):
             return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)))
+        case TransactionFact(field=TransactionField.STATUS):
+            return (Meaning(_STATUS_MEANINGS.get(number, "decimal"), str(number)),)
         case HeaderFact(field=HeaderField.COINBASE):
             return (Meaning("address", str(checksummed(hex_data(word[12:])))),)
         case HeaderFact(field=HeaderField.TIMESTAMP) if when := utc(number):

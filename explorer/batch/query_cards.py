@@ -6,19 +6,21 @@ The number of SQL statements doesn't grow with the number of queries.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.core.paginator import Page, Paginator
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from explorer.batch import fact_display, timeline
+from explorer.batch import fact_display, log_display, timeline
 from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
 from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
-from proving import facts
-from proving.facts import Fact, HeaderFact, SlotFact
+from proving import facts, told_transactions
+from proving.facts import Fact, HeaderFact, LogFact, SlotFact
 from proving.models import FactsRegistry, Transaction
+from proving.told_transactions import ToldTransaction
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
 from queries.waits import WaitReason, uncoded
 
@@ -48,10 +50,11 @@ class ShownQuery:
     query: Query
     source: ChainName
     values: tuple[Value, ...]  # empty until all steps are completed (docs/specification.md, "Rules that hold")
-    slots: "Page[str]"
+    slots: "Page[Any]"  # a page of the slots, or of the logs
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
     needs_action: bool  # the open step goes on only after somebody acts
     seconds_left: int | None  # estimate for the path to the query's block
+    transaction: ToldTransaction | None = None  # in a line, as the request names it
 
     @property
     def number(self) -> int:
@@ -91,14 +94,25 @@ class ShownQuery:
         return len(self.query.slots)
 
     @property
-    def names_fields(self) -> bool:
-        """Return whether a line names the properties instead of counting them."""
-        return bool(self.address) or len(self.fields) <= _MOST_NAMED
+    def transaction_name(self) -> str:
+        return self.query.transaction_name
 
     @property
-    def at(self) -> tuple[int, str, int | None, int | None]:
+    def logs(self) -> list[str]:
+        """Return the indexes of the logs within the receipt, or as requested while these are unknown."""
+        is_known = self.query.first_log is not None or not self.query.block_logs
+        of_block = [] if is_known else [f"{index} of the block" for index in self.query.block_logs]
+        return [*map(str, self.query.known_logs), *of_block]
+
+    @property
+    def names_fields(self) -> bool:
+        """Return whether a line names the properties instead of counting them."""
+        return not self.query.is_of_header or len(self.fields) <= _MOST_NAMED
+
+    @property
+    def at(self) -> tuple[int, str, str, int | None, int | None]:
         """Return a key that is equal for queries whose requests name the same block in the same way."""
-        return self.source.id, self.query.block_tag, self.timestamp, self.block_number
+        return self.source.id, self.query.block_tag, self.query.block_of, self.timestamp, self.block_number
 
     @property
     def is_completed(self) -> bool:
@@ -124,8 +138,11 @@ class ShownQuery:
 
     @property
     def listed_values(self) -> list[Value]:
-        """Return the values for a list: slots, or properties of the header. Code that reads them is shown only once."""
-        return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
+        """Return the values for a list: slots, logs, or properties of the header. One of them is shown with code."""
+        of_header = self.query.is_of_header
+        return [
+            value for value in self.values if value.slot or value.is_log or (of_header and value.number is not None)
+        ]
 
 
 def read(
@@ -135,17 +152,20 @@ def read(
     *,
     steps: Mapping[int, Sequence[Step]] | None,
     slots_page: str | int = 1,
+    event: str = "",
 ) -> Iterable[ShownQuery]:
     """Yield the queries for the page. `queries` have their blocks.
 
     `steps` has their steps by query id; None: only lines are shown. `held_by` has the registries of the facts by source
-    chain (`deployments.of_batch`).
+    chain (`deployments.of_batch`). Logs are decoded by `event`, an event's signature.
     """
-    slots = {query.pk: Paginator(query.slots, SLOTS_PAGE).get_page(slots_page) for query in queries}
+    slots = {query.pk: Paginator(fact_display.listed(query), SLOTS_PAGE).get_page(slots_page) for query in queries}
     first_slots = {query: slots[query.pk].start_index() or 1 for query in queries if facts.may_be_told(batch, query)}
     # Only the page of a single query has pages of slots.
     first, most = max(first_slots.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
     words = fact_display.proven(list(first_slots), first, most)
+    is_whole = steps is not None
+    about = told_transactions.told({query: is_whole and query in first_slots for query in queries})
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     # A transaction that reverted or was cancelled has cost gas, although its hash may be on no step or an earlier one.
     sent = Transaction.queries.through.objects.filter(query__in=[query.pk for query in queries])
@@ -155,7 +175,17 @@ def read(
         yield ShownQuery(
             query=query,
             source=source,
-            values=tuple(values_of(query, words.get(query.pk, {}), source, registry, with_code=steps is not None))
+            values=tuple(
+                values_of(
+                    query,
+                    words.get(query.pk, {}),
+                    source,
+                    registry,
+                    transaction=about.get(query.pk),
+                    event=event,
+                    with_code=is_whole,
+                )
+            )
             if registry
             else (),
             slots=slots[query.pk],
@@ -164,6 +194,7 @@ def read(
             else (),
             needs_action=bool(query.step and query.block and query.block.needs_action),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
+            transaction=about.get(query.pk),
         )
 
 
@@ -204,14 +235,23 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
 
 
 def values_of(
-    query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: FactsRegistry, *, with_code: bool = True
+    query: Query,
+    words: Mapping[Fact, bytes],
+    source: ChainName,
+    registry: FactsRegistry,
+    *,
+    transaction: ToldTransaction | None = None,
+    event: str = "",
+    with_code: bool = True,
 ) -> Iterable[Value]:
     """Yield the facts of a query for pages."""
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         # Only the first value of a list gets code. Code for thousands of slots would take megabytes.
         is_first = query.block is not None and type(fact) not in listed
-        if isinstance(fact, SlotFact | HeaderFact):
+        if isinstance(fact, SlotFact | LogFact | HeaderFact):
             listed.add(type(fact))
         snippets = reading(registry, query.block.number, fact) if query.block and with_code and is_first else ()
-        yield fact_display.value(fact, word, source.currency, registry, snippets)
+        log = transaction.logs.get(fact.log) if transaction and isinstance(fact, LogFact) else None
+        shown_log = log_display.shown(log, event) if log else None
+        yield fact_display.value(fact, word, source.currency, registry, snippets=snippets, log=shown_log)

@@ -11,6 +11,7 @@ from django.db.models.lookups import IsNull
 from django.http import QueryDict
 
 from chains.encoding import checksummed
+from explorer.lists.searched_account import HASH
 from queries.models import Batch, Query
 
 # Batches of up to this number of queries show all details of each, and offer no search.
@@ -68,6 +69,8 @@ class QueryFilters:
     def _searched(self) -> Q:
         if address := checksummed(self.search.lower()):
             return Q(address=address)
+        if HASH.fullmatch(self.search):
+            return Q(transaction_name=self.search.lower()) | Q(block_of=self.search.lower())
         return Q(block__number=int(self.search)) if _NUMBER.fullmatch(self.search) else Q()
 
     @property
@@ -83,7 +86,8 @@ class QuerySelection:
     page: str = ""  # as in the page's address
     filters: QueryFilters = QueryFilters()
     only: int | None = None  # the number of the only query to show
-    slots: str = ""  # the page of that query's slots, as in the page's address
+    slots: str = ""  # the page of that query's slots or logs, as in the page's address
+    event: str = ""  # the signature of an event by which that query's logs are decoded, as typed
 
 
 def read(batch: Batch, wanted: QuerySelection) -> "Page[Query]":

@@ -13,7 +13,6 @@ from explorer.batch import fact_display
 from explorer.batch.fact_display import SLOTS_PAGE, Meaning
 from proving import deployments, facts
 from proving.deployments import Registry
-from proving.facts import SlotFact
 from queries.models import Batch, Query
 
 READING_SENTENCES = {
@@ -27,15 +26,10 @@ READING_SENTENCES = {
 
 @dataclass(frozen=True)
 class ReadFact:
-    field: str
-    slot: str  # empty for other facts
+    label: str
     word: str  # empty: the registry does not hold the fact
     meanings: tuple[Meaning, ...]
     as_proven: bool
-
-    @property
-    def label(self) -> str:
-        return fact_display.label(self.field, self.slot)
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,8 @@ class Reading:
     chain: ChainName | None = None
     block: int = 0
     facts: tuple[ReadFact, ...] = ()
-    slots: "Page[str] | None" = None  # the slots that were read
+    slots: "Page[object] | None" = None  # the slots or logs that were read
+    is_of_transaction: bool = False
 
     @property
     def as_proven(self) -> bool:
@@ -55,8 +50,8 @@ class Reading:
 
 
 def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
-    """Read the query's facts, with one page of its slots, from the destination's registry at the newest block."""
-    number, slots = query.number, Paginator(query.slots, SLOTS_PAGE).get_page(slots_page or 1)
+    """Read the query's facts from the registry at the newest block: of its slots or logs, one page."""
+    number, slots = query.number, Paginator(fact_display.listed(query), SLOTS_PAGE).get_page(slots_page or 1)
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
     row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)
     proven = fact_display.proven([query], slots.start_index() or 1)[query.pk]
@@ -76,8 +71,7 @@ def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
         block=head,
         facts=tuple(
             ReadFact(
-                facts.name(fact),
-                fact.slot if isinstance(fact, SlotFact) else "",
+                fact_display.label(fact),
                 hex_data(word) if word is not None else "",
                 fact_display.meanings(fact, word, source.currency) if word is not None else (),
                 word == proven[fact],
@@ -85,4 +79,5 @@ def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
             for fact, word in view.facts.items()
         ),
         slots=slots,
+        is_of_transaction=bool(query.transaction_name),
     )

@@ -213,7 +213,8 @@ def _matching(
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
         blocks = Block.objects.filter(hash=text.lower()).values("pk")
         by_block = Query.objects.filter(block__in=blocks).values("batch")
-        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "hash"
+        named = Query.objects.filter(Q(transaction_name=text.lower()) | Q(block_of=text.lower())).values("batch")
+        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block) | Q(pk__in=named)), "hash"
     if account and account.address:
         return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "account"
     # An unknown name matches nothing. An empty address would match queries about headers.

@@ -52,9 +52,9 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
     counts = {pk: end for pk, *end in Batch.objects.filter(pk__in=pks).values_list("pk", *ends)}
     known: dict[str, list[Query]] = defaultdict(list)
     few = queries.filter(position__lt=_MOST_READ).order_by("position")
-    for query in few.select_related("block").defer("slots", "block__header_rlp"):
+    for query in few.select_related("block").defer("slots", "logs", "block_logs", "block__header_rlp"):
         known[query.batch_id].append(query)
-    # A batch of a larger size requests several slots, which lines don't name.
+    # A batch of a larger size requests several slots or logs, which lines don't name.
     alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)
     singles = {query.batch_id: query for query in alone.select_related("block", "batch")}
     values = _values(list(singles.values()))
@@ -98,15 +98,19 @@ def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
 
 def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[int, Value]) -> Headline:
     first = known[0]
+    logs = [] if first.get_deferred_fields() else list(map(str, first.known_logs))
     query = HeadlineQuery(
         address=first.address or None,
+        transaction_name=first.transaction_name,
         source=chain_name(first.source_chain_id),
-        selector=first.block_tag,
+        selector=first.selector,
         timestamp=first.timestamp,
         block_number=first.block.number if first.block else None,
-        fields=[field.name for field in first.account_fields or first.header_fields],
+        fields=first.property_names,
         slots=() if first.get_deferred_fields() else first.slots,
-        slot_count=batch.size - 1,
+        # Beside the account or transaction, each slot and log counts.
+        slot_count=batch.size - 1 - len(logs),
+        logs=logs,
         values=[values[first.pk]] if first.pk in values else [],
     )
     if count == 1:

@@ -75,7 +75,7 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
     for fact in facts_found:
         source, destination = chain_name(fact.block.source_chain_id), chain_name(fact.block.destination_chain_id)
         snippets = code_snippets.reading(fact.registry, fact.block.number, fact.fact)
-        value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets)
+        value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets=snippets)
         yield FactRow(fact, source, destination, value)
 
 

@@ -11,15 +11,24 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from explorer.new_batch.form_sentences import line_fault
-from explorer.new_batch.forms import MAX_ROWS
-from queries.columns import AccountField, HeaderField
+from explorer.new_batch.forms import LOG_INDEX, MAX_ROWS, TRANSACTION
+from queries.columns import AccountField, HeaderField, TransactionField
 
-COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
+COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transaction", "logs")
 """In this order, unless a line names them."""
 
 _Line = tuple[int, list[str]]
 _MOST_FAULTS = 20
-_OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
+_OTHER_NAMES = {
+    "account": "address",
+    "props": "properties",
+    "property": "properties",
+    "slot": "slots",
+    "tx": "transaction",
+    "log": "logs",
+}
+# Lines share a row unless they differ in another column.
+_SUBJECTS = ("address", "transaction")
 _SEPARATORS = re.compile(r"[\s,;|+]+")
 # Plain digits, or digits in groups of three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
@@ -32,8 +41,9 @@ _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)
 def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: int) -> tuple[list[dict[str, Any]], int]:
     """Return the rows, as initial values of their forms, and the number of lines.
 
-    Lines that differ only in their addresses share a row. `like` has the values that lines leave out. `chains` has
-    chain ids by lower-case names. Raises `ValidationError` with the invalid lines, or for more than `most` lines.
+    Lines that differ only in their addresses or transactions share a row. `like` has the values that lines leave out.
+    `chains` has chain ids by lower-case names. Raises `ValidationError` with the invalid lines, or for more than `most`
+    lines.
     """
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     whole = list(_lines(text))
@@ -43,9 +53,12 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
     for number, cells in lines:
         try:
             given = _given(number, columns, cells)
-            others = tuple(given.get(name, "") for name in COLUMNS[1:])
+            others = tuple(given.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
+            others += tuple(str(bool(given.get(name))) for name in _SUBJECTS)
             row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
-            row["accounts"] += _accounts(number, given, row)
+            transactions = _words(number, given, "transaction", TRANSACTION)
+            row["transactions"] += transactions
+            row["accounts"] += _accounts(number, given, is_needed=not row["header"] and not transactions)
         except ValidationError as error:
             faults.append(error)
     if faults:
@@ -55,7 +68,8 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
         raise line_fault("too_many_rows", count=len(rows), most=MAX_ROWS)
     if not rows:
         raise line_fault("no_lines")
-    return [row | {"accounts": "\n".join(row["accounts"])} for row in rows.values()], len(lines)
+    lists = "accounts", "transactions"
+    return [row | {name: "\n".join(row[name]) for name in lists} for row in rows.values()], len(lines)
 
 
 # --- Lines and columns: `bqs` reads them alike, in `asked_in_files.py` ------------------------------------------------
@@ -187,33 +201,49 @@ def _given(number: int, columns: Sequence[str], cells: Sequence[str]) -> Mapping
     return dict(given)
 
 
-def _accounts(number: int, given: Mapping[str, str], row: Mapping[str, Any]) -> list[str]:
+def _accounts(number: int, given: Mapping[str, str], *, is_needed: bool) -> list[str]:
     accounts = _split(given.get("address", ""))
-    if not accounts and not row["header"]:
+    if not accounts and is_needed:
         raise line_fault("no_address", number=number)
     if wrong := [word for word in accounts if not _is_account(word)]:
         raise line_fault("bad_account", number=number, word=wrong[0][:80])
     return accounts
 
 
+def _words(number: int, given: Mapping[str, str], column: str, form: re.Pattern[str]) -> list[str]:
+    words = _split(given.get(column, ""))
+    if wrong := [word for word in words if not form.fullmatch(word)]:
+        raise line_fault(f"bad_{column}", number=number, word=wrong[0][:80])
+    return words
+
+
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
-    props, slots, header = (_split(given.get(name, "")) for name in COLUMNS[2:5])
+    props, slots, header = (_split(given.get(name, "").upper()) for name in COLUMNS[2:5])
+    logs = _words(number, given, "logs", LOG_INDEX)
+    of_transactions = TransactionField.names if given.get("transaction") else []
+    of_accounts = AccountField.names if given.get("address") or not of_transactions else []
     # The form has no checkbox for an unknown property, so the row would lose it.
-    for named, known in ((props, AccountField.names), (header, HeaderField.names)):
-        if unknown := [name for name in named if name.upper() not in known]:
+    for named, known in ((props, [*of_accounts, *of_transactions]), (header, HeaderField.names)):
+        if unknown := [name for name in named if name not in known]:
             raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))
     chain = given.get("chain", "")
-    row = {**like, "accounts": [], "header": []}
+    row = {**like, "accounts": [], "transactions": [], "header": []}
     if chain:
         row["source"] = chains.get(chain.casefold(), chain)
-    if props or slots or header:
+    if props or slots or header or logs:
         row |= {
-            "props": [name.upper() for name in props],
-            "slots": "\n".join(slots),
-            "header": [name.upper() for name in header],
+            "props": [name for name in props if name in of_accounts],
+            "slots": "\n".join(slots).lower(),
+            "tx_props": [name for name in props if name in of_transactions],
+            "logs": " ".join(logs),
+            "block_logs": "",
+            "header": header,
         }
-    elif not (row["props"] or row["slots"].strip()):  # `like` requests only a header
-        row["props"] = ["BALANCE"]
+    else:  # The last row may request nothing of this kind.
+        if of_accounts and not (row["props"] or (row["slots"] or "").strip()):
+            row["props"] = ["BALANCE"]
+        if of_transactions and not (row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()):
+            row["tx_props"] = ["STATUS"]
     try:
         return row | _at(given.get("block", ""))
     except (ValueError, OverflowError, OSError):
@@ -228,6 +258,8 @@ def _at(cell: str) -> dict[str, str]:
         return {"at": kind}
     if _NUMBER.fullmatch(digits := number.strip() if kind == "block" else cell):
         return {"at": "block", "block": re.sub("[^0-9]", "", digits)}
+    if kind == "transaction" and number.startswith("0x") and TRANSACTION.fullmatch(number):
+        return {"at": kind, "block_of": number}
     if kind == "timestamp":
         return {"at": "time", "time": typed_time(int(number))}
     when = datetime.fromisoformat(cell.removesuffix("UTC").strip())

@@ -17,7 +17,8 @@ from queries.batch_request import InvalidRequest
 from queries.submission import ESTIMATES
 from queries.waits import Actor
 
-_FACTS = (CostPart.HEADER_FIELDS, CostPart.ACCOUNTS, CostPart.SLOTS, CostPart.TIMES)
+_OF_TRANSACTIONS = (CostPart.TRANSACTIONS, CostPart.LOGS)
+_FACTS = (CostPart.HEADER_FIELDS, CostPart.ACCOUNTS, CostPart.SLOTS, *_OF_TRANSACTIONS, CostPart.TIMES)
 
 
 def context(user: User, form: NewBatchForm) -> dict[str, Any]:
@@ -53,6 +54,9 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "gas_price": gas_price(estimate.gas_price),
         "in_registry": sum(cost.in_registry for part, cost in costs if part in _FACTS),
         "parts": sum(cost.count for part, cost in costs if part in _FACTS),
+        "of_transactions": {
+            part.value: sum(cost.count for of, cost in costs if of == part) for part in _OF_TRANSACTIONS
+        },
         "paths": sum(cost.count for part, cost in costs if part == CostPart.PATHS),
         "jumps": sum(source.jumps for source in estimate.sources),
         "jump_origins": [source.jump_origin for source in estimate.sources if source.jump_origin is not None],

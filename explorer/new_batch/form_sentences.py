@@ -7,6 +7,10 @@ FORM_SENTENCES = {
     "more_faults": "There are {count:,} more faults like these.",
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
+_WORD_SENTENCES = {
+    "log": "{word!r} is no index of a log. Write it in decimal digits.",
+    "transaction": "{word!r} is no transaction. Name it by its hash, or by its index in the block.",
+}
 LINE_SENTENCES = {
     "above_columns": "Line {above} names an account above the columns, which line {number} names.",
     "bad_csv": "Line {number} can't be read as CSV: look at its quotation marks.",
@@ -15,11 +19,13 @@ LINE_SENTENCES = {
         "Line {number}: {word!r} is no block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or "
         "as latest or finalized."
     ),
+    "bad_logs": "Line {number}: " + _WORD_SENTENCES["log"],
     "bad_name": "Line {number}: {word!r} is none of {names}.",
+    "bad_transaction": "Line {number}: " + _WORD_SENTENCES["transaction"],
     "column_twice": "Line {number} names the column {name} twice.",
     "more_faults": FORM_SENTENCES["more_faults"],
     "nameless_column": "Line {number}: {word!r} stands in a column without a name.",
-    "no_address": "Line {number} has no address.",
+    "no_address": "Line {number} has no address. One about a transaction or a header needs none.",
     "no_lines": "It has no line that asks for anything.",
     "no_table": "Line {number} names neither an account nor a column: {cells}.",
     "no_table_at_all": "Line {number} names neither an account nor a column: {cells}. The columns are {names}.",
@@ -36,14 +42,19 @@ LINE_SENTENCES = {
 }
 FIELD_SENTENCES = {
     "absent_chain": "Chain {chain}, not connected here",
+    "block_logs": _WORD_SENTENCES["log"],
+    "block_of": "The hash of a transaction is 0x and 64 hexadecimal digits.",
     "block": "A block number has decimal digits, such as 26,441,180.",
     "empty": "It is empty.",
     "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
     "fee_too_large": "The fee cap is too large.",
     "file": "The file is no text in UTF-8.",
-    "nothing_asked": "Name an account, or tick a header field.",
+    "logs": _WORD_SENTENCES["log"],
+    "nothing_asked": "Name an account or a transaction, or tick a header field.",
     "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
     "props": "Tick a property, or name a slot.",
+    "transactions": _WORD_SENTENCES["transaction"],
+    "tx_props": "Tick a property, or name a log.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }
 # Sentences by field, for fields with a single possible error. The API's own sentences are about its JSON.
@@ -57,8 +68,12 @@ API_FAULT_SENTENCES = {
 HINT_SENTENCES = {
     "addresses": "Addresses, as many as you like. Separate several with spaces or line breaks.",
     "addresses_or_names": "Addresses or ENS names, as many as you like. Separate several with spaces or line breaks.",
+    "block_logs": "By their indexes within the block, as eth_getLogs and explorers count. Separate them with spaces.",
+    "block_of": "The block that holds it.",
+    "logs": "Of each of these transactions, by their indexes within the receipt, from 0. Separate them with spaces.",
     "slots": "Of each of these accounts. Hexadecimal. Separate several with spaces or line breaks.",
     "time": "The latest block that is not after it.",
+    "transactions": "Hashes, or indexes in the block, from 0. Separate several with spaces or line breaks.",
 }
 SLOT_SENTENCES = {
     "address": "{key!r} {reason}.",

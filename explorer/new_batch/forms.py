@@ -23,7 +23,7 @@ from explorer.new_batch.storage_slots import KEYS
 from queries import submission
 from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
-from queries.columns import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField, TransactionField
 from queries.submission import ESTIMATES
 
 MAX_ROWS = 50
@@ -32,8 +32,22 @@ MAX_ROWS = 50
 _MOST_FAULTS = 20
 # Longer words are cut. A slot of a megabyte for each of a thousand accounts would exceed the memory.
 _WORD = re.compile(r"[^\s,;]{1,300}")
-_WHEN = (("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time"))
+_WHEN = (
+    *(("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time")),
+    ("transaction", "Transaction"),
+)
 _SLOT_OF = (*((kind, f"mapping by {kind}") for kind in KEYS), ("array", "array"))
+_HASH = "0x[0-9a-fA-F]{64}"
+# Indexes are below 2^16.
+LOG_INDEX, TRANSACTION = re.compile(r"0|[1-9][0-9]{0,4}"), re.compile(rf"{_HASH}|0|[1-9][0-9]{{0,4}}")
+"""The names of a log and of a transaction."""
+# Fields of a row by names of the request, and by choices of the block.
+_FIELDS_OF = {
+    "accounts": {"props": "props", "slots": "slots"},
+    "transactions": {"props": "tx_props", "logs": "logs", "blockLogs": "block_logs"},
+}
+_FIELDS_OF_WHEN = {"block": "block", "time": "time", "transaction": "block_of"}
+_CONTENTS = "accounts", "props", "slots", "transactions", "tx_props", "logs", "block_logs", "header"
 _OF_BATCH = {"destinationChainId": "destination", "fee": "fee", "sender": "sender", "webhook": "webhook"}
 
 
@@ -82,7 +96,7 @@ class BatchForm(forms.Form):
 
 
 class RowForm(forms.Form):
-    """A row of the form: a source chain, a block, and either accounts with the facts to prove or header fields."""
+    """A row of the form: a source chain, a block, and accounts or transactions with their facts, or header fields."""
 
     source = forms.ChoiceField(label="Source chain")
     at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
@@ -101,6 +115,14 @@ class RowForm(forms.Form):
         help_text=HINT_SENTENCES["time"],
         error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
+    block_of = forms.RegexField(
+        f"^{_HASH}$",
+        label="Hash of a transaction",
+        required=False,
+        widget=_text(placeholder="0x…"),
+        help_text=HINT_SENTENCES["block_of"],
+        error_messages={"invalid": FIELD_SENTENCES["block_of"]},
+    )
     accounts = forms.CharField(required=False, strip=False, widget=_area(2))
     props = forms.MultipleChoiceField(
         label="Properties",
@@ -110,6 +132,20 @@ class RowForm(forms.Form):
         initial=["BALANCE"],
     )
     slots = forms.CharField(required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["slots"])
+    transactions = forms.CharField(
+        required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["transactions"]
+    )
+    tx_props = forms.MultipleChoiceField(
+        label="Properties of these transactions",
+        required=False,
+        choices=[(name, name) for name in TransactionField.names],
+        widget=forms.CheckboxSelectMultiple,
+        initial=["STATUS"],
+    )
+    logs = forms.CharField(label="Logs", required=False, widget=_text(), help_text=HINT_SENTENCES["logs"])
+    block_logs = forms.CharField(
+        label="Logs as the block counts", required=False, widget=_text(), help_text=HINT_SENTENCES["block_logs"]
+    )
     header = forms.MultipleChoiceField(
         label="Header fields of this block",
         required=False,
@@ -136,14 +172,23 @@ class RowForm(forms.Form):
 
     def clean(self) -> None:
         at = self.cleaned_data.get("at")
-        for name in {"block", "time"} - {at}:
+        place = _FIELDS_OF_WHEN.get(at or "", "")
+        for name in {*_FIELDS_OF_WHEN.values()} - {place}:
             self.errors.pop(name, None)
-        if at in {"block", "time"} and at not in self.errors and self.cleaned_data[at] is None and not self.is_blank:
-            self.add_error(at, FIELD_SENTENCES["empty"])
+        if place and place not in self.errors and self.cleaned_data[place] in {None, ""} and not self.is_blank:
+            self.add_error(place, FIELD_SENTENCES["empty"])
         if self.contents["slots"] and not self.contents["accounts"]:
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
             self.add_error("props", FIELD_SENTENCES["props"])
+        logs = bool(self.contents["logs"] or self.contents["block_logs"])
+        if logs and not self.contents["transactions"]:
+            self.add_error("transactions", FIELD_SENTENCES["empty"])
+        if self.contents["transactions"] and not (self.contents["tx_props"] or logs):
+            self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
+        for name, form in (("transactions", TRANSACTION), ("logs", LOG_INDEX), ("block_logs", LOG_INDEX)):
+            if wrong := [word for word in self.contents[name] if not form.fullmatch(word)]:
+                self.add_error(name, FIELD_SENTENCES[name].format(word=wrong[0][:80]))
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
@@ -153,25 +198,34 @@ class RowForm(forms.Form):
 
     @cached_property
     def contents(self) -> Mapping[str, Sequence[str]]:
-        """Return the row's accounts, properties, slots and header fields without duplicates, valid or not."""
-        typed = {name: self[name].value() or [] for name in ("accounts", "props", "slots", "header")}
+        """Return what the row asks for without duplicates, valid or not."""
+        typed = {name: self[name].value() or [] for name in _CONTENTS}
         return {
             name: _unique(_WORD.findall(value) if isinstance(value, str) else value) for name, value in typed.items()
         }
 
     @property
     def is_blank(self) -> bool:
-        return not (self.contents["accounts"] or self.contents["slots"] or self.contents["header"])
+        return not any(self.contents[name] for name in _CONTENTS if name not in {"props", "tx_props"})
+
+    @property
+    def logs_count(self) -> int:
+        return len(self.contents["logs"]) + len(self.contents["block_logs"])
 
     @property
     def facts(self) -> int:
         of_each = len(self.contents["props"]) + len(self.contents["slots"])
-        return of_each * len(self.contents["accounts"]) + len(self.contents["header"])
+        of_transaction = len(self.contents["tx_props"]) + self.logs_count
+        of_header = len(self.contents["header"])
+        return (
+            of_each * len(self.contents["accounts"]) + of_transaction * len(self.contents["transactions"]) + of_header
+        )
 
     @property
     def size(self) -> int:
         """Return the row's size, as limits count it."""
-        return len(self.contents["accounts"]) * (1 + len(self.contents["slots"])) + bool(self.contents["header"])
+        of_accounts = len(self.contents["accounts"]) * (1 + len(self.contents["slots"]))
+        return of_accounts + len(self.contents["transactions"]) * (1 + self.logs_count) + bool(self.contents["header"])
 
     @property
     def selector(self) -> str:
@@ -184,6 +238,8 @@ class RowForm(forms.Form):
                 return f"timestamp:{int(time.timestamp())}"
             case "finalized", _, _:
                 return "finalized"
+            case "transaction", _, _ if of := values.get("block_of"):
+                return f"transaction:{of.lower()}"
         return "latest"
 
     def field_of(self, fault: BodyFault) -> str:
@@ -196,18 +252,19 @@ class RowForm(forms.Form):
             return "time" if fault.is_of_name else "accounts"
         if not fault.path.startswith(f"{block}/"):
             return ""
-        kind, account, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
-        if kind == "accounts" and account and account.lower() not in self._pointers:
+        kind, key, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
+        if kind in _FIELDS_OF and key and key.lower() not in self._pointers[kind]:
             return ""
-        if kind == "accounts" and account and not name and not fault.is_of_name:
-            return "props"
-        field = name if name in {"props", "slots"} else kind
+        fields = _FIELDS_OF.get(kind, {})
+        if fields and key and not name and not fault.is_of_name:
+            return fields["props"]
+        field = fields.get(name, kind)
         return field if self.contents.get(field) else ""
 
     @cached_property
-    def _pointers(self) -> AbstractSet[str]:
-        """Return the accounts in lower case, as in the paths of faults."""
-        return {pointer(account)[1:].lower() for account in self.contents["accounts"]}
+    def _pointers(self) -> Mapping[str, AbstractSet[str]]:
+        """Return the accounts and transactions in lower case, as in the paths of faults."""
+        return {name: {pointer(key)[1:].lower() for key in self.contents[name]} for name in _FIELDS_OF}
 
 
 _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
@@ -255,8 +312,9 @@ class NewBatchForm:
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
-        entries = blocks + [entry for block in blocks for entry in block.get("accounts", {}).values()]
-        return sum(len(entry.get(name, ())) for entry in entries for name in ("props", "slots", "header"))
+        entries = blocks + [entry for block in blocks for kind in _FIELDS_OF for entry in block.get(kind, {}).values()]
+        names = "props", "slots", "header", "logs", "blockLogs"
+        return sum(len(entry.get(name, ())) for entry in entries for name in names)
 
     @property
     def size(self) -> int:
@@ -347,12 +405,13 @@ class NewBatchForm:
                 continue
             source, selector = row["source"].value() or "", row.selector
             block = data.setdefault(source, {}).setdefault(selector, {})
-            for account in row.contents["accounts"]:
-                place = (source, selector, account.lower())
-                if place not in entries:
-                    entries[place] = block.setdefault("accounts", {}).setdefault(account, {})
-                _join(entries[place], row.contents, "props", "slots")
-            _join(block, row.contents, "header")
+            for kind, fields in _FIELDS_OF.items():
+                for key in row.contents[kind]:
+                    place = (source, selector, kind, key.lower())
+                    if place not in entries:
+                        entries[place] = block.setdefault(kind, {}).setdefault(key, {})
+                    _join(entries[place], row.contents, fields)
+            _join(block, row.contents, {"header": "header"})
         values = self.batch.cleaned_data
         request = {"destinationChainId": self.batch["destination"].value() or ""}
         if values.get("sender") == "self":
@@ -372,9 +431,10 @@ def _unique(words: Iterable[str]) -> list[str]:
     return [*spellings.values()]
 
 
-def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], *names: str) -> None:
-    for name in names:
-        if values := _unique([*there.get(name, ()), *row[name]]):
+def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> None:
+    """Add the row's values to the request's. `fields` has the row's fields by the request's names."""
+    for name, field in fields.items():
+        if values := _unique([*there.get(name, ()), *row[field]]):
             there[name] = values
 
 

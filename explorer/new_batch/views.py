@@ -215,6 +215,8 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             where = {"source": source, "at": {"timestamp": "time"}.get(kind, kind)}
             if kind == "block":
                 where["block"] = number
+            elif kind == "transaction":
+                where["block_of"] = number
             elif kind == "timestamp":
                 with suppress(ValueError, OverflowError, OSError):  # the year has too many digits
                     where["time"] = csv_rows.typed_time(int(number))
@@ -222,12 +224,26 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
             for account, account_request in (block.get("accounts") or {}).items():
                 alike[tuple(account_request.get("props", ())), tuple(account_request.get("slots", ()))].append(account)
-            if not alike:
+            transactions = list(_rows_of_transactions(block.get("transactions") or {}))
+            if not alike and not transactions:
                 yield {**where, "props": [], "header": header}
             for (props, slots), accounts in alike.items():
                 fields = {"accounts": "\n".join(accounts), "props": list(props), "slots": "\n".join(slots)}
                 yield {**where, **fields, "header": header}
                 header = []
+            for fields in transactions:
+                yield {**where, **fields, "props": [], "header": header}
+                header = []
+
+
+def _rows_of_transactions(transactions: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield what rows ask of transactions. Those with the same facts share one."""
+    alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
+    for name, asked in transactions.items():
+        alike[tuple(tuple(asked.get(field, ())) for field in ("props", "logs", "blockLogs"))].append(name)
+    for (props, logs, block_logs), names in alike.items():
+        texts = {"logs": " ".join(logs), "block_logs": " ".join(block_logs)}
+        yield {"transactions": "\n".join(names), "tx_props": list(props), **texts}
 
 
 # --- Buttons ----------------------------------------------------------------------------------------------------------
@@ -293,7 +309,7 @@ class _Post:
         if len(rows) >= MAX_ROWS:
             return self._changed(rows, "add-row", "too_many_rows", MAX_ROWS)
         # A further row is usually about the same block.
-        new = {name: rows[-1][name] for name in ("source", "at", "block", "time")} if rows else {}
+        new = {name: rows[-1][name] for name in ("source", "at", "block", "time", "block_of")} if rows else {}
         return self._changed([*rows, new], f"id_rows-{len(rows)}-accounts")
 
     def remove(self) -> HttpResponse:

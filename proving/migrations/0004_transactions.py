@@ -41,6 +41,7 @@ class Migration(migrations.Migration):
                         ]
                     ),
                 ),
+                ("count", models.PositiveIntegerField()),
                 ("compressed", models.BinaryField()),
                 (
                     "block",

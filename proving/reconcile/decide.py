@@ -30,7 +30,7 @@ from proving.reconcile.observation import (
 )
 from proving.reconcile.proofs import Fetched, Proven, StoredContents
 from proving.sources import NotYet, Preparation, Start
-from queries.columns import HeaderField, RejectionCode
+from queries.columns import PASSING_CODES, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.waits import WaitReason, wait
@@ -302,7 +302,8 @@ def unfetched(seen: Unfetched) -> Decision:
     if since is not None and seen.now - since >= _UNSERVED_PROOF_WAIT:
         fault = waiting[next(iter(seen.refused))]
         if fault.code in RejectionCode.values:
-            actions = [Reject(seen.refused, RejectionCode(fault.code), fault)]
+            code = RejectionCode(fault.code)
+            actions = [Reject(seen.refused, code, fault, retryable=code in PASSING_CODES)]
         else:
             reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
             actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]

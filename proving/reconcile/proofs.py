@@ -62,7 +62,7 @@ class Fetched:
     proofs: list[Proven] = field(default_factory=list)
     faults: dict[int, WaitReason] = field(default_factory=dict)
     """Faults of proofs by the ids of queries."""
-    transactions: list[StoredContents] = field(default_factory=list)
+    transactions: Sequence[StoredContents] = ()
     complete: list[int] = field(default_factory=list)
     """Ids of queries that lack no proof."""
 
@@ -156,7 +156,7 @@ def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) 
     needed = {fact.root for transaction in there.values() for fact in transaction.facts}
     needed |= {HeaderField.TRANSACTIONS_ROOT} if any(named[pk].needs_transactions for pk in there) else set()
     tries = [BlockTrie.of(block, root, values) for root, values in contents.tries.items() if root in needed]
-    sizes = contents.sizes({transaction.index for transaction in there.values()})
+    sizes = contents.size({transaction.index for transaction in there.values()}).transactions
     rows = {
         transaction.index: ProvenTransaction(
             block=block,

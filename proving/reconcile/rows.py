@@ -185,6 +185,9 @@ def _take_header(block: Block, change: TakeHeader) -> None:
     if block.hash not in {"", now}:
         for model in (AccountProof, BlockTrie, ProvenTransaction):
             model.objects.filter(block=block).delete()
+        # The transactions may be at other places now.
+        block.queries.exclude(transaction_name="").update(first_log=None)
+        block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
         # The transaction that a hash names may be elsewhere now.
         block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
@@ -223,7 +226,10 @@ def _store_transactions(contents: Sequence[StoredContents]) -> None:
         for row in (*of_block.tries, *of_block.transactions):
             row.pk = None  # as in `_store_proofs`
         BlockTrie.objects.bulk_create(
-            of_block.tries, update_conflicts=True, unique_fields=["block", "root"], update_fields=["compressed"]
+            of_block.tries,
+            update_conflicts=True,
+            unique_fields=["block", "root"],
+            update_fields=["compressed", "count"],
         )
         # A row with a hash replaces one without, and not the reverse.
         ProvenTransaction.objects.bulk_create(

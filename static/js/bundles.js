@@ -2,7 +2,9 @@
 // fact, as `bqs verify` does, and compares it with the request. Only a node of the chain can tell that the hashes are
 // those of the blocks.
 
-import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
+import {
+  Node, Refusal, account, bytesOf, header, hexOf, keccak, logHash, receipt, slot, transactionHash,
+} from "./proofs.js";
 
 /**
  * The facts that a bundle proves for a query, given that `blockHash` is the hash of that block.
@@ -11,7 +13,8 @@ import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./
  *   account: string | null, facts: Map<string, string>, slots: Map<string, string>, timestamp: string | null,
  *   isTimeShown: boolean, registry: string | null, nodes: Node[], nodesOfSlots: Map<string, Node[]>,
  *   shown: { exists: boolean, words: Map<string, string> } | null,
- * }} Proven
+ *   transaction: string | null, transactionHash: string | null, logs: Map<string, string>,
+ * }} Proven `transaction` is its index in the block, and `logs` has hashes by the index within the receipt.
  */
 
 const FORMAT = "facts-3";
@@ -20,6 +23,9 @@ const BATCH_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
 const SECONDS = /^[0-9]{1,20}$/;
 const DATA = /^0x(?:[0-9a-fA-F]{2})*$/;
 const SLOT = /^0x[0-9a-f]{64}$/;
+const INDEX = /^(?:0|[1-9][0-9]{0,9})$/;
+// Begin the name of a log that is counted within the receipt, or within the block.
+const LOG = "log ", OF_BLOCK = "log of the block ";
 // Queries or nodes that are verified before the page is drawn again.
 const AT_ONCE = 500;
 
@@ -123,7 +129,8 @@ function headerOf(block) {
  */
 function verifyQuery(query, block, head, nodes, hashes) {
   const claimed = entriesOf(query, "facts"), slots = entriesOf(query, "slots");
-  if (!claimed.length && !slots.length) throw new Refusal("The bundle claims no facts.");
+  const claimedLogs = "logs" in query ? entriesOf(query, "logs") : [];
+  if (!claimed.length && !slots.length && !claimedLogs.length) throw new Refusal("The bundle claims no facts.");
   const nodesAt = (places, sentence) => placesOf(places, nodes.length, sentence).map((place) => nodes[place]);
   let found = null;
   /** @type {Node[]} */
@@ -135,7 +142,8 @@ function verifyQuery(query, block, head, nodes, hashes) {
   } else if (slots.length) {
     throw new Refusal("The bundle claims slots of no account.");
   }
-  const words = found ? found.words : head.words;
+  const transaction = query.transaction == null ? null : verifyTransaction(query, head, nodesAt);
+  const words = (found ?? transaction ?? head).words;
   const facts = new Map();
   for (const [name, word] of claimed) {
     if (!words.has(name)) throw new Refusal(`The bundle claims a fact that is not known: '${name.slice(0, 40)}'.`);
@@ -154,6 +162,7 @@ function verifyQuery(query, block, head, nodes, hashes) {
     values.set(name, entry.word);
     nodesOfSlots.set(name, path);
   }
+  const logs = new Map(claimedLogs.map(([index, entry]) => [index, verifyLog(index, entry, transaction?.logs ?? [])]));
   const needs = (number, hash) => {
     const about = `${block.sourceChainId}/${number}`;
     if ((hashes.get(about) ?? hash) !== hash) {
@@ -180,7 +189,53 @@ function verifyQuery(query, block, head, nodes, hashes) {
     nodes: nodesOfAccount,
     nodesOfSlots,
     shown: found,
+    transaction: transaction?.index ?? null,
+    transactionHash: transaction?.words.has("HASH") ? `0x${transaction.words.get("HASH")}` : null,
+    logs,
   };
+}
+
+/**
+ * The words of a query's transaction that the bundle has proofs for, and the logs of its receipt.
+ * @param {any} query @param {ReturnType<typeof header>} head @param {(places: unknown, sentence: string) => Node[]} nodesAt
+ */
+function verifyTransaction({ account, receiptProof, transaction, transactionProof }, head, nodesAt) {
+  if (account != null) throw new Refusal("The bundle names an account and a transaction for one query.");
+  const index = isObject(transaction) ? transaction.index : null;
+  requireForm(index, INDEX, "The bundle's transaction.index is not an index.");
+  const words = new Map();
+  let logs = [];
+  if (receiptProof != null) {
+    const nodes = nodesAt(receiptProof, "The receiptProof is not a list of places in the nodes.");
+    const shown = receipt(head.receiptsRoot, Number(index), nodes);
+    logs = shown.logs;
+    for (const [name, word] of shown.words) words.set(name, word);
+  }
+  if (transactionProof != null) {
+    const nodes = nodesAt(transactionProof, "The transactionProof is not a list of places in the nodes.");
+    words.set("HASH", transactionHash(head.transactionsRoot, Number(index), nodes));
+  }
+  if (transaction.hash != null && hexOf(dataOf(transaction.hash, "transaction.hash", 32)) !== words.get("HASH")) {
+    throw new Refusal("The proof doesn't show the transaction's hash that the bundle names.");
+  }
+  return { index, words, logs };
+}
+
+/** The hash of a claimed log. @param {string} index @param {any} entry @param {import("./proofs.js").Log[]} logs */
+function verifyLog(index, entry, logs) {
+  requireForm(index, INDEX, "The bundle's logs have an index that is none.");
+  if (!isObject(entry)) throw new Refusal(`The bundle's logs.${index} is not an object.`);
+  const digits = (value, name, length) => hexOf(dataOf(value, `logs.${index}.${name}`, length));
+  const topics = listOf(entry, "topics").map((topic) => digits(topic, "topics", 32));
+  const emitter = digits(entry.emitter, "emitter", 20), data = digits(entry.data, "data");
+  const word = digits(entry.word, "word", 32);
+  const log = logs[Number(index)];
+  if (!log) throw new Refusal(`The proof shows no log ${index}.`);
+  const isSame = emitter === log.emitter && topics.join() === log.topics.join() && data === log.data;
+  if (!isSame || word !== logHash(log)) {
+    throw new Refusal(`The proof shows another log ${index} than the bundle claims.`);
+  }
+  return `0x${word}`;
 }
 
 /** The header that shows that the block was the latest at the query's time; null where there is none, or no time. */
@@ -204,7 +259,8 @@ function nextHeader(query, block, head) {
 
 /**
  * Refuses a bundle of another batch. Refuses one whose accounts, headers, times and facts differ from the
- * request. The bundle of one query has nothing of other queries.
+ * request. The bundle of one query has nothing of other queries. Returns the queries in whose request something is not
+ * in the proof: places of logs within the block, and the transaction that names the block.
  * @param {any} bundle @param {Proven[]} proven @param {string} batch @param {any} request
  */
 export function requireAsked(bundle, proven, batch, request) {
@@ -226,24 +282,52 @@ export function requireAsked(bundle, proven, batch, request) {
     if (query.name !== null && /^0x[0-9a-f]{40}$/i.test(query.name)) {
       throw new Refusal(`The name of ${at} is an address.`);
     }
-    const names = [...query.facts.keys(), ...query.slots.keys()];
-    if (add(shown, query.chain, query.selector, query.name ?? query.account, names)) {
+    const logs = [...query.logs.keys()].map((log) => `${LOG}${log}`), names = [...query.facts.keys(), ...query.slots.keys()];
+    if (add(shown, query.chain, query.selector, nameIn(asked, query), [...names, ...logs])) {
       throw new Refusal(`${at[0].toUpperCase()}${at.slice(1)} is about the same as one before.`);
     }
   }
   for (const [about, names] of asked) {
     const found = shown.get(about);
     if (bundle.only !== null && !found) continue;
-    const missing = [...names].find((name) => !found?.has(name));
+    const missing = [...names].find((name) => !found?.has(name) && !(found && name.startsWith(OF_BLOCK)));
     if (missing) throw new Refusal(`The bundle lacks ${missing} of ${about}, which was asked for.`);
-    if (found.size > names.size) throw new Refusal(`The bundle has more of ${about} than was asked for.`);
+    const count = (all, begin) => [...all].filter((name) => name.startsWith(begin)).length;
+    const logs = count(found, LOG), fewest = count(names, OF_BLOCK), most = count(names, LOG);
+    if (logs > most || found.size - logs > names.size - most) {
+      throw new Refusal(`The bundle has more of ${about} than was asked for.`);
+    }
+    // A log that the request counts within the block may be one that it counts within the receipt, too.
+    if (logs < fewest) {
+      throw new Refusal(`The bundle lacks a log of ${about}, which was asked for.`);
+    }
   }
   for (const about of shown.keys()) {
     if (!asked.has(about)) throw new Refusal("The bundle has a query that was not asked for.");
   }
+  const hashes = new Set(proven.map((query) => `${query.chain}/${query.blockNumber}/transaction:${query.transactionHash}`));
+  return {
+    ofLogsInBlock: proven.filter((query) => {
+      const names = asked.get(aboutOf(query.chain, query.selector, nameIn(asked, query))) ?? [];
+      return [...names].some((name) => name.startsWith(OF_BLOCK));
+    }),
+    byUnprovenHash: proven.filter(({ blockNumber, chain, selector }) =>
+      String(selector).startsWith("transaction:") &&
+      !hashes.has(`${chain}/${blockNumber}/${String(selector).toLowerCase()}`)),
+  };
 }
 
-/** Names of properties and slots, by account or header. @param {any} request @returns {Map<string, Set<string>>} */
+/** The name by which a request asks for a query, null for the header. A hash counts only if it is proven. */
+function nameIn(asked, { account, chain, name, selector, transaction, transactionHash }) {
+  if (transaction === null) return name ?? account;
+  const byHash = `transaction ${transactionHash}`;
+  return asked.has(aboutOf(chain, selector, byHash)) ? byHash : `transaction ${transaction}`;
+}
+
+/**
+ * Names of properties, slots and logs, by account, transaction or header.
+ * @param {any} request @returns {Map<string, Set<string>>}
+ */
 function askedBy(request) {
   const found = new Map();
   for (const [chain, blocks] of Object.entries(request.data)) {
@@ -251,6 +335,11 @@ function askedBy(request) {
       for (const [name, { props, slots }] of Object.entries(block.accounts ?? {})) {
         const words = (slots ?? []).map((text) => `0x${text.replace(/^0x/i, "").toLowerCase().padStart(64, "0")}`);
         add(found, chain, selector, name, [...(props ?? []), ...words]);
+      }
+      for (const [name, { props, logs, blockLogs }] of Object.entries(block.transactions ?? {})) {
+        const named = (begin, indexes) => (indexes ?? []).map((index) => `${begin}${BigInt(index)}`);
+        const names = [...(props ?? []), ...named(LOG, logs), ...named(OF_BLOCK, blockLogs)];
+        add(found, chain, selector, `transaction ${name}`, names);
       }
       if (block.header?.length) add(found, chain, selector, null, block.header);
     }
@@ -263,13 +352,19 @@ function askedBy(request) {
  * @param {string | null} name null: of the header @param {string[]} names @returns {boolean} Whether it was there.
  */
 function add(found, chain, selector, name, names) {
-  // An ENS name is stored as ENSIP-15 spells it. That is lower case for ASCII. Names beyond ASCII aren't distinguished.
-  const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
-  const about = `${who} at ${selector} of chain ${chain}`;
+  const about = aboutOf(chain, selector, name);
   const isThere = found.has(about);
   if (!isThere) found.set(about, new Set());
   for (const each of names) found.get(about)?.add(each);
   return isThere;
+}
+
+/** @param {string} chain @param {unknown} selector @param {string | null} name null: of the header */
+function aboutOf(chain, selector, name) {
+  // An ENS name is stored as ENSIP-15 spells it. That is lower case for ASCII. Names beyond ASCII aren't distinguished.
+  const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
+  // A hash in the selector may have letters of any case.
+  return `${who} at ${String(selector).toLowerCase()} of chain ${chain}`;
 }
 
 // --- JSON -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 // holds each fact. The visitor's wallet answers the last two. Without a wallet, the page says what remains to be trusted.
 
 import { read, requireAsked, verify } from "./bundles.js";
-import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Refusal, hexOf, keccak } from "./proofs.js";
+import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, RECEIPT_PROPERTIES, Refusal, hexOf, keccak } from "./proofs.js";
 import { Failure, Stopped, ask, chooseWallet, lead, offer, tell, until } from "./wallets.js";
 
 /** @typedef {import("./bundles.js").Proven} Proven */
@@ -123,13 +123,18 @@ class Checking {
     const blocks = counted(bundle.blocks.length, "block");
     this.end("ok", `Each fact follows from the hashes of ${blocks}, by ${counted(found.nodes, "trie node")}.`);
     this.begin("Comparing with the request.");
-    requireAsked(bundle, found.queries, batch, request);
+    const { byUnprovenHash, ofLogsInBlock } = requireAsked(bundle, found.queries, batch, request);
     const what = query ? this.#about(found.queries[0]) : `${counted(count, "query", "queries")}, and no more`;
     this.end("ok", `It is of what the batch's request asks for: ${what}.`);
     const untimed = found.queries.filter((query) => query.timestamp !== null && !query.isTimeShown);
-    if (untimed.length) {
+    for (const [queries, what] of [
+      [untimed, `that the block of ${named(untimed)} was the latest at the time`],
+      [byUnprovenHash, `that the block of ${named(byUnprovenHash)} holds the transaction that names it`],
+      [ofLogsInBlock, `which places in the block the logs of ${named(ofLogsInBlock)} have`],
+    ]) {
+      if (!queries.length) continue;
       this.begin("");
-      this.end("left", `Not in the proof: that the block of ${named(untimed)} was the latest at the time.`);
+      this.end("left", `Not in the proof: ${what}.`);
     }
     return { ...found, destination: bundle.destinationChainId };
   }
@@ -249,8 +254,9 @@ class Checking {
 
   /** @param {Proven} query */
   #about(query) {
-    const names = [...query.facts.keys(), ...[...query.slots.keys()].map((slot) => `the slot ${slot}`)];
-    const of = query.account ?? "the header";
+    const slots = [...query.slots.keys()].map((slot) => `the slot ${slot}`);
+    const names = [...query.facts.keys(), ...slots, ...[...query.logs.keys()].map((log) => `the log ${log}`)];
+    const of = query.transaction === null ? query.account ?? "the header" : `the transaction ${query.transaction}`;
     return `${few(names)} of ${of} at block ${query.blockNumber} of ${this.#name(query.chain)}`;
   }
 
@@ -314,18 +320,29 @@ function encoded(kind, digits) {
  * @param {Proven} query @returns {Call[]}
  */
 function callsOf(query) {
-  const { account, registry } = query, block = BigInt(query.blockNumber);
-  const of = account === null ? `query ${query.number}` : account;
+  const { account, registry, transaction } = query, block = BigInt(query.blockNumber);
+  const of = transaction !== null ? `the transaction ${transaction}` : account ?? `query ${query.number}`;
   const calls = [];
+  const dataOfField = (name) => {
+    if (account !== null) {
+      return dataOf("accountField(address,uint256,uint8)", account, block, ACCOUNT_PROPERTIES.indexOf(name));
+    }
+    if (transaction === null) return dataOf("headerField(uint256,uint8)", block, HEADER_PROPERTIES.indexOf(name));
+    const index = BigInt(transaction);
+    if (name === "HASH") return dataOf("transactionHash(uint256,uint32)", block, index);
+    return dataOf("receiptField(uint256,uint32,uint8)", block, index, RECEIPT_PROPERTIES.indexOf(name));
+  };
   for (const [name, word] of query.facts) {
-    const data = account === null
-      ? dataOf("headerField(uint256,uint8)", block, HEADER_PROPERTIES.indexOf(name))
-      : dataOf("accountField(address,uint256,uint8)", account, block, ACCOUNT_PROPERTIES.indexOf(name));
+    const data = dataOfField(name);
     calls.push({ what: `${name} of ${of} at block ${block}`, to: registry, data, word });
   }
   for (const [slot, word] of query.slots) {
     const data = dataOf("accountStorageSlotValues(address,uint256,bytes32)", account ?? "", block, slot);
     calls.push({ what: `the slot ${slot} of ${of} at block ${block}`, to: registry, data, word });
+  }
+  for (const [log, word] of query.logs) {
+    const data = dataOf("logHash(uint256,uint32,uint32)", block, BigInt(transaction ?? 0), BigInt(log));
+    calls.push({ what: `the log ${log} of ${of} at block ${block}`, to: registry, data, word });
   }
   if (query.timestamp !== null) {
     const data = dataOf("blockAtTimestamp(uint256)", BigInt(query.timestamp));

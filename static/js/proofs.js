@@ -1,6 +1,6 @@
-// Verifies headers, accounts and storage slots against hashes (Yellow Paper 4.3 and appendix D; EIP-1186), as strictly as
-// the service itself does in chains/header.py and chains/trie.py. A proof that fails throws a `Refusal`, whose message
-// is one sentence.
+// Verifies headers, accounts, storage slots and transactions against hashes (Yellow Paper 4.3 and appendix D; EIP-1186,
+// EIP-2718), as strictly as the service itself does in chains/header.py, chains/trie.py and chains/receipts.py. A proof
+// that fails throws a `Refusal`, whose message is one sentence.
 
 import { keccak_256 } from "../vendor/noble/sha3.js";
 
@@ -9,6 +9,12 @@ import { keccak_256 } from "../vendor/noble/sha3.js";
 const HASH_BYTES = 32;
 const BRANCH = 17, SHORT = 2; // a leaf or an extension is short
 const ACCOUNT_FIELDS = 4;
+const RECEIPT_FIELDS = 4;
+const BLOOM_BYTES = 256;
+const MOST_TOPICS = 4;
+// OP Stack's deposits, whose nonce and version follow the logs since Canyon. 6a is Arbitrum's.
+const DEPOSIT = 0x7e, DEPOSIT_FIELDS = 6;
+const RECEIPT_TYPES = [0, 1, 2, 3, 4, 0x6a, DEPOSIT];
 // Depth of nested lists in RLP. Each is longer than the one in it, and an embedded node has less than 32 bytes.
 const MOST_DEPTH = 32;
 // A longer length would exceed the size of any file.
@@ -124,6 +130,7 @@ const HEADER = [
 ];
 export const HEADER_PROPERTIES = HEADER.map(([name]) => name).filter(Boolean);
 export const ACCOUNT_PROPERTIES = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"];
+export const RECEIPT_PROPERTIES = ["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"];
 // All chains of interest have the first 13 fields in common; Ethereum's header had 15 before London.
 const SHARED = 13, FEWEST = 15;
 const HASHED = new Set(["LOGS_BLOOM", "EXTRA_DATA"]);
@@ -148,6 +155,8 @@ export function header(bytes) {
     hash: keccak(bytes),
     parentHash: hexOf(fields[0]),
     stateRoot: hexOf(fields[3]),
+    transactionsRoot: hexOf(fields[4]),
+    receiptsRoot: hexOf(fields[5]),
     number: numberOf(fields[8]),
     timestamp: numberOf(fields[11]),
     words,
@@ -180,7 +189,7 @@ const NO_CODE = "0".repeat(64);
  * @param {string} stateRoot @param {Uint8Array} address @param {Node[]} nodes from the root on
  */
 export function account(stateRoot, address, nodes) {
-  const found = lookUp(stateRoot, address, nodes, readAccount);
+  const found = lookUp(stateRoot, keccak(address), nodes, readAccount);
   if (found) return found;
   const words = ["0".repeat(64), "0".repeat(64), EMPTY_NODE.hash, NO_CODE];
   return { exists: false, storageRoot: EMPTY_NODE.hash, words: byProperty(words) };
@@ -202,7 +211,7 @@ function readAccount(value) {
  * @param {string} storageRoot @param {Uint8Array} slot 32 bytes @param {Node[]} nodes from the root on
  */
 export function slot(storageRoot, slot, nodes) {
-  return lookUp(storageRoot, slot, nodes, readWord) ?? "0".repeat(64);
+  return lookUp(storageRoot, keccak(slot), nodes, readWord) ?? "0".repeat(64);
 }
 
 /** @param {Uint8Array} value */
@@ -214,8 +223,70 @@ function readWord(value) {
 }
 
 /**
+ * The hash of a transaction, in hexadecimal digits.
+ * @param {string} transactionsRoot @param {number} index in the block @param {Node[]} nodes from the root on
+ */
+export const transactionHash = (transactionsRoot, index, nodes) => keccak(ofTransaction(transactionsRoot, index, nodes));
+
+/** A log of a receipt, in hexadecimal digits. @typedef {{emitter: string, topics: string[], data: string}} Log */
+
+/**
+ * The receipt of a transaction. `words` has no STATUS before Byzantium.
+ * @param {string} receiptsRoot @param {number} index in the block @param {Node[]} nodes from the root on
+ * @returns {{words: Map<string, string>, logs: Log[]}}
+ */
+export function receipt(receiptsRoot, index, nodes) {
+  const value = ofTransaction(receiptsRoot, index, nodes);
+  const isTyped = value[0] > 0 && value[0] < 0x80, type = isTyped ? value[0] : 0;
+  if (!RECEIPT_TYPES.includes(type)) {
+    throw new Refusal(`The proof's receipt is of the type 0x${type.toString(16)}, which no facts registry knows.`);
+  }
+  const fields = decode(isTyped ? value.subarray(1) : value, "The proof's receipt is not canonical RLP.");
+  const isLong = fields.length === DEPOSIT_FIELDS && type === DEPOSIT;
+  const isRight = Array.isArray(fields) && (isLong || fields.length === RECEIPT_FIELDS) &&
+    fields[0] instanceof Uint8Array && isNumber(fields[1], 8) && isBytes(fields[2], BLOOM_BYTES) &&
+    Array.isArray(fields[3]) && fields.slice(RECEIPT_FIELDS).every((field) => isNumber(field, 8));
+  if (!isRight) throw new Refusal("The proof's receipt has not the form of a receipt.");
+  const [status, gas, , logs] = fields;
+  const words = new Map();
+  // Before Byzantium a receipt has a state root instead of the status.
+  if (isTyped || status.length !== HASH_BYTES) {
+    if (status.length > 1 || (status.length && status[0] !== 1)) {
+      throw new Refusal("The proof's receipt has a status that is neither 0 nor 1.");
+    }
+    words.set("STATUS", wordOf(status));
+  }
+  words.set("TYPE", wordOf(Uint8Array.of(type))).set("CUMULATIVE_GAS_USED", wordOf(gas));
+  words.set("LOG_COUNT", logs.length.toString(16).padStart(64, "0"));
+  return { words, logs: logs.map(readLog) };
+}
+
+/** @param {Item} item @param {number} index @returns {Log} */
+function readLog(item, index) {
+  const isRight = Array.isArray(item) && item.length === 3 && isBytes(item[0], 20) && Array.isArray(item[1]) &&
+    item[1].length <= MOST_TOPICS && item[1].every((topic) => isBytes(topic, 32)) && item[2] instanceof Uint8Array;
+  if (!isRight) throw new Refusal(`The proof's receipt has a log ${index} that has not the form of a log.`);
+  return { emitter: hexOf(item[0]), topics: item[1].map(hexOf), data: hexOf(item[2]) };
+}
+
+/** The hash that a facts registry stores of a log. @param {Log} log */
+export function logHash({ emitter, topics, data }) {
+  return keccak(bytesOf(emitter.padStart(64, "0") + topics.join("") + keccak(bytesOf(data))));
+}
+
+/** The value of a transaction in its block's trie of transactions or receipts, which is by the RLP of the index. */
+function ofTransaction(root, index, nodes) {
+  const digits = index.toString(16).replace(/^(?=(..)*.$)/, "0");
+  const key = index === 0 ? "80" : index < 0x80 ? digits : (0x80 + digits.length / 2).toString(16) + digits;
+  const value = lookUp(root, key, nodes, (bytes) => bytes);
+  if (value === null) throw new Refusal(`The proof shows that the block has no transaction ${index}.`);
+  return value;
+}
+
+/**
  * The value at a key, or null where the nodes prove that there is none. They must be exactly the path to it.
- * @template T @param {string} root @param {Uint8Array} key @param {Node[]} nodes @param {(value: Uint8Array) => T} read
+ * @template T @param {string} root @param {string} key the digits of the path @param {Node[]} nodes
+ * @param {(value: Uint8Array) => T} read
  */
 function lookUp(root, key, nodes, read) {
   if (root === EMPTY_NODE.hash) {
@@ -237,7 +308,7 @@ function lookUp(root, key, nodes, read) {
     }
     return node.items;
   };
-  const value = walk(referenced(root, true), keccak(key), (child) => {
+  const value = walk(referenced(root, true), key, (child) => {
     if (child instanceof Uint8Array) return referenced(hexOf(child), false);
     // A node is embedded in its parent if, and only if, it is shorter than a hash.
     if (child.size >= HASH_BYTES) throw new Refusal("The proof has an embedded node that is not shorter than a hash.");

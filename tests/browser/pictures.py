@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.db import OperationalError
@@ -16,7 +17,7 @@ from explorer.lists import batch_rows
 from queries.models import Batch
 from tests.browser import installations, states
 from tests.browser.conftest import Stage, axe_violations, overflows, sent
-from tests.explorer.batches import beat, connect_rollup, connect_source, path
+from tests.explorer.batches import TRANSFER, beat, connect_rollup, connect_source, path
 from tests.service import ALICE, BOB, a_key
 
 NARROW: ViewportSize = {"width": 400, "height": 800}
@@ -231,6 +232,9 @@ PICTURES = (
     Picture("Batch: over a parent chain, DONE", _with_a_rollup(states.over_a_parent_done)),
     Picture("Batch: a time, slots and a header", of(states.everything_open)),
     Picture("Batch: a time, slots and a header, DONE", of(states.everything_done)),
+    Picture("Batch: an account and two transactions", of(states.about_transactions)),
+    Picture("Batch: an account and two transactions, DONE", of(states.about_transactions_done)),
+    Picture("Batch: one log, DONE", of(states.one_log, f"/1?{urlencode({'event': TRANSFER})}")),
     Picture("Batch: later slots", of(states.everything_done, "/1?slots=2")),
     Picture("Batch: five queries, one fails", of(states.several)),
     Picture("Batch: 60 queries", of(states.sixty), most_screens=5.5),

@@ -11,7 +11,7 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Transaction
 from queries import progress
-from queries.columns import HeaderField, RejectionCode
+from queries.columns import HeaderField, RejectionCode, TransactionField
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
 from queries.waits import wait
 from tests.explorer import batches
@@ -190,6 +190,33 @@ def everything_done() -> Batch:
     batches.finish(batch)
     batches.settle(batch)
     return over(48, batch, since=92)
+
+
+def about_transactions() -> Batch:
+    """Return an open batch about an account and two transactions, of which one is named by its hash."""
+    by_hash = {"props": ["STATUS", "HASH"], "blockLogs": ["8", "7"]}
+    transactions = {batches.TRANSACTION: by_hash, "1": {"props": TransactionField.names}}
+    block = {"accounts": {ALICE: {"props": ["BALANCE"]}}, "transactions": transactions}
+    return batches.batch_at(**{f"transaction_{batches.TRANSACTION}": block})
+
+
+def about_transactions_done() -> Batch:
+    batch = about_transactions()
+    batches.find_block(batch)
+    batches.accept(batch)
+    batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
+    batches.complete(batch, *StepKind)
+    batches.settle(batch)
+    return over(48, batch, since=92)
+
+
+def one_log() -> Batch:
+    batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}})
+    batches.accept(batch)
+    batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
+    batches.complete(batch, *StepKind)
+    batches.settle(batch)
+    return over(31, batch, since=92)
 
 
 def pruned() -> Batch:

@@ -15,6 +15,7 @@ from eth_utils.crypto import keccak
 from playwright.sync_api import BrowserContext, Page, expect
 
 from batch_query_client import claimed_hashes
+from batch_query_client import receipts as client_receipts
 from chains.header import Header
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
 from devnet.devchain import DevChain
@@ -23,12 +24,23 @@ from queries.models import Batch
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
-from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, chained, slot_proof, storage_trie
-from tests.client.forged_bundles import FORGERIES
+from tests.chains.tries import (
+    MALFORMED,
+    MALFORMED_ACCOUNTS,
+    MALFORMED_RECEIPTS,
+    RECEIPT,
+    chained,
+    slot_proof,
+    storage_trie,
+)
+from tests.client.forged_bundles import FORGERIES, HASH, with_transactions
+from tests.contracts import tries
+from tests.contracts.blocks import recorded
 from tests.contracts.tries import hex_prefix
 from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import CONTRACT, SOURCE, batch_at, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
+from tests.fixtures_folder import needs_fixtures
 from tests.service import work_until_done
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,9 +70,24 @@ def verified(
 # --- Bundles ----------------------------------------------------------------------------------------------------------
 
 
+def with_transactions_asked(batch: Batch) -> Any:
+    """Return the batch's request, with the transactions that `with_transactions` adds to its bundle."""
+    request = json.loads(batch.request)
+    names = ["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"]
+    # The block's third log is the first one's third, or another one that the request names.
+    first = {"props": names, "logs": ["2"], "blockLogs": ["2", "0"]}
+    request["data"]["31337"]["block:20"] = {"transactions": {"0": first}}
+    second = {"props": [*names, "HASH"], "logs": ["0"]}
+    request["data"]["31337"][f"transaction:0x{HASH[2:].upper()}"] = {
+        "transactions": {HASH.upper().replace("X", "x"): second}
+    }
+    return request
+
+
 def test_what_holds_shows_what_the_client_s_verifier_says(page: Page, made: Batch):
-    bundle = bundle_of(made)
-    shown = verified(page, made, {"": json.dumps(bundle)})[""]
+    bundle = with_transactions(bundle_of(made))
+    shown = verified(page, made, {"": json.dumps(bundle)}, with_transactions_asked(made))[""]
+    assert shown["unshown"] == [[8], []]
     hashes = claimed_hashes(json.dumps(bundle))
     assert shown["hashes"] == {f"{chain}/{number}": told for (chain, number), told in hashes.items()}
     for mine, (number, proven) in zip(shown["queries"], proven_by(bundle).queries.items(), strict=True):
@@ -70,10 +97,13 @@ def test_what_holds_shows_what_the_client_s_verifier_says(page: Page, made: Batc
         assert mine["facts"] == {name: f"0x{word.hex()}" for name, word in proven.facts.items()}
         assert mine["slots"] == {slot: f"0x{word.hex()}" for slot, word in proven.slots.items()}
         assert mine["isTimeShown"] == (proven.timestamp is not None)
+        of_transaction = None if proven.transaction is None else str(proven.transaction)
+        assert (mine["transaction"], mine["transactionHash"]) == (of_transaction, proven.transaction_hash)
+        assert mine["logs"] == {str(index): f"0x{log.hash.hex()}" for index, log in proven.logs.items()}
 
 
 def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
-    bundle = bundle_of(made)
+    bundle = with_transactions(bundle_of(made))
     documents: dict[str, str] = {}
     for name, (change, _) in FORGERIES.items():
         forged = copy.deepcopy(bundle)
@@ -122,6 +152,52 @@ WRONG_REQUESTS: dict[str, tuple[Callable[[Any], object], str]] = {
     "another time": (lambda r: rename(r, "timestamp:1700000005", "timestamp:1700000006"), "lacks NONCE of .* at time"),
     "another chain": (lambda r: r["data"].update({"1": r["data"].pop(str(SOURCE))}), "lacks BALANCE of .* of chain 1"),
 }
+
+
+WRONG_TRANSACTIONS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "another index": (lambda r: rekey(r, "block:20", "0", "1"), "lacks STATUS of transaction 1 at block:20"),
+    "another hash": (
+        lambda r: rekey(r, f"transaction:0x{HASH[2:].upper()}", None, word(1)),
+        f"lacks STATUS of transaction {word(1)}",
+    ),
+    "a hash that is not proven": (
+        lambda r: rekey(r, "block:20", "0", HASH),
+        f"lacks STATUS of transaction {HASH} at bl",
+    ),
+    "a log more": (lambda r: transaction(r)["logs"].append("1"), "lacks log 1 of transaction 0 at block:20"),
+    "a log of the block more": (
+        lambda r: transaction(r)["blockLogs"].append("1"),
+        "lacks a log of transaction 0 at blo",
+    ),
+    "logs less": (lambda r: transaction(r).update(blockLogs=[]), "has more of transaction 0 at block:20"),
+    "a property less": (lambda r: transaction(r)["props"].pop(), "has more of transaction 0 at block:20"),
+    "no transaction": (lambda r: r["data"]["31337"].pop("block:20"), "a query that was not asked for"),
+}
+
+
+def transaction(request: Any) -> Any:
+    return at_block(request, 20)["transactions"]["0"]
+
+
+def rekey(request: Any, selector: str, old: str | None, new: str) -> None:
+    entries = request["data"]["31337"][selector]["transactions"]
+    entries[new] = entries.pop(old or next(iter(entries)))
+
+
+def test_a_proof_of_another_transaction_or_log_than_was_asked_for_is_refused(page: Page, made: Batch):
+    documents = {"": json.dumps(with_transactions(bundle_of(made)))}
+    for name, (change, sentence) in WRONG_TRANSACTIONS.items():
+        request = with_transactions_asked(made)
+        change(request)
+        outcome = verified(page, made, documents, request)[""]
+        assert isinstance(outcome, str), (name, outcome)
+        assert re.search(f"^Refusal: .*{sentence}", outcome), (name, outcome)
+    # The bundle shows the block of a hash that none of its queries proves.
+    request = with_transactions_asked(made)
+    rename(request, "block:20", f"transaction:{word(1)}")
+    bundle = with_transactions(bundle_of(made))
+    bundle["queries"][7]["selector"] = f"transaction:{word(1)}"
+    assert verified(page, made, {"": json.dumps(bundle)}, request)[""]["unshown"] == [[8], [8]]
 
 
 def at_block(request: Any, number: int) -> Any:
@@ -224,6 +300,32 @@ def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
     outcomes = [outcome.partition(":")[0] for outcome in told(page, cases)]
     assert outcomes == expected
     assert {"Refusal", f"{0:064x}", f"{5:064x}"} < set(expected)
+
+
+@needs_fixtures
+def test_receipts_are_read_as_the_client_reads_them(page: Page):
+    cases, expected = [], []
+    for name in ("eth-mainnet-1000000", "op-mainnet-154497277", "eth-mainnet-20472570"):
+        block = recorded(name)
+        for part, root, values in zip(
+            ("transaction", "receipt"), block.roots, (block.transactions, block.values), strict=True
+        ):
+            built = tries.build({rlp.encode(index): value for index, value in enumerate(values)})
+            for index in {0, 1, 127, 128, len(values) - 1} & {*range(len(values))}:
+                nodes = tries.proof(built, rlp.encode(index))
+                cases += [(part, *at(at_index.to_bytes(2), root, nodes)) for at_index in (index, index + 1)]
+                fields = client_receipts.decode(values[index]) if part == "receipt" else None
+                words = {name: word.hex() for name, word in fields.words.items()} if fields else {}
+                expected += [
+                    [words, [log.hash.hex() for log in fields.logs]] if fields else keccak(values[index]).hex(),
+                    None,
+                ]
+    for spoilt in (*MALFORMED_RECEIPTS, b"\x05" + rlp.encode(RECEIPT)):
+        root, nodes = chained([hex_prefix("80", leaf=True), spoilt])
+        cases.append(("receipt", *at(bytes(2), root, nodes)))
+        expected.append(None)
+    for outcome, wanted in zip(told(page, cases), expected, strict=True):
+        assert outcome == wanted if wanted else outcome.startswith("Refusal: "), (outcome, wanted)
 
 
 def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):

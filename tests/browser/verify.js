@@ -6,11 +6,13 @@ async ([batch, request, documents, only]) => {
         try {
             const bundle = read(text, only);
             const { queries, hashes } = await verify(bundle);
-            requireAsked(bundle, queries, batch, request);
+            const unshown = requireAsked(bundle, queries, batch, request);
             const told = queries.map((one) => ({
                 ...one, facts: Object.fromEntries(one.facts), slots: Object.fromEntries(one.slots),
+                logs: Object.fromEntries(one.logs),
             }));
-            outcomes[name] = { queries: told, hashes: Object.fromEntries(hashes) };
+            const numbers = Object.values(unshown).map((each) => each.map(({ number }) => number));
+            outcomes[name] = { queries: told, hashes: Object.fromEntries(hashes), unshown: numbers };
         } catch (error) {
             outcomes[name] = `${error.constructor.name}: ${error.message}`;
         }

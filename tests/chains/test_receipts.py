@@ -1,20 +1,20 @@
 """Receipts of recorded blocks, as nodes answer them and misanswer them, make the tries of their blocks."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 import rlp
-from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
 from chains import receipts
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import NodeUnavailable
+from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.packed_transactions import nodes
-from tests.chains.lying_node import error, is_chain_id, lying_node, result
+from tests.chains.recorded_blocks import answering
+from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT
 from tests.contracts.blocks import log_hash, recorded
 from tests.contracts.decoder import Receipt
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
@@ -28,20 +28,12 @@ _CANYON, _BEDROCK = "op-mainnet-154497277.json", "op-goerli-regolith-receipts.js
 Change = Callable[[list[Any]], list[Any]]
 
 
-@contextmanager
-def serving(name: str, change: Change = lambda told: told, raw: list[bytes] | None = None) -> Iterator[str]:
+def serving(
+    name: str, change: Change = lambda told: told, raw: list[bytes] | None = None
+) -> AbstractContextManager[str]:
     """Serve a block's receipts after the change. With `raw`, a node also answers these."""
-    told = change(load_fixture(f"receipts/{name}")["receipts"])
-
-    def answer(body: Any) -> Any:
-        if is_chain_id(body):
-            return result(body, "0x7a69")
-        if body["method"] == "eth_getBlockReceipts":
-            return result(body, told)
-        return result(body, list(map(hex_data, raw))) if raw else error(body, -32601, "the method does not exist")
-
-    with lying_node(answer) as url:
-        yield url
+    told = {"eth_getBlockReceipts": change(load_fixture(f"receipts/{name}")["receipts"])}
+    return answering(**told, **({"debug_getRawReceipts": list(map(hex_data, raw))} if raw else {}))
 
 
 def header_of(name: str) -> Header:
@@ -97,6 +89,17 @@ def test_what_nodes_have_answered_makes_it_too(client_of, case):
     assert list(made.values) == recorded(name.removesuffix(".json")).values
 
 
+@pytest.mark.parametrize("of_block", [{"eth_getBlockReceipts": []}, {}], ids=["none", "refused"])
+def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, of_block):
+    name = "eth-mainnet-20472570.json"
+    each = {receipt["transactionHash"]: receipt for receipt in load_fixture(f"receipts/{name}")["receipts"]}
+    with answering(
+        **of_block, eth_getBlockByHash={"transactions": list(each)}, eth_getTransactionReceipt=each.__getitem__
+    ) as url:
+        made = receipts.of_block(client_of(url), header_of(name))
+    assert list(made.values) == recorded(name.removesuffix(".json")).values
+
+
 def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of):
     name, change = "eth-mainnet-1000000.json", without("root")
     values = recorded(name.removesuffix(".json")).values
@@ -105,50 +108,36 @@ def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of
     assert list(made.values) == values
     told = load_fixture(f"receipts/{name}")["receipts"]
     assert list(map(hex_data, filter(None, made.hashes))) == [each["transactionHash"] for each in told]
-    with serving(name, change, values[::-1]) as url, pytest.raises(NodeUnavailable, match="make another root"):
+    with serving(name, change, values[::-1]) as url, pytest.raises(OtherRoot, match="make another root"):
         receipts.of_block(client_of(url), header_of(name))
+    with serving(name, change) as url:
+        with pytest.raises(OtherRoot, match=r"another root .*, and refuses debug_getRaw"):
+            receipts.of_block(client_of(url), header_of(name))
+        # A node that is down might have answered.
+        with pytest.raises(NodeUnavailable) as caught:
+            receipts.of_block(client_of(url, "http://127.0.0.1:1"), header_of(name))
+        assert not isinstance(caught.value, OtherRoot)
+
+
+@pytest.mark.parametrize("raw", [None, [b"\xc0"]])
+def test_receipts_of_a_block_that_has_replaced_the_header_are_a_fault_that_passes(client_of, raw):
+    name = "eth-mainnet-1000000.json"
     with (
-        serving(name, change) as url,
-        pytest.raises(NodeUnavailable, match=r"another root .*, and refuses debug_getRaw"),
+        serving(name, lambda told: [told[0] | {"blockHash": "0x" + "11" * 32}], raw) as url,
+        pytest.raises(InvalidReply, match="another root"),
     ):
         receipts.of_block(client_of(url), header_of(name))
 
 
 def test_receipts_of_a_chain_that_hashes_otherwise_are_refused(client_of):
     name = "cronos-10000-not-reproducible.json"
-    with serving(name) as url, pytest.raises(NodeUnavailable, match="receipts of block 10000 that make another root"):
+    with serving(name) as url, pytest.raises(OtherRoot, match="receipts of block 10000 that make another root"):
         receipts.of_block(client_of(url), header_of(name))
-
-
-RECEIPT: list[Any] = [b"\1", b"\1", bytes(256), []]
-# Forms that the views of `FactsReader` refuse.
-NOT_OF_A_READER = [
-    [b"\2", *RECEIPT[1:]],
-    [bytes(31), *RECEIPT[1:]],
-    [b"\1", b"\1" * 9, *RECEIPT[2:]],
-    [b"\1", b"\0", *RECEIPT[2:]],
-    [*RECEIPT[:2], bytes(255), []],
-    [*RECEIPT[:3], [[bytes(19), [], b""]]],
-    [*RECEIPT[:3], [[bytes(20), [bytes(31)], b""]]],
-    [*RECEIPT[:3], [[bytes(20), [bytes(32)] * 5, b""]]],
-    [*RECEIPT, b""],
-]
 
 
 def test_a_receipt_is_read_strictly():
     assert receipts.TransactionReceipt.decode(rlp.encode(RECEIPT)).status == 1
     genuine = recorded("eth-mainnet-1000000").values[0]
-    for spoilt in (
-        b"",
-        b"\xc0",
-        b"\x02" + genuine[:-1],
-        genuine + b"\0",
-        rlp.encode([b"", b"", b"", b""]),
-        keccak(b""),
-        *map(rlp.encode, NOT_OF_A_READER),
-        b"\0" + rlp.encode(RECEIPT),
-        b"\x02" + rlp.encode([bytes(32), *RECEIPT[1:]]),
-        b"\x02" + rlp.encode([*RECEIPT, b"", b"\1"]),
-    ):
+    for spoilt in (b"\x02" + genuine[:-1], genuine + b"\0", *MALFORMED_RECEIPTS):
         with pytest.raises(ValueError, match=r"receipt|RLP|log|bytes"):
             receipts.TransactionReceipt.decode(spoilt)

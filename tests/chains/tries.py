@@ -1,6 +1,7 @@
 """Tries built by another implementation, with their proofs, and nodes and accounts that no valid trie has."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import rlp
@@ -145,4 +146,31 @@ MALFORMED_ACCOUNTS = [
     rlp.encode([b"", b"", EMPTY_TRIE_ROOT[1:], EMPTY_CODE_HASH]),
     rlp.encode([b"", b"", EMPTY_TRIE_ROOT, [EMPTY_CODE_HASH]]),
     rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
+]
+
+# --- Values that no trie of receipts has ------------------------------------------------------------------------------
+
+RECEIPT: list[Any] = [b"\1", b"\1", bytes(256), []]
+MALFORMED_RECEIPTS = [
+    b"",
+    b"\xc0",
+    rlp.encode([b"", b"", b"", b""]),
+    keccak(b""),
+    *map(
+        rlp.encode,
+        [
+            [b"\2", *RECEIPT[1:]],
+            [bytes(31), *RECEIPT[1:]],
+            [b"\1", b"\1" * 9, *RECEIPT[2:]],
+            [b"\1", b"\0", *RECEIPT[2:]],
+            [*RECEIPT[:2], bytes(255), []],
+            [*RECEIPT[:3], [[bytes(19), [], b""]]],
+            [*RECEIPT[:3], [[bytes(20), [bytes(31)], b""]]],
+            [*RECEIPT[:3], [[bytes(20), [bytes(32)] * 5, b""]]],
+            [*RECEIPT, b""],
+        ],
+    ),
+    b"\0" + rlp.encode(RECEIPT),
+    b"\x02" + rlp.encode([bytes(32), *RECEIPT[1:]]),
+    b"\x02" + rlp.encode([*RECEIPT, b"", b"\1"]),
 ]

@@ -1,17 +1,98 @@
 """Forged bundles of a batch that requests facts of every kind, with the verifier's errors."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rlp
 from eth_utils.crypto import keccak
 
 from tests import headers
+from tests.contracts import tries
 from tests.explorer.batches import CONTRACT, word
 from tests.explorer.made_tries import FIELDS
 from tests.service import BOB
 
 Bundle = dict[str, Any]
+
+
+# Logs of three receipts, by the index of the transaction: emitter, topics and data.
+LOGS: dict[int, list[tuple[bytes, list[bytes], bytes]]] = {
+    0: [(b"\xaa" * 20, [b"\1" * 32, b"\2" * 32], b"data"), (b"\xbb" * 20, [], b""), (b"\xaa" * 20, [b"\1" * 32], b"")],
+    # The first log of another receipt is the same.
+    1: [(b"\xaa" * 20, [b"\1" * 32, b"\2" * 32], b"data")],
+    129: [(b"\xcc" * 20, [b"\3" * 32] * 4, b"\5" * 70)],
+}
+TRANSACTIONS = [b"\2" + rlp.encode([index, b"a transaction" * 3]) for index in range(130)]
+HASH = f"0x{keccak(TRANSACTIONS[129]).hex()}"
+
+
+def with_transactions(bundle: Bundle) -> Bundle:
+    """Add a block and two queries about its transactions: of index 0, and of index 129, which is named by its hash."""
+    values = [
+        (b"\2" if index else b"")
+        + rlp.encode([int(index != 129), 21_000 * (index + 1), bytes(256), [list(log) for log in LOGS.get(index, [])]])
+        for index in range(130)
+    ]
+    built = [
+        tries.build({rlp.encode(index): value for index, value in enumerate(leaves)})
+        for leaves in (TRANSACTIONS, values)
+    ]
+    roots = {"transactionsRoot": built[0].root_hash, "receiptsRoot": built[1].root_hash}
+    header = headers.encode({**FIELDS, "number": 20, **roots})
+    changed = copy.deepcopy(bundle)
+    changed["blocks"].append(
+        bundle["blocks"][0]
+        | {"blockNumber": "20", "blockHash": f"0x{keccak(header).hex()}", "header": f"0x{header.hex()}"}
+    )
+
+    def proof(which: int, index: int) -> list[int]:
+        nodes = [f"0x{node.hex()}" for node in tries.proof(built[which], rlp.encode(index))]
+        changed["nodes"] += [node for node in nodes if node not in changed["nodes"]]
+        return [changed["nodes"].index(node) for node in nodes]
+
+    names = ("TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "STATUS")
+    for index, logs in ((0, [0, 2]), (129, [0])):
+        words = (2 if index else 0, 21_000 * (index + 1), len(LOGS[index]), int(index != 129))
+        changed["queries"].append(
+            bundle["queries"][2]
+            | {
+                "number": len(changed["queries"]) + 1,
+                "block": len(changed["blocks"]) - 1,
+                "selector": f"transaction:{HASH}" if index else "block:20",
+                "transaction": {"index": str(index), "hash": HASH if index else None},
+                "receiptProof": proof(1, index),
+                "transactionProof": proof(0, index) if index else None,
+                "facts": dict(zip(names, map(word, words), strict=True)) | ({"HASH": HASH} if index else {}),
+                "logs": {str(log): shown_log(*LOGS[index][log]) for log in logs},
+            }
+        )
+    return changed
+
+
+def shown_log(emitter: bytes, topics: Sequence[bytes], data: bytes) -> dict[str, Any]:
+    return {
+        "word": f"0x{keccak(bytes(12) + emitter + b''.join(topics) + keccak(data)).hex()}",
+        "emitter": f"0x{emitter.hex()}",
+        "topics": [f"0x{topic.hex()}" for topic in topics],
+        "data": f"0x{data.hex()}",
+    }
+
+
+def alone(bundle: Bundle, number: int) -> Bundle:
+    """Return the bundle of one query."""
+    query = bundle["queries"][number - 1]
+    return bundle | {"blocks": [bundle["blocks"][query["block"]]], "queries": [query | {"block": 0}]}
+
+
+def log(name: str, **parts: Any) -> Callable[[Bundle], object]:
+    """Return a function that changes a log of the first transaction."""
+    return lambda b: b["queries"][7]["logs"][name].update(parts)
+
+
+def swap_proofs(b: Bundle) -> None:
+    query = b["queries"][8]
+    query["receiptProof"], query["transactionProof"] = query["transactionProof"], query["receiptProof"]
 
 
 def of_query(which: int, /, **parts: Any) -> Callable[[Bundle], object]:
@@ -95,7 +176,7 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     "a query that is none": (lambda b: b["queries"].__setitem__(0, 7), r"numbered from 1|queries\.0 is missing"),
     "a block that is none": (lambda b: b["blocks"].__setitem__(0, 7), r"is none|blocks\.0 is missing"),
     "a block that is not there": (of_query(1, block=9), "block is no place|names a block that the bundle lacks"),
-    "the block just behind the last": (of_query(1, block=4), "block is no place|names a block that the bundle lacks"),
+    "the block just behind the last": (of_query(1, block=5), "block is no place|names a block that the bundle lacks"),
     "a block before the first": (of_query(1, block=-1), "block is no place|block is missing or malformed"),
     "a block that is false": (of_query(1, block=False), "block is no place|block is missing or malformed"),
     "no block": (of_query(1, block=None), "block is no place|block is missing or malformed"),
@@ -159,6 +240,106 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         r"nodes\.0 is (not hex|missing or malformed)",
     ),
     "slots of no account": (of_query(2, account=None), "Query 2: "),
+    "another status": (lambda b: b["queries"][7]["facts"].update(STATUS=word(0)), "Query 8: .* another STATUS"),
+    "another number of logs": (
+        lambda b: b["queries"][8]["facts"].update(LOG_COUNT=word(2)),
+        "Query 9: .* another LOG_COUNT",
+    ),
+    "an account's word of a transaction": (of_query(8, facts={"BALANCE": word(0)}), "Query 8: .* not known: 'BALANCE'"),
+    "the receipt of another transaction": (
+        lambda b: b["queries"][8].update(receiptProof=b["queries"][7]["receiptProof"]),
+        "Query 9: The proof",
+    ),
+    "a receipt as that of another transaction": (
+        of_query(8, transaction={"index": "1", "hash": None}),
+        "Query 8: The proof",
+    ),
+    "a receipt of a transaction that the block doesn't have": (
+        of_query(8, transaction={"index": "130", "hash": None}),
+        "Query 8: The proof",
+    ),
+    "a receipt of another block": (of_query(8, block=0), "Query 8: The proof"),
+    "a receipt and a transaction in each other's place": (swap_proofs, "Query 9: The proof"),
+    "a receipt that is not proven": (of_query(8, receiptProof=None), "Query 8: .* not known"),
+    "a receipt's proof that is shortened": (lambda b: b["queries"][7]["receiptProof"].pop(), "Query 8: The proof"),
+    "a receipt's proof of nothing": (of_query(8, receiptProof=[]), "Query 8: The proof ends"),
+    "a receipt's proof that is no list": (
+        of_query(8, receiptProof={}),
+        "Query 8: The receiptProof|receiptProof is missing or malformed",
+    ),
+    "a receipt's place behind the last": (of_query(8, receiptProof=[10_000]), "Query 8: .*(places|names nodes)"),
+    "a transaction's place that is true": (
+        of_query(9, transactionProof=[True]),
+        r"Query 9: .*places|transactionProof\.0 is missing or malformed",
+    ),
+    "another hash of a transaction": (
+        lambda b: b["queries"][8]["facts"].update(HASH=word(1)),
+        "Query 9: .* another HASH",
+    ),
+    "the hash of another transaction": (
+        of_query(9, transaction={"index": "129", "hash": f"0x{keccak(TRANSACTIONS[128]).hex()}"}),
+        "Query 9: The proof doesn't show the transaction's hash",
+    ),
+    "a hash that is not proven": (
+        lambda b: b["queries"][8].update(transactionProof=None, facts={"STATUS": word(0)}),
+        "Query 9: The proof doesn't show the transaction's hash",
+    ),
+    "a hash that is none": (
+        of_query(9, transaction={"index": "129", "hash": "0x12"}),
+        r"transaction\.hash is (not 32 bytes in hex|missing or malformed)",
+    ),
+    "an index with a zero before it": (
+        of_query(8, transaction={"index": "00", "hash": None}),
+        r"transaction\.index is (not an index|missing or malformed)",
+    ),
+    "an index that is a number": (
+        of_query(8, transaction={"index": 0, "hash": None}),
+        r"transaction\.index is (not an index|missing or malformed)",
+    ),
+    "a transaction that is none": (of_query(8, transaction=7), "transaction(.index)? is (not an|missing or malformed)"),
+    "an account and a transaction": (
+        of_query(1, transaction={"index": "0", "hash": None}),
+        "Query 1: The bundle names an account and a transaction",
+    ),
+    "a log as another one of its receipt": (
+        lambda b: b["queries"][7].update(logs={"1": b["queries"][7]["logs"]["0"]}),
+        "Query 8: The proof shows another log 1",
+    ),
+    "a log of another receipt": (
+        lambda b: b["queries"][8].update(logs=b["queries"][7]["logs"]),
+        "Query 9: The proof shows (another log 0|no log 2)",
+    ),
+    "a log that the receipt doesn't have": (
+        lambda b: b["queries"][7].update(logs={"3": b["queries"][7]["logs"]["0"]}),
+        "Query 8: The proof shows no log 3",
+    ),
+    "a log of an index that is none": (
+        lambda b: b["queries"][7].update(logs={"00": b["queries"][7]["logs"]["0"]}),
+        r"an index that is none|logs\.00\S* is missing or malformed",
+    ),
+    "another word of a log": (log("0", word=word(1)), "Query 8: The proof shows another log 0"),
+    "another emitter of a log": (log("0", emitter="0x" + "ab" * 20), "Query 8: The proof shows another log 0"),
+    "another topic of a log": (log("2", topics=[word(1)]), "Query 8: The proof shows another log 2"),
+    "a topic less": (log("2", topics=[]), "Query 8: The proof shows another log 2"),
+    "other data of a log": (log("0", data="0x"), "Query 8: The proof shows another log 0"),
+    "another log with its own hash": (
+        log("0", **shown_log(b"\xcc" * 20, [], b"")),
+        "Query 8: The proof shows another log 0",
+    ),
+    "topics that are no list": (log("0", topics=None), r"topics (are not a list|is missing or malformed)"),
+    "a log that is none": (
+        lambda b: b["queries"][7]["logs"].update({"0": 7}),
+        r"logs\.0 is (not an object|missing or malformed)",
+    ),
+    "logs that are no object": (of_query(8, logs=[]), "logs (are not an object|is missing or malformed)"),
+    "logs of a header": (
+        lambda b: b["queries"][2].update(logs=b["queries"][7]["logs"]),
+        "Query 3: The proof shows no log 0",
+    ),
+    "slots of a transaction": (
+        lambda b: b["queries"][7].update(slots=b["queries"][1]["slots"]),
+        "Query 8: The bundle claims slots of no account",
+    ),
     "no facts": (of_query(1, facts={}), "Query 1: The bundle claims no facts"),
     "facts that are no object": (of_query(1, facts=[]), "facts (are not an object|is missing or malformed)"),
     "a time before the block": (of_query(6, timestamp="1"), "Query 6: The block is of 1700000000 s, after the time 1 "),

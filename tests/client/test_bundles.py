@@ -2,10 +2,12 @@
 
 import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,13 +21,14 @@ from batch_query_client import (
 )
 from batch_query_client import claimed_hashes as claimed
 from batch_query_client.bundles import MAX_BYTES
+from batch_query_client.command_line.running import run
 from batch_query_client.effects import HttpAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
 from queries.models import Block
 from tests.client.answers import batch as details_of_batch
 from tests.client.answers import query as details_of_query
-from tests.client.forged_bundles import FORGERIES, Bundle
+from tests.client.forged_bundles import FORGERIES, HASH, Bundle, alone, with_transactions
 from tests.client.world import PATIENCE, World, answer
 from tests.explorer.batches import DEAD_NODE, SOURCE, bundle_of, word
 from tests.explorer.made_tries import asked_of_everything, balance, prove, slot_value
@@ -38,14 +41,19 @@ _REMEMBERED: dict[str, Any] = {}
 
 @pytest.fixture
 def made(settings, tmp_path) -> Bundle:
-    """Return the service's bundle for two source chains. It is made once, and each test changes a copy."""
+    """Return the service's bundle for two source chains, with transactions of another block.
+
+    It is made once, and each test changes a copy.
+    """
     if not _REMEMBERED:
         settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
         batch = asked_of_everything(tmp_path)
         prove(batch)
-        _REMEMBERED["bundle"] = bundle_of(batch)
+        _REMEMBERED["bundle"] = with_transactions(bundle_of(batch))
         _REMEMBERED["alone"] = {number: bundle_of(batch, number) for number in range(1, batch.queries.count() + 1)}
+        _REMEMBERED["alone"] |= {number: alone(_REMEMBERED["bundle"], number) for number in (8, 9)}
         _REMEMBERED["hashes"] = {(block.source_chain_id, block.number): block.hash for block in Block.objects.all()}
+        _REMEMBERED["hashes"][31337, 20] = _REMEMBERED["bundle"]["blocks"][-1]["blockHash"]
     return copy.deepcopy(_REMEMBERED["bundle"])
 
 
@@ -61,7 +69,7 @@ def verify(bundle: Bundle, known: Mapping[tuple[int, int], str] | None = None) -
 def test_it_shows_what_was_proven(made):
     proven = verify(made)
     assert (proven.batch, proven.destination_chain_id) == (made["batch"], 31337)
-    account, slots, header, *_, timed, other = proven.queries.values()
+    account, slots, header, *_, timed, other, by_index, by_hash = proven.queries.values()
     assert int.from_bytes(account.facts["BALANCE"]) == balance(ALICE)
     assert (account.account, account.exists, account.block_number) == (ALICE, True, 12)
     assert {int(slot, 16): int.from_bytes(shown) for slot, shown in slots.slots.items()} == {
@@ -70,6 +78,16 @@ def test_it_shows_what_was_proven(made):
     assert (header.account, int.from_bytes(header.facts["BLOCK_NUMBER"])) == (None, 12)
     assert (timed.timestamp, timed.claimed_timestamp) == (1_700_000_005, 1_700_000_005)
     assert (other.source_chain_id, other.block_number, other.account) == (SOURCE, 9, BOB)
+    told = by_index.account, by_index.transaction, by_index.transaction_hash, [*by_index.logs]
+    assert told == (None, 0, None, [0, 2])
+    assert (by_index.logs[0].data, by_index.logs[0].topics) == (b"data", (b"\1" * 32, b"\2" * 32))
+    assert (by_hash.transaction, by_hash.transaction_hash, by_hash.exists) == (129, HASH, False)
+    assert {name: int.from_bytes(word) for name, word in by_hash.facts.items() if name != "HASH"} == {
+        "TYPE": 2,
+        "CUMULATIVE_GAS_USED": 130 * 21_000,
+        "LOG_COUNT": 1,
+        "STATUS": 0,
+    }
     assert claimed(json.dumps(made)) == hashes()
 
 
@@ -106,6 +124,25 @@ def test_the_hashes_that_count_are_the_caller_s(made):
         verify(made)
 
 
+def test_the_command_prints_transactions_and_logs_whole(made, tmp_path, capsys):
+    file = tmp_path / "bundle.json"
+    file.write_text(json.dumps(made))
+    arguments = ["verify", str(file), *(part for digest in hashes().values() for part in ("--block-hash", digest))]
+    assert run(arguments) == 0
+    out = capsys.readouterr().out
+    log = made["queries"][8]["logs"]["0"]
+    emitter = to_checksum_address(log["emitter"])
+    shown = f"log 0 by {emitter}, topics {' '.join(log['topics'])}, data {log['data']}"
+    assert re.search(
+        rf"20 +transaction 129 {HASH} .*CUMULATIVE_GAS_USED 2730000, .*STATUS 0, HASH {HASH}, {shown}", out
+    )
+    assert re.search(r"20 +transaction 0  +TYPE 0, ", out)
+    assert run([*arguments, "--json"]) == 0
+    query = json.loads(capsys.readouterr().out)["queries"][8]
+    whole = {name: log[name] for name in ("topics", "data")} | {"index": "0", "emitter": emitter}
+    assert (query["transaction"], query["transactionHash"], query["logs"]) == (129, HASH, {"0": whole})
+
+
 # --- Forgeries --------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +177,11 @@ def test_no_flip_of_a_byte_holds(made):
     for query in made["queries"]:
         places += [(query["facts"], name) for name in query["facts"]]
         places += [(entry, "word") for entry in query["slots"].values()]
+        for log in query.get("logs", {}).values():
+            places += [(log, name) for name in ("word", "emitter", "data") if log[name] != "0x"]
+            places += [(log["topics"], at) for at in range(len(log["topics"]))]
+        if (query.get("transaction") or {}).get("hash"):
+            places.append((query["transaction"], "hash"))
 
     @settings(max_examples=200, deadline=None, derandomize=True)
     @given(st.sampled_from(range(len(places))), st.integers(0, 10_000), st.integers(1, 255))
@@ -182,7 +224,7 @@ def node_of(chain_id: int) -> Told:
 def test_each_chain_s_node_is_asked_once_for_each_block(made):
     nodes = [node_of(SOURCE), node_of(31337), node_of(1)]
     assert verify_bundle_by_nodes(json.dumps(made), nodes) == verify(made)
-    assert [node.asked for node in nodes] == [["0x9"], ["0xc", "0xd", "0xe", "0xf"], []]
+    assert [node.asked for node in nodes] == [["0x9"], ["0xc", "0xd", "0xe", "0xf", "0x14"], []]
 
 
 def test_without_a_node_of_a_chain_nothing_is_verified(made):
@@ -221,9 +263,12 @@ def told_of(made: Bundle) -> list[dict[str, Any]]:
         facts += [{"property": "SLOT", "slot": slot, "word": entry["word"]} for slot, entry in query["slots"].items()]
         if query["timestamp"]:
             facts.append({"property": "BLOCK_AT_TIMESTAMP", "word": word(14)})
+        for index, log in query.get("logs", {}).items():
+            shown = {name: log[name] for name in ("emitter", "topics", "data")} | {"index": index}
+            facts.append({"property": "LOG", "word": log["word"], "log": shown})
         block = made["blocks"][query["block"]]
         about = {"sourceChainId": block["sourceChainId"], "blockNumber": int(block["blockNumber"])}
-        about["selector"] = f"timestamp:{query['timestamp']}" if query["timestamp"] else f"block:{block['blockNumber']}"
+        about |= {"selector": query["selector"], "transaction": copy.deepcopy(query.get("transaction"))}
         told.append(details_of_query(query["number"], *facts, **about, account=query["account"] or ""))
     return told
 
@@ -248,7 +293,7 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
     ("change", "sentence"),
     [
         (lambda told: told.pop(), "other queries than the requested ones"),
-        (lambda told: told.append(told[0] | {"number": 8}), "other queries than the requested ones"),
+        (lambda told: told.append(told[0] | {"number": 10}), "other queries than the requested ones"),
         (lambda told: told[0].update(account=BOB), "Query 1: The bundle is of another account, block or chain"),
         (
             lambda told: told[0].update(blockNumber=13, selector="latest"),
@@ -261,6 +306,20 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
         (lambda told: told[0].update(selector="block:11"), "Query 1: The service reports another block"),
         (lambda told: told[0]["facts"].pop(0), "Query 1: The bundle shows BALANCE, which the service doesn't report"),
         (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
+        (lambda told: told[7]["transaction"].update(index="1"), "Query 8: The bundle is of another transaction"),
+        (lambda told: told[7].update(transaction=None), "Query 8: The bundle is of another transaction"),
+        # The bundle doesn't show the hash.
+        (lambda told: told[7]["transaction"].update(hash=HASH), "Query 8: The bundle is of another transaction"),
+        (lambda told: told[8]["transaction"].update(hash=word(1)), "Query 9: The bundle is of another transaction"),
+        (lambda told: told[7]["facts"][-1].update(word=word(1)), "Query 8: The bundle shows another LOG 2 than the"),
+        (
+            lambda told: told[7]["facts"][-1]["log"].update(data="0x12"),
+            "Query 8: The bundle shows another LOG 2 than the",
+        ),
+        (
+            lambda told: told[7]["facts"][-1].update(log=None),
+            "Query 8: The bundle shows LOG 2, which the service doesn't",
+        ),
     ],
 )
 def test_what_the_service_tells_otherwise_is_noticed(made, change, sentence):

@@ -19,7 +19,7 @@ from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
 import batch_query_client
-from batch_query_client import Fact, ServiceRefused
+from batch_query_client import Fact, ServiceRefused, ShownLog, ShownTransaction
 from batch_query_client.command_line import credentials, exit_codes
 from batch_query_client.command_line.asked_in_files import BatchOptions, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
@@ -35,6 +35,8 @@ URL = "http://127.0.0.1:1"
 KEY = "bqs_" + "k" * 43
 CHAINS = {"ethereum": 1, "op mainnet": 10}
 ALICE, ALICE_KEY = ACCOUNTS[0]
+B = "0x" + "bb" * 20
+DIGEST = "0x" + "7a" * 32
 
 
 class Memory(KeyringBackend):
@@ -88,7 +90,8 @@ def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
 
 def body_of(**options_given: Any) -> Any:
     nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
-    lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
+    names = ("accounts", "props", "slots", "transactions", "logs", "block_logs", "header", "webhook_events")
+    lists = dict.fromkeys(names, ())
     connections = options_given.pop("connections", ())
     options = BatchOptions(**{**nothing, **lists, "is_paid_by_caller": False, **options_given})
     return document(options, lambda: CHAINS, lambda: connections)
@@ -108,6 +111,21 @@ def test_arguments_become_the_body():
     assert (hook["fee"], hook["webhook"]) == ("7", {"url": "https://a.example", "headers": {}, "events": ["DONE"]})
     at = body_of(destination=10, chain=1, time="2026-01-01T00:00:00Z", header=["TIMESTAMP"])
     assert at["data"] == {"1": {"timestamp:1767225600": {"header": ["TIMESTAMP"]}}}
+
+
+def test_arguments_about_transactions_become_the_body():
+    asked = {"destination": 10, "chain": 1, "props": ["STATUS", "NONCE"], "logs": [3], "transactions": [DIGEST]}
+    entry = {"props": ["STATUS", "NONCE"], "logs": ["3"], "blockLogs": []}
+    # A hash names its block, an index doesn't.
+    assert body_of(**asked)["data"] == {"1": {f"transaction:{DIGEST}": {"transactions": {DIGEST: entry}}}}
+    several = body_of(**asked | {"transactions": [DIGEST, "0"], "block": "15"})["data"]["1"]["block:15"]
+    assert several == {"transactions": {DIGEST: entry, "0": entry}}
+    with pytest.raises(click.UsageError, match="Name the block"):
+        body_of(**asked | {"transactions": [DIGEST, "0"]})
+    # Names of properties tell what each is of, if there are accounts and transactions.
+    both = body_of(**asked, accounts=["0xaa"], block="15", block_logs=[17])["data"]["1"]["block:15"]
+    assert both["accounts"] == {"0xaa": {"props": ["NONCE"], "slots": []}}
+    assert both["transactions"][DIGEST] == {"props": ["STATUS"], "logs": ["3"], "blockLogs": ["17"]}
 
 
 def test_a_csv_file_becomes_the_body(tmp_path):
@@ -188,13 +206,15 @@ def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
         read_fee("2000000000000000")
 
 
-B = "0x" + "bb" * 20
-
-
 def test_a_file_leaves_to_options_only_what_is_said_once(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("BQS_API_KEY", KEY)
     file = tmp_path / "file"
-    for content, option in ((f"{ALICE}\n", ("--account", B)), ('{"data": {}}', ("--block", "5"))):
+    for content, option in (
+        (f"{ALICE}\n", ("--account", B)),
+        (f"{ALICE}\n", ("--transaction", "0")),
+        (f"{ALICE}\n", ("--log", "0")),
+        ('{"data": {}}', ("--block", "5")),
+    ):
         file.write_text(content)
         code, _, errors = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL, *option)
         assert code == ExitCode.USAGE
@@ -233,6 +253,22 @@ def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, content):
         ["--destination", "1", "--chain", "1", "--account", "0xaa", "--block", "soon", "--prop", "BALANCE"],
         ["--destination", "1", "--chain", "1", "--account", "0xaa", "--time", "soon", "--prop", "BALANCE"],
         ["--chain", "1", "--account", "0xaa", "--block", "1", "--prop", "BALANCE"],
+        ["--destination", "1", "--chain", "1", "--transaction", "0x12", "--block", "1", "--prop", "STATUS"],
+        ["--destination", "1", "--chain", "1", "--transaction", DIGEST],
+        ["--destination", "1", "--chain", "1", "--transaction", "1", "--log", "0"],
+        ["--destination", "1", "--chain", "1", "--account", ALICE, "--block", "1", "--prop", "NONCE", "--log", "0"],
+        [
+            "--destination",
+            "1",
+            "--chain",
+            "1",
+            "--transaction",
+            DIGEST,
+            "--transaction",
+            B + "0" * 24,
+            "--block-log",
+            "1",
+        ],
         ["--destination", "0"],
         ["no-such-file.json"],
         ["--no-such-option"],
@@ -242,7 +278,7 @@ def test_what_is_used_wrongly_ends_with_2_and_a_sentence(monkeypatch, capsys, ar
     monkeypatch.setenv("BQS_API_KEY", KEY)
     code, out, errors = bqs_says(capsys, "submit", *arguments, "--url", URL)
     assert (code, out) == (ExitCode.USAGE, "")
-    assert errors.rstrip().endswith(".")
+    assert errors.rstrip().endswith((".", "?"))  # an unknown option is answered with a question
     code, out, errors = bqs_says(capsys, "submit", *arguments, "--url", URL, "--json")
     assert json.loads(errors)["code"] == "usage"
 
@@ -349,13 +385,24 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     slot = FACT.model_copy(update={"property": "SLOT", "slot": "0x" + "0" * 63 + "5"})
     unproven = FACT.model_copy(update={"property": "CODE_HASH", "word": None})
     nonce = FACT.model_copy(update={"property": "NONCE"})
-    print_facts([FACT, slot, unproven, nonce], {1: "xDAI"})
+    log = ShownLog(index=3, emitter=ALICE, topics=(b"\1" * 32,), data=b"\2")
+    of_transaction = {"account": "", "transaction": ShownTransaction(index=7, hash=DIGEST)}
+    event = FACT.model_copy(update={"property": "LOG", "log": log, **of_transaction})
+    status = FACT.model_copy(update={"property": "STATUS", "word": (1).to_bytes(32), **of_transaction})
+    print_facts([FACT, slot, unproven, nonce, event, status], {1: "xDAI"})
     out = capsys.readouterr().out
     assert f"{(2**255 + 1) // 10**18}.{(2**255 + 1) % 10**18} xDAI" in out
     assert f"{2**255 + 1}\n" in out
     assert f"0x8{'0' * 62}1" in out
     assert "not proven yet" in out
-    assert len(out.splitlines()) == 5
+    about = f"transaction 7 {DIGEST}"
+    told_log = f"by {ALICE}, topics 0x{'01' * 32}, data 0x02"
+    assert re.search(rf"{about} +log 3 +{told_log}\n.*{about} +STATUS +1$", out.rstrip())
+    assert len(out.splitlines()) == 7
+    print_json([event])
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["log"] == {"index": "3", "emitter": ALICE, "topics": [f"0x{'01' * 32}"], "data": "0x02"}
+    assert (told["transaction"], told["account"]) == ({"index": "7", "hash": DIGEST}, None)
     print_json([FACT])
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["sourceChainId"], told["value"], told["word"]) == ("1", str(2**255 + 1), f"0x8{'0' * 62}1")

@@ -25,6 +25,7 @@ def asked(*queries: Account | Header | Transaction, **more: object) -> object:
         ({"block": "latest"}, "latest"),
         ({"block": "finalized"}, "finalized"),
         ({"block": "block:7"}, "block:7"),
+        ({"block": f"transaction:0x{'7a' * 32}"}, f"transaction:0x{'7a' * 32}"),
         ({"time": 1_700_000_000}, "timestamp:1700000000"),
         ({"time": datetime(2026, 1, 1, tzinfo=UTC)}, "timestamp:1767225600"),
     ],
@@ -67,6 +68,14 @@ def test_transactions_are_named_by_hash_or_index_and_put_together():
         Transaction(digest.lower(), chain=1, block=1, logs=[1], block_logs=[7]),
         Transaction(0, chain=1, block=1, logs=[0]),
     )
+    # A hash without a block names its own.
+    assert asked(Transaction(digest, chain=1, props=["HASH"])) == {
+        "1": {
+            f"transaction:{digest.lower()}": {
+                "transactions": {digest.lower(): {"props": ["HASH"], "logs": [], "blockLogs": []}}
+            }
+        }
+    }
     named = {"props": ["STATUS"], "logs": ["0", "1"], "blockLogs": ["7"]}
     first = {"props": [], "logs": ["0"], "blockLogs": []}
     assert data == {"1": {"block:1": {"transactions": {digest.lower(): named, "0": first}}}}
@@ -82,6 +91,10 @@ def test_transactions_are_named_by_hash_or_index_and_put_together():
         lambda: Account(ALICE, chain=1, time=datetime(2026, 1, 1), props=["BALANCE"]),  # noqa: DTZ001 (that is the fault)
         lambda: Account(ALICE, chain=1, block=1),
         lambda: Header([], chain=1, block=1),
+        lambda: Transaction(0, chain=1, props=["STATUS"]),
+        lambda: Transaction("0x12", chain=1, block=1, props=["STATUS"]),
+        lambda: Transaction(-1, chain=1, block=1, props=["STATUS"]),
+        lambda: Transaction(0, chain=1, block=1),
         asked,
         *(lambda slot=slot: asked(Account(ALICE, chain=1, block=1, slots=[slot])) for slot in (-1, 1 << 256, "x", "")),
     ],

@@ -294,7 +294,9 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     code, out, _ = bqs("read", shown["internalId"], "--json")
     read = json.loads(out)["facts"]
     code, out, _ = bqs("read", "--account", ALICE, "--block", str(block), "--json")
-    assert [printed_fact | {"transactionHash": None} for printed_fact in json.loads(out)["facts"]] == read
+    of_no_transaction = {"transaction": None, "log": None}
+    listed = json.loads(out)["facts"]
+    assert [of_no_transaction | printed_fact | {"transactionHash": None} for printed_fact in listed] == read
 
 
 def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):

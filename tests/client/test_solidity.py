@@ -147,13 +147,13 @@ def test_a_payout_by_events_that_another_chain_had(service: DevChain, reader: st
     for proof, amount in zip(told, (5, 7), strict=True):
         index, log = int(proof["transaction"]["index"]), int(proof["log"]["index"])
         claim = block, index, log, bytes.fromhex(proof["proof"][2:])
-        assert payout.logged(payout.send("claim", *claim)) == [("Paid", BOB.lower(), amount, block, index, log)]
+        assert payout.logged(payout.send("claimByProof", *claim)) == [("Paid", BOB.lower(), amount, block, index, log)]
         with pytest.raises(Reverted) as twice:
-            payout.send("claim", *claim)
+            payout.send("claimByProof", *claim)
         assert twice.value.error == ("PaidBefore",)
     assert int(service.rpc("eth_getBalance", BOB, "latest"), 16) == before + 12
     with pytest.raises(Reverted):
-        payout.send("claim", block, index, 2, claim[-1])
+        payout.send("claimByProof", block, index, 2, claim[-1])
 
 
 def test_the_interface_of_the_reader_is_its_own(compiled):

@@ -1,11 +1,14 @@
 """The client refuses proofs with nodes that the service and the registry refuse."""
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
-from batch_query_client import InvalidBundle, trie_proof
+from batch_query_client import InvalidBundle, receipts, trie_proof
 from tests.chains import tries
-from tests.contracts.tries import hex_prefix
+from tests.contracts.blocks import log_hash, recorded
+from tests.contracts.tries import build, hex_prefix, proof
+from tests.fixtures_folder import fixture_names, needs_fixtures
 
 
 @pytest.mark.parametrize(("nodes", "fault"), tries.MALFORMED)
@@ -41,3 +44,30 @@ def test_a_proof_with_a_node_less_or_more_proves_nothing(change):
     root, nodes = tries.chained(tries.GOOD_LEAF)
     with pytest.raises(InvalidBundle):
         trie_proof.slot(root, bytes(32), change(nodes))
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", [name for name in fixture_names("receipts/*.json") if "not-reproducible" not in name])
+def test_receipts_and_transactions_of_recorded_blocks_are_read(name):
+    block = recorded(name.removesuffix(".json"))
+    for root, values in zip(block.roots, (block.transactions, block.values), strict=True):
+        built = build({rlp.encode(index): value for index, value in enumerate(values)})
+        for index, value in enumerate(values):
+            nodes = proof(built, rlp.encode(index))
+            assert trie_proof.of_transaction(root, index, nodes) == value
+            for other in (index + 1, index + 128):
+                with pytest.raises(InvalidBundle):
+                    trie_proof.of_transaction(root, other, nodes)
+    for value, outcome in zip(block.values, block.receipts, strict=True):
+        receipt = receipts.decode(value)
+        fields = outcome.facts
+        numbers = {"TYPE": fields.type, "CUMULATIVE_GAS_USED": fields.cumulative_gas, "LOG_COUNT": fields.log_count}
+        numbers |= {} if fields.status is None else {"STATUS": fields.status}
+        assert {name: int.from_bytes(word) for name, word in receipt.words.items()} == numbers
+        assert [log.hash for log in receipt.logs] == list(map(log_hash, outcome.logs))
+
+
+@pytest.mark.parametrize("value", [*tries.MALFORMED_RECEIPTS, b"\x05" + rlp.encode(tries.RECEIPT)])
+def test_a_malformed_receipt_shows_nothing(value):
+    with pytest.raises(InvalidBundle, match="receipt"):
+        receipts.decode(value)

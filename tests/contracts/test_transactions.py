@@ -2,20 +2,25 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import rlp
 from eth_utils.crypto import keccak
 
+from batch_query_client import Fact, NotProven, Patience, ShownLog, ShownTransaction, WrongFact, drivers
+from batch_query_client.json_rpc import Node
+from batch_query_client.registry import require_facts
 from campaigns.fuzzing import receipts as campaign
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import CannotPack, encode
-from chains.packed_transactions import EXISTS, STATUS, encode_receipts, encode_transactions, root
+from chains.packed_transactions import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
 from contracts import NO_CONTRACT
+from tests.client.library import compile_library
 from tests.contracts import decoder, tries
-from tests.contracts.blocks import Block, Log, Outcome, bloom, random_block, recorded
+from tests.contracts.blocks import Block, Log, Outcome, bloom, log_hash, random_block, recorded
 from tests.contracts.decoder import InvalidPacked, TransactionFacts
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import fixture_names, needs_fixtures
@@ -440,3 +445,83 @@ def test_a_check_that_is_taken_out_is_missed_by_a_forgery(chain, source, name):
     weakened = compile_with("src/FactsRegistry.sol", f"src/{changed}.sol", check, _INSTEAD.get(name, ""))
     registry = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=weakened)
     assert any(_outcome(registry, source, forgery) not in REFUSALS for forgery in FORGERIES)
+
+
+# --- A contract that pays by logs -------------------------------------------------------------------------------------
+
+RECIPIENT = "0x" + "be" * 20
+DEPOSIT: Log = (b"\xaa" * 20, [keccak(text="Deposited(address,uint256)"), bytes.fromhex(RECIPIENT[2:].zfill(64))], b"")
+
+
+def deposit(amount: int, emitter: bytes = DEPOSIT[0], event: bytes = DEPOSIT[1][0], *more: bytes) -> Log:
+    return emitter, [event, DEPOSIT[1][1], *more], amount.to_bytes(32)
+
+
+def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
+    # The first two logs have the same hash, and are two deposits. The payout mustn't take the others for deposits.
+    others = [
+        deposit(5, b"\xbb" * 20),
+        deposit(5, event=keccak(text="Withdrawn")),
+        deposit(5, DEPOSIT[0], DEPOSIT[1][0], b"\1" * 32),
+    ]
+    logs = [deposit(5), deposit(5), *others]
+    receipts = [Outcome(1, 2, 50_000, logs), Outcome(1, 2, 90_000, [deposit(5)])]
+    values = [receipt.encode() for receipt in receipts]
+    roots = root([b"\2" * 40] * 2), root(values)
+    block = Block(receipts, [b"\2" * 40] * 2, tries.header(5, b"\1" * 32, roots=roots), roots)
+    trust(registry, source, block)
+    prove(registry, block, encode_receipts(5, values, {0: range(len(logs))}))
+    reader = Deployed(chain, "FactsReader", [registry.address])
+    artifact = compile_library(["PayoutByEvent"])["PayoutByEvent"]
+    payout = Deployed(chain, "PayoutByEvent", reader.address, 1, "0x" + DEPOSIT[0].hex(), artifact=artifact)
+    chain.rpc("anvil_setBalance", payout.address, hex(15))
+
+    def refusal(function: str, *arguments: object) -> object:
+        with pytest.raises(Reverted) as reverted:
+            payout.send(function, 5, *arguments)
+        return reverted.value.error
+
+    by_proof = rlp.encode(nodes(values, [0])[0])
+    for log in (0, 1):
+        assert payout.logged(payout.send("claim", 5, 0, log, RECIPIENT, 5)) == [("Paid", RECIPIENT, 5, 5, 0, log)]
+        assert refusal("claim", 0, log, RECIPIENT, 5) == refusal("claimByProof", 0, log, by_proof) == ("PaidBefore",)
+    for log, amount in ((2, 5), (3, 5), (4, 5), (0, 6)):
+        hashes = log_hash(deposit(amount)), log_hash(logs[log])
+        assert refusal("claim", 0, log, RECIPIENT, amount) == ("LogHashDiffers", 5, 0, log, *hashes)
+    assert refusal("claim", 1, 0, RECIPIENT, 5) == ("LogNotProven", 5, 1, 0)
+    shown = rlp.encode(nodes(values, [1])[1])
+    payout.send("claimByProof", 5, 1, 0, shown)
+    prove(registry, block, encode_receipts(5, values, {1: [0]}))
+    assert refusal("claim", 1, 0, RECIPIENT, 5) == ("PaidBefore",)
+    assert int(chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) == 15
+
+
+def test_the_client_reads_facts_of_transactions_and_compares_logs_and_hashes(chain, registry, source):
+    transactions, values = [b"\2" * 40], [GENUINE.encode()]
+    roots = root(transactions), root(values)
+    block = Block([GENUINE], transactions, tries.header(5, b"\1" * 32, roots=roots), roots)
+    trust(registry, source, block)
+    prove(registry, block, encode_receipts(5, values, {0: [1]}, [0]))
+    prove(registry, block, encode_transactions(5, transactions, [0]))
+    emitter, topics, data = LOGS[1]
+    log = ShownLog(index=1, emitter="0x" + emitter.hex(), topics=tuple(topics), data=data)
+    hash_ = ShownTransaction(index=0, hash="0x" + keccak(transactions[0]).hex())
+    about: dict[str, Any] = {"source_chain_id": 1, "destination_chain_id": 31337, "block_number": 5}
+    about |= {"registry": registry.address, "transaction": hash_}
+    numbers = {"STATUS": 1, "TYPE": 2, "CUMULATIVE_GAS_USED": 50_000, "LOG_COUNT": 2}
+    facts = [Fact(property=name, **about) for name in (*numbers, "HASH")] + [Fact(property="LOG", log=log, **about)]
+    node = Node(chain.url, Patience(seconds=0))
+    shown = drivers.run(require_facts(node, facts))
+    words = [*(number.to_bytes(32) for number in numbers.values()), keccak(transactions[0]), log_hash(LOGS[1])]
+    assert [fact.word for fact in shown] == words
+    for property_, changed, error in (
+        ("LOG", {"log": log.model_copy(update={"data": b"\6"})}, WrongFact),
+        ("LOG", {"log": log.model_copy(update={"index": 0})}, NotProven),
+        ("LOG", {}, WrongFact),
+        ("HASH", {"transaction": ShownTransaction(index=0, hash="0x" + "11" * 32)}, WrongFact),
+        ("STATUS", {"transaction": ShownTransaction(index=1)}, NotProven),
+        ("STATUS", {"transaction": ShownTransaction()}, WrongFact),
+        ("BALANCE", {}, WrongFact),
+    ):
+        with pytest.raises(error):
+            drivers.run(require_facts(node, [Fact(property=property_, **about | changed)]))

@@ -12,7 +12,9 @@ from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.signer_keys import SignerKey
 from devnet.devchain import PROJECT
 from queries.columns import RejectionCode
+from tests.chains.recorded_blocks import table
 from tests.docs.examples import pages
+from tests.fixtures_folder import needs_fixtures
 
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -81,3 +83,8 @@ def test_help_of_make_shows_on_one_screen_what_one_needs_first_and_every_command
     assert {"run", "demo", "test", "lint", "docs"} <= commands(shown())
     phony = re.findall(r"^\.PHONY: (.*)", (PROJECT / "Makefile").read_text(), re.MULTILINE)[0].split()
     assert commands(shown("ALL=1")) == set(phony)
+
+
+@needs_fixtures
+def test_the_page_of_chains_tells_which_recorded_blocks_make_their_roots():
+    assert "\n".join(table()) in (PROJECT / "docs/concepts/chains.md").read_text()

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import rlp
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
@@ -18,6 +19,7 @@ from proving.models import (
     AccountProof,
     ChainHead,
     FactsRegistry,
+    ProvenTransaction,
     SignedTransaction,
     Signer,
     SlotProof,
@@ -58,8 +60,8 @@ def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee
 
 
 def batch_at(**blocks: Any) -> Batch:
-    """Return a RECEIVED batch of Alice. Keywords are selectors with `_` for the colon; values have `accounts` and
-    `header`.
+    """Return a RECEIVED batch of Alice. Keywords are selectors with `_` for the colon; values have `accounts`,
+    `header` and `transactions`.
     """
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
@@ -177,7 +179,7 @@ def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Col
     for kind in kinds:
         at = batch.queries.filter(step=kind, pk__in=queries_of(batch) if of is None else of)
         # A query of the header alone ends with the step HEADER_ACCUMULATED.
-        ended = at.filter(address="") if kind == StepKind.HEADER_ACCUMULATED else at
+        ended = at.filter(address="", transaction_name="") if kind == StepKind.HEADER_ACCUMULATED else at
         last = [] if kind in order[:2] else list(ended.values_list("pk", flat=True))
         begun = list(at.exclude(pk__in=last).values_list("pk", flat=True))
         now, following = timezone.now(), order[(order.index(kind) + 1) % 4]
@@ -248,11 +250,36 @@ def deployed(source: int = 31337) -> FactsRegistry:
     return registry
 
 
-def fetch_proofs(batch: Batch) -> None:
-    """Store made-up results of INITIAL_STATE. Each slot's value is its own number."""
+TRANSFER = "Transfer(address indexed from, address indexed to, uint256 value)"
+# keccak-256 of Transfer(address,address,uint256)
+TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+
+def transfer(value: int) -> list[Any]:
+    """Return a log of Alice, of a transfer from her to Bob, as a receipt holds it."""
+    topics = [TRANSFER_TOPIC, *(f"0x{address[2:]:0>64}" for address in (ALICE, BOB))]
+    return [bytes.fromhex(ALICE[2:]), [bytes.fromhex(topic[2:]) for topic in topics], value.to_bytes(32)]
+
+
+def receipt(*logs: Any) -> bytes:
+    """Return the receipt of a successful transaction of EIP-1559."""
+    content: bytes = rlp.encode([1, 63_209, bytes(256), logs])
+    return b"\2" + content
+
+
+def fetch_proofs(batch: Batch, logs: Collection[Any] = ()) -> None:
+    """Store made-up results of INITIAL_STATE. Each slot's value is its own number.
+
+    Transactions that are named by their hash have the index 2. Their first log is the seventh of the block.
+    """
     Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER)
     for query in batch.queries.select_related("block"):
         assert query.block
+        if name := query.transaction_name:
+            index = 2 if name.startswith("0x") else int(name)
+            held = {"receipt": receipt(*logs), "hash": TRANSACTION, "receipt_size": 700, "log_count": len(logs)}
+            ProvenTransaction.objects.get_or_create(block=query.block, index=index, defaults=held)
+            batch.queries.filter(pk=query.pk).update(transaction_index=index, first_log=7)
         if not query.address:
             continue
         values = {"nonce": 7, "balance": BALANCE, "storage_root": STORAGE_ROOT, "code_hash": CODE_HASH, "nodes": []}

@@ -15,7 +15,7 @@ from queries import ens_names, progress
 from queries.columns import RejectionCode
 from queries.ens_names import Account, NoAccount
 from queries.models import Batch, Block
-from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, path, read_files, send
+from tests.explorer.batches import HASH, TRANSACTION, a_batch, batch_at, finish, path, read_files, send
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
@@ -83,6 +83,20 @@ def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block
     Block.objects.filter(number=77).update(hash=HASH)
     assert listed(alice, q=text) == [batch.pk]
     assert listed(client_of(BOB), q=text) == []
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {"block_9": {"transactions": {TRANSACTION: {"props": ["STATUS"]}}}},
+        {f"transaction_{TRANSACTION}": {"header": ["GAS_USED"]}},
+    ],
+    ids=("a fact of it", "its block"),
+)
+def test_it_finds_by_the_hash_of_a_transaction_that_is_asked_for(alice, blocks):
+    batch_at(block_9={"transactions": {f"0x{'7b' * 32}": {"props": ["STATUS"]}}})
+    batch = batch_at(**blocks)
+    assert listed(alice, q=TRANSACTION.upper().replace("X", "x")) == [batch.pk]
 
 
 @pytest.mark.parametrize(

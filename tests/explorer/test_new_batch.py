@@ -22,9 +22,10 @@ from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch
 from queries.waits import wait
-from tests.explorer.batches import batch_at, many_accounts, path
+from tests.explorer.batches import TRANSACTION, batch_at, many_accounts, path
 from tests.explorer.pages import text_of
 from tests.golden_pages import compare
+from tests.proving.logs import block_with_logs
 from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, request, secret_of, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
@@ -182,6 +183,34 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
     assert [batch.size for batch in Batch.objects.all()] == [5] * 3
 
 
+def test_what_is_asked_of_transactions_is_what_the_api_would_be_asked(alice):
+    upper = f"0x{TRANSACTION[2:].upper()}"
+    rows: tuple[dict[str, Any], ...] = (
+        {
+            "at": "block",
+            "block": "12",
+            "transactions": f"{upper}\n5",
+            "logs": "1 0 1",
+            "block_logs": "7",
+            "tx_props": [],
+        },
+        {"at": "block", "block": "12", "transactions": TRANSACTION, "tx_props": ["HASH"], "accounts": ALICE},
+        {"at": "transaction", "block_of": upper, "transactions": "0", "tx_props": ["STATUS"], "header": ["GAS_USED"]},
+    )
+    of_both = {"logs": ["1", "0"], "blockLogs": ["7"]}
+    assert request_of(alice, form(*rows))["data"]["31337"] == {
+        "block:12": {
+            "accounts": {ALICE: {"props": ["BALANCE"]}},
+            "transactions": {upper: {"props": ["HASH"], **of_both}, "5": of_both},
+        },
+        f"transaction:{TRANSACTION}": {"transactions": {"0": {"props": ["STATUS"]}}, "header": ["GAS_USED"]},
+    }
+    assert ">10 facts<" in " ".join(alice.post("/new-batch/estimate", form(*rows), headers=HTMX).text.split())
+    assert alice.post("/new-batch", form(*rows) | {"do": "submit"}).status_code == 303
+    again = filled(alice.get(f"/new-batch?from={Batch.objects.get().pk}").text)
+    assert request_of(alice, again)["data"] == request_of(alice, form(*rows))["data"]
+
+
 @pytest.mark.parametrize(
     ("typed", "wei"),
     [("", "auto"), ("0", "0"), ("1.000000000000000001", str(10**18 + 1)), ("1500", str(1500 * 10**18))],
@@ -191,6 +220,8 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
     assert "fee" not in request_of(alice, form({"accounts": ALICE}, fee="much", sender="self"))
 
 
+NO_TRANSACTION = "is no transaction. Name it by its hash, or by its index in the block."
+TOO_LARGE = "A transaction is named by its hash, or by its index in the block, which is too large."
 NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
 
 
@@ -203,9 +234,25 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
         ({"at": "time", "time": "noon"}, "time", "Write the time as 2026-11-20 12:00:00, in UTC."),
         ({"at": "time", "time": "1960-01-01"}, "time", "Name a time after 1970."),
         ({"at": "sometime"}, "at_0", "Select a valid choice. sometime is not one of the available choices."),
-        ({"accounts": ""}, "accounts", "Name an account, or tick a header field."),
+        ({"accounts": ""}, "accounts", "Name an account or a transaction, or tick a header field."),
         ({"accounts": "", "slots": "1", "header": ["TIMESTAMP"]}, "accounts", "It is empty."),
         ({"props": []}, "props_0", "Tick a property, or name a slot."),
+        (
+            {"at": "transaction", "block_of": "0x12"},
+            "block_of",
+            "The hash of a transaction is 0x and 64 hexadecimal digits.",
+        ),
+        ({"at": "transaction"}, "block_of", "It is empty."),
+        ({"logs": "1"}, "transactions", "It is empty."),
+        ({"transactions": "1"}, "tx_props_0", "Tick a property, or name a log."),
+        ({"transactions": "1 0x12", "logs": "1"}, "transactions", f"'0x12' {NO_TRANSACTION}"),
+        (
+            {"transactions": "1", "block_logs": "1 -1"},
+            "block_logs",
+            "'-1' is no index of a log. Write it in decimal digits.",
+        ),
+        ({"transactions": "65536", "logs": "1"}, "transactions", TOO_LARGE),
+        ({"transactions": "1", "logs": "65536"}, "logs", "The index of a log is too large."),
         ({"slots": "xyz"}, "slots", "A storage slot is up to 64 hexadecimal digits, not 'xyz'."),
         ({"accounts": "vitalik.eth"}, "accounts", "This service resolves no names, send the address of 'vitalik.eth'."),
         ({"accounts": f"{ALICE}\0"}, "accounts", "Null characters are not allowed."),
@@ -256,6 +303,11 @@ def test_whatever_is_typed_is_answered(alice, settings, value):
         "accounts",
         "props",
         "slots",
+        "transactions",
+        "tx_props",
+        "logs",
+        "block_logs",
+        "block_of",
         "header",
         "slot_of",
         "slot_key",
@@ -263,7 +315,7 @@ def test_whatever_is_typed_is_answered(alice, settings, value):
     )
     others = dict.fromkeys(("destination", "sender", "fee", "webhook", "pasted", "token"), value)
     buttons = ("submit", "estimate", "add", "remove-0", "remove-7", "slot-0", "json", "paste", value)
-    for do, at in zip(buttons, cycle(("block", "time", value)), strict=False):
+    for do, at in zip(buttons, cycle(("block", "time", "transaction", value)), strict=False):
         every = form(dict.fromkeys(names, value) | {"at": at}, **others) | {"do": do}
         assert alice.post("/new-batch", every).status_code in {200, 400}, do
         assert "<script>" not in alice.post("/new-batch/estimate", every).text
@@ -324,6 +376,30 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
     parts = of_all(request_of(alice, filled(html)))
     assert parts == of_all(asked_there(tmp_path, FILES[name]))
     assert {fact[1] for fact in parts if len(fact) == 3} <= {ALICE, B}
+
+
+def test_a_file_may_ask_for_transactions(alice):
+    lines = (
+        "tx,block,props,log,address",
+        f"{TRANSACTION},16,status,0 1,",
+        "3,16,status,0 1,",
+        f"4,transaction:{TRANSACTION},,,",
+        f",16,,,{ALICE}",
+        f"5,16,nonce HASH,,{ALICE}",
+    )
+    html = post(alice, "paste", {"at": "block", "block": "15"}, pasted="\n".join(lines))
+    logs = {"props": ["STATUS"], "logs": ["0", "1"]}
+    assert request_of(alice, filled(html))["data"]["31337"] == {
+        "block:16": {
+            "transactions": {TRANSACTION: logs, "3": logs, "5": {"props": ["HASH"]}},
+            "accounts": {ALICE: {"props": ["BALANCE", "NONCE"]}},
+        },
+        f"transaction:{TRANSACTION}": {"transactions": {"4": {"props": ["STATUS"]}}},
+    }
+    unnamed = post(alice, "paste", {}, pasted=f",16,,,,,{TRANSACTION},1")
+    assert request_of(alice, filled(unnamed))["data"]["31337"]["block:16"] == {
+        "transactions": {TRANSACTION: {"logs": ["1"]}}
+    }
 
 
 def asked_there(tmp_path, text: str) -> Any:
@@ -394,7 +470,16 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         ("address,block\n", "It has no line that asks for anything."),
         (f"address,colour\n{ALICE},red", "'colour' is no column."),
         (f"{ALICE}\n\n{ALICE},{BOB},NONCE", f"Line 3: '{BOB}' is no block."),
-        (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,more", "Line 2 has 7 cells, and there are 6 columns."),
+        (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,0,1,more", "Line 2 has 9 cells, and there are 8 columns."),
+        (f"tx,log\n{TRANSACTION},one", "Line 2: 'one' is no index of a log."),
+        (f"tx\n{TRANSACTION}1", f"Line 2: '{TRANSACTION}1' is no transaction."),
+        (
+            f"tx,props\n{TRANSACTION},BALANCE",
+            "Line 2: 'BALANCE' is none of STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT, HASH.",
+        ),
+        (f"{ALICE},1,STATUS", "Line 1: 'STATUS' is none of NONCE, "),
+        (f"{ALICE},transaction:0x12", "Line 1: 'transaction:0x12' is no block."),
+        (f"{ALICE},transaction:5", "Line 1: 'transaction:5' is no block."),
         (f"{ALICE}\n,15,BALANCE", "Line 2 has no address."),
         (f"{ALICE},15,BALANCE NONCEE", "Line 1: 'NONCEE' is none of NONCE, BALANCE, STORAGE_ROOT, CODE_HASH."),
         (f"{ALICE},15,,,GAS", "Line 1: 'GAS' is none of PARENT_HASH, "),
@@ -459,6 +544,10 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     alice.post("/new-batch", form(row) | {"do": "submit"})
     work_until_done(Batch.objects.get(), service)
     assert "all, free" in post(alice, "estimate", row)
+    of_transactions = {"at": "block", "block": str(block_with_logs(service)), "transactions": "0 2", "logs": "0"}
+    told = " ".join(post(alice, "estimate", of_transactions | {"tx_props": ["STATUS"]}).split())
+    for sentence in ("<dt>Receipts and hashes</dt> <dd>2</dd>", "<dt>Logs</dt><dd>2</dd>", "2 transactions"):
+        assert sentence in told
 
 
 def test_why_there_is_no_estimate_is_said(alice, settings):

@@ -7,7 +7,7 @@ import pytest
 
 from queries import progress
 from queries.models import Batch, StepKind
-from tests.explorer.batches import accept, batch_at, page, queries_of
+from tests.explorer.batches import TRANSACTION, accept, batch_at, page, queries_of
 from tests.service import ALICE, BOB
 
 pytestmark = pytest.mark.django_db
@@ -19,9 +19,9 @@ def numbers(batch: Batch, **parameters: Any) -> list[int]:
 
 
 def blocks_and_states() -> Batch:
-    """Return five queries: Alice and Bob at block 9, both at block 5, and a header at block 7. Two are proven."""
+    """Return five queries: Alice and Bob at block 9, both at block 5, and a transaction at block 7. Two are proven."""
     both = {"accounts": {ALICE: {"props": ["NONCE"]}, BOB: {"props": ["NONCE"]}}}
-    batch = batch_at(block_9=both, block_5=both, block_7={"header": ["GAS_USED"]})
+    batch = batch_at(block_9=both, block_5=both, block_7={"transactions": {TRANSACTION: {"logs": ["0"]}}})
     accept(batch)
     for kind in StepKind:
         progress.complete(queries_of(batch)[:2], kind)
@@ -37,6 +37,8 @@ def blocks_and_states() -> Batch:
         ({"account": ALICE}, [1, 3]),
         ({"account": "5"}, [3, 4]),
         ({"account": "6"}, []),
+        ({"account": TRANSACTION.upper().replace("X", "x")}, [5]),
+        ({"account": f"0x{'1' * 64}"}, []),
         ({"account": ALICE, "state": "open"}, [3]),
         ({"chain": "31337"}, [1, 2, 3, 4, 5]),
         ({"chain": "7"}, []),

@@ -24,10 +24,11 @@ from explorer.batch import code_snippets
 from explorer.lists import first_query
 from proving import deployments, facts
 from queries.columns import AccountField, HeaderField
-from queries.models import Batch
+from queries.models import Batch, Query
 from tests.explorer.batches import a_batch, everything, page, path
 from tests.factories import until
-from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
+from tests.proving.logs import block_with_logs
+from tests.service import ALICE, BOB, a_key, asking, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +52,11 @@ def codes_of_everything(service: DevChain) -> Codes:
     registry, row = deployments.find(31337, 31337), deployments.deployed(31337, 31337)
     assert row
     snippets = []
-    for query in batch.queries.select_related("block"):
+    of_log = asking(
+        {f"block:{block_with_logs(service)}": {"transactions": {"2": {"props": ["STATUS", "HASH"], "logs": ["1"]}}}}
+    )
+    logs = work_until_done(submit(batch.api_key, of_log), service)
+    for query in Query.objects.filter(batch__in=[batch, logs]).select_related("block"):
         assert query.block
         number, expected = query.block.number, facts.of(query)
         words = facts.read(get_rpc(31337), registry.contract, number, expected, at="latest").facts
@@ -60,7 +65,7 @@ def codes_of_everything(service: DevChain) -> Codes:
             assert word is not None
             code = code_snippets.reading(row, number, fact)
             snippets.append(({snippet.language: snippet.code for snippet in code}, word))
-    assert len(snippets) == len(AccountField) + 2 + len(HeaderField) + 2
+    assert len(snippets) == len(AccountField) + 2 + len(HeaderField) + 2 + 3
     return snippets
 
 

@@ -27,6 +27,7 @@ from tests.proving.chain_state import (
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.kills import exchanges
+from tests.proving.logs import LOG, RETURNS, are_right
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.proving.sources import KEYS, THERE, grow
 from tests.service import asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
@@ -36,13 +37,17 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # Block numbers on a chain of 60 blocks, whose beacon chain has periods of eight slots.
 OLD, NEWEST = 10, 59
+# The block with a log.
+LOGGED = 14
 
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
     # The chain is from before EIP-2935, because its history contract would contain hashes of the unchanged headers.
     with DevChain(chain_id=THERE, hardfork="cancun") as chain:
-        grow(chain, 60)
+        grow(chain, LOGGED - 1)
+        chain.rpc("eth_sendTransactionSync", {"from": ALICE, "data": f"0x{LOG}{RETURNS}", "gas": hex(200_000)})
+        grow(chain, 60 - LOGGED)
         yield chain
 
 
@@ -115,6 +120,13 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     (tx,) = of_batch(later)
     assert tx.extends_id is None
     assert [path for path in service.api.requested_paths[earlier:] if "summaries" in path] == []
+
+
+def test_a_log_of_an_old_block_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
+    asked = {"0": {"props": ["STATUS"], "logs": ["0"]}}
+    batch = submit(key, asking({f"block:{LOGGED}": {"transactions": asked}}, source=THERE))
+    assert work_until_done(batch, service.here, rounds=15).status == BatchStatus.DONE
+    assert are_right(there, LOGGED, asked, on=service.here, source=THERE)
 
 
 def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):

@@ -1,264 +1,251 @@
-"""Transactions, receipts and logs as facts of a batch, by real chains."""
+"""Transactions, receipts and logs as facts of a batch, on real chains."""
 
-import csv
-import io
+from datetime import timedelta
 from typing import Any
 
 import pytest
-import rlp
-from django.test import Client
-from eth_utils.address import to_checksum_address
+from django.db.models import Q
+from django.utils import timezone
 from eth_utils.crypto import keccak
-from trie import HexaryTrie
 
-from proving.deployments import selector
-from proving.models import BlockTrie, Transaction
-from queries.models import Batch, BatchStatus, Step, StepKind
-from tests.explorer import batches
-from tests.proving.chain_state import registry
-from tests.proving.logs import block_with_logs
-from tests.service import asking, header, submit, work_until_done
+from contracts import DEPLOYER
+from proving.models import FactsRegistry, Transaction
+from queries.models import Batch, BatchStatus, Block, StepKind
+from tests.chains.lying_node import between, error
+from tests.proving.chain_state import call, signer_nonce
+from tests.proving.estimated_batches import estimate
+from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.logs import (
+    FAILS,
+    LOG,
+    PROPERTIES,
+    RETURNS,
+    are_right,
+    block_of,
+    block_with_logs,
+    emitting,
+    hashes_of,
+    receipt_of,
+)
+from tests.proving.money import stopped
+from tests.proving.self_funded import itself, left_of, nothing_spent, send
+from tests.service import asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, a_key
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-ALL = ["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "HASH"]
-
-
-def read(chain, function: str, *words: int) -> str:
-    data = selector("FactsRegistry", function) + b"".join(word.to_bytes(32) for word in words)
-    answer: str = chain.rpc("eth_call", {"to": registry().address, "data": f"0x{data.hex()}"}, "latest")
-    return answer
+# As in tests/proving/test_admission.py.
+LOOKS_IN_A_MINUTE = 6
+STATE_ROOT = keccak(b"stateRoot(uint256)")[:4].hex()
 
 
-def hash_of(log: Any) -> str:
-    parts = b"".join(bytes.fromhex(part[2:].zfill(64)) for part in (log["address"], *log["topics"]))
-    return f"0x{keccak(parts + keccak(bytes.fromhex(log['data'][2:]))).hex()}"
+def asking_of(number: int, transactions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return asking({f"block:{number}": {"transactions": transactions, **more}})
 
 
-def test_a_log_is_proven_through_all_four_steps_by_one_transaction(service, key):
-    number = block_with_logs(service)
-    hashes = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"]
-    batch = submit(key, asking({f"block:{number}": {"transactions": {hashes[2]: {"logs": ["1"]}}}}))
-    batch = work_until_done(batch, service)
+def sent(batch: Batch) -> list[Transaction]:
+    return list(Transaction.objects.filter(queries__batch=batch).distinct().order_by("pk"))
+
+
+def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(service, key):
+    number = block_of(service, [emitting(32)] * 40)
+    asked = {hashes_of(service, number)[3]: {"logs": ["0"]}}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service)
     assert batch.status == BatchStatus.DONE
-    query = batch.queries.get()
-    assert [step.kind for step in query.steps.order_by("pk")] == list(StepKind)
-    log = service.rpc("eth_getTransactionReceipt", hashes[2])["logs"][1]
-    assert read(service, "logHash", number, 2, 1) == hash_of(log)
-    assert Transaction.objects.filter(queries=query).count() == 1
-    # The hash that the request names is shown to be that of the index.
-    (bundled,) = batches.bundle_of(batch)["queries"]
-    assert (bundled["transaction"], bool(bundled["transactionProof"])) == ({"index": "2", "hash": hashes[2]}, True)
+    assert [step.kind for step in batch.queries.get().steps.order_by("pk")] == list(StepKind)
+    assert are_right(service, number, asked)
+    assert call(service, STATE_ROOT, number) == 0
+    # Logs of a receipt known by its header: at most 112,000 gas.
+    assert [tx.gas_used < 95_000 for tx in sent(batch)] == [True]
+    batch.refresh_from_db()
+    assert batch.gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
 
 
-# --- Answers ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def told(service, key) -> tuple[Batch, int, list[str]]:
-    """Return a DONE batch of four queries about the three transactions of a block, its number, and their hashes."""
+def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(service, key):
     number = block_with_logs(service)
-    hashes: list[str] = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"]
-    at_block = {
-        "0": {"props": ALL},
-        hashes[1]: {"props": ["STATUS"]},
-        "2": {"logs": ["1"], "blockLogs": ["1", "2"]},
+    asked = {
+        "0": {"props": [*PROPERTIES, "HASH"]},
+        "1": {"props": ["STATUS", "LOG_COUNT"]},
+        hashes_of(service, number)[2].upper().replace("0X", "0x"): {"props": ["HASH"], "blockLogs": ["2", "1"]},
     }
-    of_hash = {"transactions": {"2": {"props": ["HASH"]}}}
-    body = asking({f"block:{number}": {"transactions": at_block}, f"transaction:{hashes[0]}": of_hash})
-    return work_until_done(submit(key, body), service), number, hashes
+    asked_in_lower_case = {name.lower(): each for name, each in asked.items()}
+    others = {"accounts": {ALICE: {"props": ["BALANCE"], "slots": ["0"]}}, "header": ["TIMESTAMP", "RECEIPTS_ROOT"]}
+    batch = work_until_done(submit(key, asking_of(number, asked, **others)), service)
+    assert batch.status == BatchStatus.DONE
+    assert batch.size == 3 + 2 + 2 + 1
+    assert are_right(service, number, asked_in_lower_case)
+    assert len(sent(batch)) == 1
+    # Their facts cost a second batch nothing. A further log needs no header, because the root is a fact.
+    assert work_until_done(submit(a_key(BOB), asking_of(number, asked)), service).gas_used == 0
+    further = {"0": {"logs": ["0"]}}
+    another = work_until_done(submit(key, asking_of(number, further)), service)
+    assert are_right(service, number, further)
+    assert sent(another)[0].gas_used < 80_000
 
 
-def details(batch: Batch, key) -> list[dict[str, Any]]:
-    queries: list[dict[str, Any]] = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["queryList"]
-    return queries
+def test_more_logs_than_fit_a_transaction_are_divided(service, key, settings):
+    settings.MAX_QUERIES_PER_BATCH = settings.MAX_QUERIES_PER_MINUTE = 2000
+    service.rpc("evm_setBlockGasLimit", hex(100_000_000))
+    number = block_of(service, [emitting(*[0] * 300), emitting(*[0] * 300)])
+    logs = {"logs": [str(log) for log in range(300)], "props": ["HASH"]}
+    asked = {"0": logs, "1": logs}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service, rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+    assert 1 < len(sent(batch)) < 5
+    assert batch.gas_used <= (batch.estimated_gas or 0)
 
 
-def log_of(receipt: dict[str, Any], index: int) -> dict[str, Any]:
-    log = receipt["logs"][index]
-    return {"emitter": to_checksum_address(log["address"]), "topics": log["topics"], "data": log["data"]}
-
-
-def test_answers_tell_each_fact_with_its_transaction_and_log(service, key, told):
-    batch, number, hashes = told
-    receipts = [service.rpc("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes]
-    queries = details(batch, key)
-    # The third names no hash, but the fourth asks for the HASH of the same transaction.
-    transactions = [{"index": str(index), "hash": hashes[index]} for index in (0, 1, 2, 2)]
-    assert [query["transaction"] for query in queries] == transactions
-    present = Client().get(f"/get_queries/{batch.pk}", headers=header(key)).json()["queries"]
-    assert {query["typ"] for query in present} == {"TRANSACTION"}
-    assert [query["selector"] for query in queries] == [f"block:{number}"] * 3 + [f"transaction:{hashes[0]}"]
-    for query in queries:
-        assert query["account"] is None
-        for fact in query["facts"]:
-            assert fact["transaction"] == query["transaction"]
-            answer = service.rpc("eth_call", fact["call"], "latest")
-            assert answer == fact["word"]
-            index, log = int(fact["transaction"]["index"]), fact["log"]
-            match fact["property"]:
-                case "LOG":
-                    content = log_of(receipts[index], int(log["index"]))
-                    assert log == {"index": log["index"], **content}
-                    assert (fact["word"], fact["value"]) == (hash_of(receipts[index]["logs"][int(log["index"])]), None)
-                case "HASH":
-                    assert (fact["word"], fact["value"], log) == (hashes[index], None, None)
-                case "STATUS":
-                    assert (fact["value"], log) == (str(int(receipts[index]["status"], 16)), None)
-    assert [[fact["property"] for fact in query["facts"]] for query in queries] == [
-        ALL,
-        ["STATUS"],
-        ["LOG", "LOG"],
-        ["HASH"],
-    ]
-    assert [fact["log"]["index"] for fact in queries[2]["facts"]] == ["1", "0"]
-
-
-def test_what_is_not_proven_yet_is_told_as_the_request_names_it(service, key):
+def test_a_transaction_selects_its_block(service, key):
     number = block_with_logs(service)
-    tx_hash = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"][2]
-    transactions = {tx_hash: {"logs": ["1"]}, "1": {"props": ["STATUS"]}, "2": {"logs": ["0"]}}
-    body = asking({f"block:{number}": {"transactions": transactions}})
-    estimate = Client().post("/estimate-batch-query", body, content_type="application/json", headers=header(key)).json()
-    parts = estimate["sources"][0]["parts"]
-    assert [(part, parts[part]["count"]) for part in ("transactions", "logs")] == [("transactions", 2), ("logs", 2)]
-    batch = submit(key, body)
-    named, by_index, of_log = details(batch, key)
-    assert (named["transaction"], named["facts"]) == ({"index": None, "hash": tx_hash}, [])
-    assert by_index["transaction"] == by_index["facts"][0]["transaction"] == {"index": "1", "hash": None}
-    assert (of_log["facts"][0]["word"], of_log["facts"][0]["log"]) == (None, None)
-    batch = work_until_done(batch, service)
-    # Values of a rejected batch are not told, nor is a hash that only the block's transactions show.
-    Batch.objects.update(status=BatchStatus.REJECTED)
-    named, _, of_log = details(batch, key)
-    assert (named["transaction"], named["facts"][0]["log"]) == ({"index": "2", "hash": tx_hash}, None)
-    assert of_log["transaction"] == {"index": "2", "hash": None}
+    tx_hash = hashes_of(service, number)[2]
+    transactions = {tx_hash: {"logs": ["0"]}}
+    data = {f"transaction:{tx_hash}": {"transactions": transactions, "accounts": {ALICE: {"props": ["NONCE"]}}}}
+    batch = work_until_done(submit(key, asking(data)), service)
+    assert batch.status == BatchStatus.DONE
+    assert set(batch.queries.values_list("block__number", flat=True)) == {number}
+    assert {query.selector for query in batch.queries.all()} == {f"transaction:{tx_hash}"}
+    assert are_right(service, number, transactions)
 
 
-SEARCHES: list[tuple[dict[str, str], list[str]]] = [
-    ({}, ["0 STATUS", "0 TYPE", "0 CUMULATIVE_GAS_USED", "0 LOG_COUNT", "0 HASH", "1 STATUS", "2 1", "2 0", "2 HASH"]),
-    ({"property": "LOG"}, ["2 1", "2 0"]),
-    ({"property": "STATUS"}, ["0 STATUS", "1 STATUS"]),
-    ({"property": "HASH"}, ["0 HASH", "2 HASH"]),
-    ({"transaction": "1"}, ["1 STATUS"]),
-    ({"transaction": "hash 2"}, ["2 1", "2 0", "2 HASH"]),
-    ({"transaction": "hash 2", "property": "HASH"}, ["2 HASH"]),
-    # TYPE and LOG_COUNT have the numbers of BALANCE, UNCLES_HASH and of CODE_HASH, STATE_ROOT.
-    ({"property": "BALANCE"}, []),
-    ({"property": "STATE_ROOT"}, []),
-    ({"transaction": "3"}, []),
-]
+def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, client, key):
+    number = block_with_logs(service)
+    unknown, status = "0x" + "ab" * 32, {"props": ["STATUS"]}
+    in_block = f"Block {number} of chain 31337"
+    for selector, transactions, code, sentence in (
+        (f"transaction:{unknown}", {"0": status}, "transaction_not_found", f"a block with the transaction {unknown}."),
+        ("", {unknown: status}, "transaction_not_in_block", f"{in_block} has no transaction {unknown}."),
+        ("", {"3": status}, "transaction_index_beyond", f"{in_block} has 3 transactions, so none has index 3."),
+        ("", {"1": {"logs": ["0"]}}, "log_index_beyond", "has no log 0: it has none."),
+        (
+            "",
+            {"2": {"blockLogs": ["0"]}},
+            "log_index_beyond",
+            "no log 0 of the block: its logs are 1 to 2 of the block.",
+        ),
+    ):
+        body = asking({selector or f"block:{number}": {"transactions": transactions}})
+        (obstacle,) = estimate(client, key, body)["rejections"]
+        assert (obstacle["code"], sentence in obstacle["error"]) == (code, True), obstacle
+        batch = submit(key, body)
+        for _ in range(LOOKS_IN_A_MINUTE + 1):
+            work()
+        assert (fresh(batch).status, fresh(batch).rejection_code) == (BatchStatus.REJECTED, code)
+    assert not Transaction.objects.exclude(to=DEPLOYER).exists()
 
 
-def test_a_search_finds_facts_about_transactions_by_property_index_and_hash(key, told):
-    batch, number, hashes = told
-    proven_by: set[str] = set()
-    # The last step tells which transaction proved a fact about a transaction.
-    Step.objects.filter(kind=StepKind.HEADER_ACCUMULATED).update(transaction_hash="")
-    for filters, expected in SEARCHES:
-        wanted = {name: hashes[2] if value == "hash 2" else value for name, value in filters.items()}
-        pages = list[dict[str, Any]]()
-        cursor: str | None = ""
-        while cursor is not None:
-            parameters = {"block": str(number), "limit": "1", **wanted, **({"cursor": cursor} if cursor else {})}
-            answer = Client().get("/facts", parameters, headers=header(key)).json()
-            assert answer["facts"] or answer["next"] is None  # Only the last page may be empty.
-            pages += answer["facts"]
-            cursor = answer["next"]
-        found = [
-            f"{fact['transaction']['index']} {fact['log']['index'] if fact['log'] else fact['property']}"
-            for fact in pages
-        ]
-        assert found == expected, filters
-        proven_by |= {fact["transactionHash"] for fact in pages}
-        assert all(fact["account"] is None for fact in pages)
-    assert proven_by == {Transaction.objects.distinct().get(queries__batch=batch).hash}
-    # The block at a time is no fact about a transaction, though a query asks for both.
-    batch.queries.filter(position=1).update(timestamp=1)
-    counts = [
-        len(Client().get("/facts", {"block": str(number), **more}, headers=header(key)).json()["facts"])
-        for more in ({}, {"transaction": "1"})
-    ]
-    assert counts == [10, 1]
-    assert Client().get("/facts", {"transaction": hashes[2]}, headers=header(key)).status_code == 400
-    wrong = {"block": str(number), "transaction": "0x12"}
-    assert Client().get("/facts", wrong, headers=header(key)).status_code == 400
+def test_a_registry_of_an_earlier_version_proves_no_logs(service, client, key):
+    FactsRegistry.objects.update(code_hash="0x" + "12" * 32)
+    number = block_with_logs(service)
+    (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
+    assert obstacle["code"] == "registry_lacks_logs"
+    assert obstacle["error"].endswith("deploy_registry 31337 31337 --replace")
 
 
-def test_files_for_spreadsheets_have_columns_for_transactions_and_logs(service, told, settings):
-    settings.PUBLIC_BATCH_LIST = True
-    batch, number, hashes = told
-    log = log_of(service.rpc("eth_getTransactionReceipt", hashes[2]), 1)
-    expected = [
-        ["0", hashes[0], "", "", "", ""],
-        ["2", hashes[2], "1", log["emitter"], " ".join(log["topics"]), log["data"]],
-    ]
-    for path in (f"{batches.path(batch)}/facts.csv", f"/facts.csv?block={number}"):
-        content = Client().get(path).content.decode("utf-8-sig")
-        names, *rows = csv.reader(io.StringIO(content))
-        assert names[-6:] == [
-            *("source_transaction", "source_transaction_hash", "log", "log_emitter", "log_topics", "log_data"),
-        ]
-        assert [rows[0][-6:], rows[6][-6:]] == expected
-    header_alone = batches.batch_at(block_12={"header": ["GAS_USED"]})
-    (row,) = csv.reader(io.StringIO(Client().get(f"{batches.path(header_alone)}/facts.csv").text.split("\n", 1)[1]))
-    assert row[-6:] == [""] * 6
+def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, key, settings):
+    number = block_with_logs(service)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockReceipts":
+            return [reply | {"result": reply["result"][1:]}]
+        return [error(question, -32601, "no such method")] if question["method"].startswith("debug_") else [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
+        assert (obstacle["code"], url in obstacle["error"]) == ("root_not_made", False)
 
 
-# --- Bundles ----------------------------------------------------------------------------------------------------------
+def test_a_block_to_come_is_rejected_with_the_code_of_what_it_lacks(service, key):
+    number = service.head() + 5
+    batch = submit(key, asking_of(number, {"0": {"logs": ["0"]}}))
+    work()
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    service.mine(8)
+    work()
+    why = f"Block {number} of chain 31337 has 0 transactions, so none has index 0."
+    assert waiting() == [f"{why} The batch is rejected if this stays so for ten minutes."]
+    Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+    work()
+    assert (fresh(batch).rejection_code, fresh(batch).rejection_retryable) == ("transaction_index_beyond", False)
 
 
-def shown(bundle: dict[str, Any], query: dict[str, Any], proof: str, root: int) -> bytes | None:
-    """Return the value that a query's proof shows below a root in the header."""
-    if query[proof] is None:
-        return None
-    header_fields = rlp.decode(bytes.fromhex(bundle["blocks"][query["block"]]["header"][2:]))
-    nodes = [rlp.decode(bytes.fromhex(bundle["nodes"][place][2:])) for place in query[proof]]
-    key = rlp.encode(int(query["transaction"]["index"]))
-    value: bytes = HexaryTrie.get_from_proof(header_fields[root], key, nodes)
-    return value
+def test_who_pays_himself_is_told_the_transaction(service, key):
+    number = block_of(service, [emitting(64)] * 3)
+    asked = {"1": {"logs": ["0"], "props": ["HASH", "STATUS"]}}
+    batch = submit(key, itself(asking_of(number, asked)))
+    with nothing_spent(service):
+        work()
+        (transaction,) = left_of(batch)["transactions"]
+        send(service, [transaction])
+        work_until_done(batch, service)
+    assert fresh(batch).status == BatchStatus.DONE
+    assert are_right(service, number, asked)
 
 
-def test_bundles_prove_receipts_logs_and_hashes(service, key, told):
-    batch, _, hashes = told
-    for bundle in (batches.bundle_of(batch), *(batches.bundle_of(batch, number) for number in range(1, 5))):
-        assert len(bundle["nodes"]) == len(set(bundle["nodes"]))
-        for query in bundle["queries"]:
-            of_query = details(batch, key)[query["number"] - 1]
-            index = int(query["transaction"]["index"])
-            receipt, transaction = (
-                shown(bundle, query, *proof) for proof in (("receiptProof", 5), ("transactionProof", 4))
-            )
-            # Queries 1 and 4 ask for the HASH, 2 names it, and 3 does neither. Query 4 asks for nothing of the receipt.
-            assert (receipt is None, transaction is None) == (query["number"] == 4, query["number"] == 3)
-            assert query["transaction"]["hash"] == (hashes[index] if transaction else None)
-            assert transaction is None or keccak(transaction).hex() == hashes[index][2:]
-            if receipt is not None:
-                told_receipt = service.rpc("eth_getTransactionReceipt", hashes[index])
-                logs = rlp.decode(receipt[1:])[3]
-                assert [f"0x{log[2].hex()}" for log in logs] == [log["data"] for log in told_receipt["logs"]]
-            words = {fact["property"]: fact["word"] for fact in of_query["facts"] if fact["property"] != "LOG"}
-            facts_of_logs = {
-                fact["log"].pop("index"): {"word": fact["word"], **fact["log"]}
-                for fact in of_query["facts"]
-                if fact["log"]
-            }
-            assert (query["facts"], query["logs"]) == (words, facts_of_logs)
-            assert (query["account"], query["accountProof"], query["slots"]) == (None, None, {})
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
+def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, after):
+    key = a_key()
+    for exchange in exchanges(after=after):
+        number = block_of(service, [LOG + RETURNS, LOG + FAILS])
+        service.mine(3)
+        work()
+        nonce = signer_nonce(service)
+        asked = {"0": {"logs": ["0"], "props": ["HASH"]}}
+        batch = submit(key, asking_of(number, asked))
+        with killing.at(exchange, after=after):
+            work_until_done(batch)
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert are_right(service, number, asked)
+        if not killing.killed:
+            break
+    assert exchange > 7
 
 
-def test_there_is_no_bundle_without_what_proves_it(told):
-    batch, *_ = told
-    stored = list(BlockTrie.objects.all())
-    for root, lacking in ((4, {1, 2, 4}), (5, {1, 2, 3})):
-        BlockTrie.objects.filter(root=root).delete()
-        for number in range(1, 5):
-            answer = Client().get(f"{batches.path(batch)}/{number}/bundle.json")
-            assert answer.status_code == (404 if number in lacking else 200), (root, number)
-        BlockTrie.objects.bulk_create(trie for trie in stored if trie.root == root)
-    # A bundle ends where receipts are deleted while it is written.
-    parts = iter(Client().get(f"{batches.path(batch)}/bundle.json"))
-    next(parts)
-    BlockTrie.objects.all().delete()
-    with pytest.raises(Exception, match="not stored"):
-        list(parts)
+def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
+    number = block_with_logs(service)
+    service.mine(3)
+    asked = {"2": {"logs": ["1"], "props": ["STATUS"]}}
+    batch = work_until_done(submit(key, asking_of(number, asked)))
+    work()
+    service.rpc("evm_setAutomine", False)
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    step = batch.queries.get().steps.get(~Q(went_back_at=None))
+    assert step.kind == StepKind.HEADER_ACCUMULATED
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+    # A reorganisation that keeps its transaction takes nothing back.
+    done = fresh(batch).finished_at
+    service.mine(1)
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    assert fresh(batch).finished_at == done
+
+
+def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
+    service.rpc("evm_setAutomine", False)
+    codes = {ALICE: LOG + LOG + RETURNS, BOB: LOG + RETURNS}
+    for sender, code in codes.items():
+        service.rpc("eth_sendTransaction", {"from": sender, "data": f"0x{code}", "gas": hex(1_000_000)})
+    service.mine()
+    number = service.head()
+    service.mine()
+    before = hashes_of(service, number)
+    raw = [service.rpc("eth_getRawTransactionByHash", each) for each in before]
+    asked = {before[1]: {"blockLogs": [str(int(receipt_of(service, number, 1)["logs"][0]["logIndex"], 16))]}}
+    batch = submit(key, asking_of(number, asked))
+    with stopped():
+        work()
+        assert batch.queries.get().transaction_index == 1
+        service.rpc("anvil_reorg", service.head() - number + 1, [[each, 0] for each in reversed(raw)])
+        assert hashes_of(service, number) == before[::-1]
+        service.mine(2)
+        work()
+        assert batch.queries.get().step == StepKind.INITIAL_STATE
+        assert "its logs are" in " ".join(waiting())
+    service.rpc("evm_setAutomine", True)

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from eth_account import Account
 from eth_utils.crypto import keccak
 
 from devnet.devchain import ACCOUNTS, DevChainError
 from devnet.genesis import HOLDS_SLOTS
 from devnet.json_rpc import NodeErrorReply
+from tests.proving.logs import FAILS, LOG, PROPERTIES, RETURNS, emitting, log_hash
 
 # EIP-2935's contract, and the number of hashes it holds.
 _HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
@@ -61,8 +63,28 @@ class Facts:
     expected: Mapping[Call, int]
 
 
+def send_transactions(node: Node) -> None:
+    """Send transactions of three types, with logs and without: three succeed, and one fails."""
+    address, key = ACCOUNTS[2]
+    nonce = int(node.rpc("eth_getTransactionCount", address, "latest"), 16)
+    price = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
+    to_slot = [{"address": HOLDS_SLOTS, "storageKeys": [f"0x{1:064x}"]}]
+    transactions = (
+        (LOG + RETURNS, {"gasPrice": 10**11}),
+        (LOG + FAILS, price),
+        (emitting(64, 5), {**price, "accessList": to_slot}),
+        (LOG + LOG + RETURNS, {"gasPrice": 10**11, "accessList": to_slot}),
+    )
+    for place, (code, more) in enumerate(transactions):
+        fields = {"chainId": node.chain_id, "nonce": nonce + place, "gas": 10**6, "value": 0, "data": f"0x{code}"}
+        node.rpc("eth_sendRawTransaction", Account.sign_transaction(fields | more, key).raw_transaction.to_0x_hex())
+
+
 def facts_of(node: Node, number: int) -> Facts:
-    """Return all properties of the header and of five accounts, slots, and the block at its own time."""
+    """Return all properties of the header and of five accounts, slots, and the block at its own time.
+
+    Also return all properties and logs of the block's transactions, by their hashes and by their indexes in turn.
+    """
     at = hex(number)
     block = node.rpc("eth_getBlockByNumber", at, False)
     header = {name: block[told] for name, (_, told) in _HEADER.items() if block.get(told) is not None}
@@ -90,10 +112,23 @@ def facts_of(node: Node, number: int) -> Facts:
         address: {"props": list(_PROPERTIES), "slots": [f"0x{slot:064x}" for slot in numbers]}
         for address, numbers in slots.items()
     }
+    transactions = {}
+    for index, tx_hash in enumerate(block["transactions"]):
+        receipt = node.rpc("eth_getTransactionReceipt", tx_hash)
+        logs = receipt["logs"]
+        told = [int(receipt[name], 16) for name in ("status", "type", "cumulativeGasUsed")] + [len(logs)]
+        for field, value in enumerate(told):
+            expected["receiptField(uint256,uint32,uint8)", number, index, field] = value
+        expected["transactionHash(uint256,uint32)", number, index] = int(tx_hash, 16)
+        for place, log in enumerate(logs):
+            expected["logHash(uint256,uint32,uint32)", number, index, place] = log_hash(log)
+        name = str(index) if index % 2 else tx_hash
+        transactions[name] = {"props": [*PROPERTIES, "HASH"], "logs": [str(place) for place in range(len(logs))]}
+    of_block = {"header": list(header), "accounts": accounts} | ({"transactions": transactions} if transactions else {})
     only_balance = {ACCOUNTS[0][0]: {"props": ["BALANCE"], "slots": []}}
     return Facts(
         {
-            f"block:{number}": {"header": list(header), "accounts": accounts},
+            f"block:{number}": of_block,
             f"timestamp:{moment}": {"accounts": only_balance},
         },
         expected,

@@ -20,7 +20,7 @@ from tests.deployed import deploy
 from tests.proving.self_funded import itself, left_of
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
-from tests.real_nodes.facts import facts_of, wrong
+from tests.real_nodes.facts import facts_of, send_transactions, wrong
 from tests.service import asking, balances, chains_toml, fresh, submit, work, work_until_done
 
 with_specifications = pytest.mark.skipif(
@@ -82,6 +82,7 @@ def pair() -> Iterator[Pair]:
             node, genesis_time=genesis_time, slot_seconds=_SLOT_SECONDS, electra_epoch=_ELECTRA_EPOCH, missed=_MISSED
         )
         running.enter_context(consensus)
+        send_transactions(node)
         consensus.advance(_SLOTS)
         yield Pair(node, consensus, genesis_time)
 

@@ -27,6 +27,9 @@ library ProvenFacts {
     /// @notice The log that was shown is of another contract or event. `topic` is zero where it has none.
     error LogDiffers(address emitter, bytes32 topic);
 
+    /// @notice The log of the transaction has another emitter, other topics or other data. Both are hashes.
+    error LogHashDiffers(uint256 blockNumber, uint32 txIndex, uint32 logIndex, bytes32 required, bytes32 value);
+
     /// @notice The place of a header's field, for `headerField`.
     uint8 internal constant HEADER_PARENT_HASH = 0;
     uint8 internal constant HEADER_COINBASE = 2;
@@ -132,6 +135,30 @@ library ProvenFacts {
     /// @notice What the beacon chain gave the block as randomness (EIP-4399).
     function prevRandaoOf(IFactsRegistry registry, uint256 blockNumber) internal view returns (bytes32) {
         return registry.headerField(blockNumber, HEADER_MIX_HASH);
+    }
+
+    // --- Transactions --------------------------------------------------------------------------------------------------
+
+    /// @notice Requires that a log was written, whose hash the registry holds. The same log can be named again: where it
+    /// must count once, remember its place, because two logs may have one hash.
+    /// @param logIndex Counted from 0 within the receipt, not within the block.
+    function requireLog(
+        IFactsRegistry registry,
+        uint256 blockNumber,
+        uint32 txIndex,
+        uint32 logIndex,
+        address emitter,
+        bytes32[] memory topics,
+        bytes memory data
+    ) internal view {
+        bytes32 required = logHash(emitter, topics, data);
+        bytes32 value = registry.logHash(blockNumber, txIndex, logIndex);
+        if (value != required) revert LogHashDiffers(blockNumber, txIndex, logIndex, required, value);
+    }
+
+    /// @notice What a registry stores of a log. All are words, so that their number tells how many topics there are.
+    function logHash(address emitter, bytes32[] memory topics, bytes memory data) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(uint256(uint160(emitter)), topics, keccak256(data)));
     }
 
     // --- Proofs in the caller's own call -------------------------------------------------------------------------------

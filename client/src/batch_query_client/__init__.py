@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from batch_query_client.questions import (
         ACCOUNT_PROPERTIES as ACCOUNT_PROPERTIES,
         HEADER_PROPERTIES as HEADER_PROPERTIES,
+        TRANSACTION_PROPERTIES as TRANSACTION_PROPERTIES,
         Account as Account,
         Header as Header,
         Transaction as Transaction,
@@ -115,7 +116,7 @@ _NAMES = {
         "UnexpectedAnswer UnsafeSignIn UnsafeTransaction WrongChain WrongFact"
     ),
     "paying": "Payer Sending Sent ToSign",
-    "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Transaction Webhook",
+    "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES TRANSACTION_PROPERTIES Account Header Transaction Webhook",
     "service": "AsyncBatch AsyncBatchQueryService Batch BatchQueryService sign_in verify_bundle_by_nodes",
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Self
 
+from eth_utils.crypto import keccak
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -128,6 +129,30 @@ class Step(AnswerModel):
     transaction_hash: Text = ""
 
 
+class ShownTransaction(AnswerModel):
+    """The transaction that a query, a fact or a proof is about."""
+
+    index: Number | None = None
+    """In its block. None: not known yet."""
+    hash: Text = ""
+    """It is the word of the service and its nodes, unless a HASH is proven. Empty: they don't tell it."""
+
+
+class ShownLog(AnswerModel):
+    """A log of a receipt."""
+
+    index: Number
+    """Within the receipt, not within the block."""
+    emitter: Annotated[str, Field(pattern="^0x[0-9a-fA-F]{40}$")]
+    topics: tuple[Word, ...]
+    data: Data
+
+    @property
+    def hash(self) -> bytes:
+        """Return the hash that a registry stores: of emitter, topics and the data's keccak-256, each as a word."""
+        return keccak(bytes.fromhex(self.emitter[2:]).rjust(32, b"\0") + b"".join(self.topics) + keccak(self.data))
+
+
 class ContractCall(AnswerModel):
     """The call that reads a fact, for `eth_call` at the newest block."""
 
@@ -144,11 +169,14 @@ class Fact(AnswerModel):
     block_number: Number | None = None
     """The source chain's block. None: not fixed yet, for a query that names a time or `latest`."""
     account: Text = ""
-    """Empty for facts about a block's header or a time."""
+    """Empty for facts about a block's header, a transaction or a time."""
     property: Text
-    """One of `ACCOUNT_PROPERTIES` and `HEADER_PROPERTIES`, SLOT, or BLOCK_AT_TIMESTAMP."""
+    """One of `ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, `TRANSACTION_PROPERTIES`, SLOT, LOG, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
     """0x and 64 digits."""
+    transaction: ShownTransaction | None = None
+    log: ShownLog | None = None
+    """The log whose hash is the word of a LOG. The service tells it: `facts_on_chain` compares it with the word."""
     timestamp: Number | None = None
     """The time of BLOCK_AT_TIMESTAMP, in seconds."""
     word: Word | None = None
@@ -176,9 +204,14 @@ class Fact(AnswerModel):
     def name(self) -> str:
         """Return the fact's name for people."""
         labels = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
-        account = f" of {self.account}" if self.account else ""
+        if self.log is not None:
+            labels["LOG"] = f"log {self.log.index}"
+        subject = self.account
+        if self.transaction is not None:
+            index, digest = self.transaction.index, self.transaction.hash
+            subject = f"transaction {digest if index is None else index}"
         label = labels.get(self.property, self.property)
-        return f"{label}{account} at block {self.block_number} of {self.source_chain_id}"
+        return f"{label}{' of ' * bool(subject)}{subject} at block {self.block_number} of {self.source_chain_id}"
 
 
 class _QueryFact(AnswerModel):
@@ -186,13 +219,15 @@ class _QueryFact(AnswerModel):
 
     property: Text
     slot: Text = ""
+    transaction: ShownTransaction | None = None
+    log: ShownLog | None = None
     word: Word | None = None
     registry: Text = ""
     call: ContractCall | None = None
 
 
 class Query(AnswerModel):
-    """An account or a header at one block, with the requested facts."""
+    """An account, a transaction or a header at one block, with the requested facts."""
 
     number: Number
     """Number in the batch, from 1."""
@@ -205,6 +240,7 @@ class Query(AnswerModel):
     account: Text = ""
     name: Text = ""
     """The ENS name in the request."""
+    transaction: ShownTransaction | None = None
     is_completed: bool
     step: Text = ""
     """The current step."""
@@ -269,6 +305,8 @@ class BatchDetails(BatchSummary):
             timestamp=_time_of(query.selector) if is_time else None,
             property=fact.property,
             slot=fact.slot,
+            transaction=fact.transaction or query.transaction,
+            log=fact.log,
             word=fact.word,
             registry=fact.registry,
             call=fact.call,
@@ -413,25 +451,6 @@ class ProofView(ContractCall):
     function: Text
 
 
-class ShownTransaction(AnswerModel):
-    """The transaction that a proof is about."""
-
-    index: Number
-    """In its block. The proof shows it."""
-    hash: Text
-    """The service's nodes tell it, and the proof doesn't show it. Empty: they don't tell it."""
-
-
-class ShownLog(AnswerModel):
-    """A log, as `logByProof` of a `FactsReader` returns it."""
-
-    index: Number
-    """Within the receipt."""
-    emitter: Text
-    topics: tuple[Word, ...]
-    data: Data
-
-
 class ReadProof(AnswerModel):
     """A value of an account or a transaction, with the proof by which a contract reads it without storing it."""
 
@@ -440,7 +459,7 @@ class ReadProof(AnswerModel):
     account: Text
     """Empty: it is about a transaction."""
     property: Text
-    """One of `ACCOUNT_PROPERTIES`, SLOT, LOG, or STATUS, TYPE, CUMULATIVE_GAS_USED or LOG_COUNT of a receipt."""
+    """One of `ACCOUNT_PROPERTIES` and `TRANSACTION_PROPERTIES`, SLOT or LOG. HASH has no proof."""
     slot: Text
     """0x and 64 digits, for a SLOT."""
     transaction: ShownTransaction | None = None

@@ -37,6 +37,8 @@ class BlockHeader:
     hash: bytes
     parent_hash: bytes
     state_root: bytes
+    transactions_root: bytes
+    receipts_root: bytes
     number: int
     timestamp: int
     """In seconds."""
@@ -58,6 +60,8 @@ def decode(encoded: bytes) -> BlockHeader:
         hash=keccak(encoded),
         parent_hash=fields[0],
         state_root=fields[3],
+        transactions_root=fields[4],
+        receipts_root=fields[5],
         number=int.from_bytes(fields[8]),
         timestamp=int.from_bytes(fields[11]),
         words={

@@ -2,7 +2,7 @@
 
 The caller trusts only block hashes, which come from the caller's own nodes. All other steps are computed: the header
 has the hash, the header has the state root, and proofs lead from that root to the account, and from the account's
-storage root to each slot.
+storage root to each slot. Proofs of transactions and receipts begin at two other roots of the header.
 """
 
 import json
@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from batch_query_client import block_header, trie_proof
-from batch_query_client.answers import Data, Number, Word
+from batch_query_client import block_header, receipts, trie_proof
+from batch_query_client.answers import Data, Number, ShownLog, Word
 from batch_query_client.block_header import BlockHeader
 from batch_query_client.effects import Steps
 from batch_query_client.errors import InvalidBundle, NodeRefused, WrongChain
 from batch_query_client.json_rpc import Node, read_data, read_quantity
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import ACCOUNT_PROPERTIES
+from batch_query_client.receipts import ProvenReceipt
 from batch_query_client.trie_proof import ProvenAccount
 
 FORMAT = "facts-3"
@@ -36,6 +38,8 @@ BlockHashes = Mapping[tuple[int, int], str | bytes]
 """Block hashes (32 bytes, or 0x and 64 digits) by the source chain's id and the block's number."""
 
 _Place = Annotated[int, Field(strict=True, ge=0)]
+_Index = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,9})$")]
+_Address = Annotated[Data, Field(min_length=20, max_length=20)]
 
 
 class _BundlePart(BaseModel):
@@ -45,6 +49,18 @@ class _BundlePart(BaseModel):
 class _BundleSlot(_BundlePart):
     word: Word
     proof: tuple[_Place, ...]
+
+
+class _BundleTransaction(_BundlePart):
+    index: _Index
+    hash: Word | None = None
+
+
+class _BundleLog(_BundlePart):
+    word: Word
+    emitter: _Address
+    topics: tuple[Word, ...]
+    data: Data
 
 
 class _BundleBlock(_BundlePart):
@@ -58,11 +74,16 @@ class _BundleBlock(_BundlePart):
 class _BundleQuery(_BundlePart):
     number: Annotated[int, Field(strict=True, ge=1)]
     block: _Place
-    account: Annotated[Data, Field(min_length=20, max_length=20)] | None
+    account: _Address | None
     account_proof: tuple[_Place, ...] | None
     facts: dict[str, Word]
     slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _BundleSlot]
     timestamp: Number | None
+    # Bundles of earlier versions lack these.
+    transaction: _BundleTransaction | None = None
+    receipt_proof: tuple[_Place, ...] | None = None
+    transaction_proof: tuple[_Place, ...] | None = None
+    logs: dict[_Index, _BundleLog] = {}
 
 
 class _Bundle(_BundlePart):
@@ -82,13 +103,19 @@ class VerifiedQuery:
     block_number: int
     block_hash: str
     account: str | None
-    """Address with EIP-55 checksum. None: the facts are the header's."""
+    """Address with EIP-55 checksum. None: the facts are the header's or a transaction's."""
     exists: bool
     """True if the account exists."""
     facts: Mapping[str, bytes]
     """32 bytes by property."""
     slots: Mapping[str, bytes]
     """32 bytes by slot (0x and 64 digits)."""
+    transaction: int | None
+    """Index in the block. None: the facts are the header's or an account's."""
+    transaction_hash: str | None
+    """None: not proven. The proof of a receipt doesn't show it."""
+    logs: Mapping[int, ShownLog]
+    """Logs by the index within the receipt."""
     timestamp: int | None
     """A time in seconds at which the block was the latest. None: the query has no time, or it isn't proven."""
     claimed_timestamp: int | None
@@ -282,23 +309,24 @@ def _verify_query(
 
     `knows_next` is True if the next block's hash is trusted too.
     """
-    if not query.facts and not query.slots:
+    if not query.facts and not query.slots and not query.logs:
         raise InvalidBundle("The bundle claims no facts.")
+    if query.account is not None and query.transaction is not None:
+        raise InvalidBundle("The bundle names an account and a transaction for one query.")
     account: ProvenAccount | None = None
     words: Mapping[str, bytes] = header.words
+    receipt: ProvenReceipt | None = None
     if query.account is not None:
         account = trie_proof.account(header.state_root, query.account, _at(query.account_proof or (), nodes))
         words = _account_words(account)
+    elif query.transaction is not None:
+        words, receipt = _transaction(query, query.transaction, header, nodes)
     for name, word in query.facts.items():
         if name not in words:
             raise InvalidBundle(f"The bundle claims a fact that is not known: {plain(name)[:40]!r}.")
         if word != words[name]:
             raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
-    for slot, entry in query.slots.items():
-        if account is None:
-            raise InvalidBundle("The bundle claims slots of no account.")
-        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), _at(entry.proof, nodes)) != entry.word:
-            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
+    _check_slots(query, account, nodes)
     shown_time = _shown_time(query, block, header)
     return VerifiedQuery(
         source_chain_id=block.source_chain_id,
@@ -308,9 +336,52 @@ def _verify_query(
         exists=account is not None and account.exists,
         facts=query.facts,
         slots={slot: entry.word for slot, entry in query.slots.items()},
+        transaction=None if query.transaction is None else int(query.transaction.index),
+        transaction_hash=hex_data(words["HASH"]) if "HASH" in words else None,
+        logs=_logs(query, receipt),
         timestamp=shown_time if knows_next else None,
         claimed_timestamp=query.timestamp,
     )
+
+
+def _check_slots(query: _BundleQuery, account: ProvenAccount | None, nodes: Sequence[bytes]) -> None:
+    for slot, entry in query.slots.items():
+        if account is None:
+            raise InvalidBundle("The bundle claims slots of no account.")
+        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), _at(entry.proof, nodes)) != entry.word:
+            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
+
+
+def _transaction(
+    query: _BundleQuery, transaction: _BundleTransaction, header: BlockHeader, nodes: Sequence[bytes]
+) -> tuple[dict[str, bytes], ProvenReceipt | None]:
+    """Return the words of the query's transaction that the bundle has proofs for, and its receipt."""
+    words: dict[str, bytes] = {}
+    receipt: ProvenReceipt | None = None
+    index = int(transaction.index)
+    if query.receipt_proof is not None:
+        proof = _at(query.receipt_proof, nodes)
+        receipt = receipts.decode(trie_proof.of_transaction(header.receipts_root, index, proof))
+        words |= receipt.words
+    if query.transaction_proof is not None:
+        proof = _at(query.transaction_proof, nodes)
+        words["HASH"] = keccak(trie_proof.of_transaction(header.transactions_root, index, proof))
+    if transaction.hash not in {None, words.get("HASH")}:
+        raise InvalidBundle("The proof doesn't show the transaction's hash that the bundle names.")
+    return words, receipt
+
+
+def _logs(query: _BundleQuery, receipt: ProvenReceipt | None) -> dict[int, ShownLog]:
+    """Return the logs that the bundle claims, as the receipt has them."""
+    logs: dict[int, ShownLog] = {}
+    for at, claimed in query.logs.items():
+        if receipt is None or int(at) >= len(receipt.logs):
+            raise InvalidBundle(f"The proof shows no log {at}.")
+        log = logs[int(at)] = receipt.logs[int(at)]
+        content = (claimed.word, to_checksum_address(claimed.emitter), claimed.topics, claimed.data)
+        if content != (log.hash, log.emitter, log.topics, log.data):
+            raise InvalidBundle(f"The proof shows another log {at} than the bundle claims.")
+    return logs
 
 
 def _at(indexes: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:

@@ -233,11 +233,17 @@ def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
         raise InvalidBundle("The bundle is of another time than the query.")
     if kind == "block" and number != str(query.block_number):
         raise InvalidBundle("The service reports another block than the requested one.")
-    reported = {fact.slot or fact.property for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"}
-    if more := sorted({*proven.facts, *proven.slots} - reported):
+    told = query.transaction
+    is_same = proven.transaction == (told.index if told else None)
+    if not is_same or (told and told.hash and told.hash.lower() != proven.transaction_hash):
+        raise InvalidBundle("The bundle is of another transaction than the query.")
+    shown = {**proven.facts, **{f"SLOT {slot}": word for slot, word in proven.slots.items()}}
+    shown |= {f"LOG {index}": log.hash for index, log in proven.logs.items()}
+    # The bundle has no word for BLOCK_AT_TIMESTAMP. `proven.timestamp` has it.
+    facts = [fact for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"]
+    reported = [(f"{fact.property} {fact.log.index if fact.log else fact.slot}".rstrip(), fact) for fact in facts]
+    if more := sorted(shown.keys() - dict(reported)):
         raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't report.")
-    for fact in query.facts:
-        shown = proven.slots.get(fact.slot) if fact.property == "SLOT" else proven.facts.get(fact.property)
-        # The bundle has no word for BLOCK_AT_TIMESTAMP. `proven.timestamp` has it.
-        if fact.property != "BLOCK_AT_TIMESTAMP" and shown != fact.word:
-            raise InvalidBundle(f"The bundle shows another {fact.property} {fact.slot}".rstrip() + " than the service.")
+    for name, fact in reported:
+        if shown.get(name) != fact.word or (fact.log is not None and fact.log.hash != fact.word):
+            raise InvalidBundle(f"The bundle shows another {name} than the service.")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 AccountProperty = Literal["BALANCE", "NONCE", "STORAGE_ROOT", "CODE_HASH"]
+TransactionProperty = Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "HASH"]
 
 HEADER_PROPERTIES = (
     *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT", "LOGS_BLOOM"),
@@ -19,21 +20,30 @@ HEADER_PROPERTIES = (
 ACCOUNT_PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
 """The properties of an account in the order of the facts registry's enum."""
 
+RECEIPT_PROPERTIES = ("STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT")
+"""The properties of a receipt in the order of the facts registry's enum."""
+
+TRANSACTION_PROPERTIES = (*RECEIPT_PROPERTIES, "HASH")
+"""The properties of a transaction: those of its receipt, and its hash."""
+
 NUMBERS = {
     *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
     *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
+    *RECEIPT_PROPERTIES,
 }
 """Properties whose words are numbers. BLOCK_AT_TIMESTAMP is the result of a query by time."""
-assert NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
+assert NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES, *RECEIPT_PROPERTIES}
 
 Block = int | str
-"""A number, `"latest"`, `"finalized"`, or a selector of the API: `"block:15"`, `"timestamp:1700000000"`."""
+"""A number, `"latest"`, `"finalized"`, or a selector of the API: `"block:15"`, `"timestamp:1700000000"`, or
+`"transaction:0x..."`, the block that holds the transaction of this hash."""
 
 Slot = int | str | bytes
 """A storage slot: a number, up to 64 hexadecimal digits with or without 0x, or 32 bytes."""
 
 _NAMED_BLOCKS = {"latest", "finalized"}
-_SELECTOR = re.compile(r"(block|timestamp):[0-9]+", re.ASCII)
+_SELECTOR = re.compile(r"(block|timestamp):[0-9]+|transaction:0x[0-9a-fA-F]{64}", re.ASCII)
+_TRANSACTION = re.compile(r"[0-9]+|0x[0-9a-fA-F]{64}", re.ASCII)
 _HEX = re.compile(r"(0x)?[0-9a-fA-F]{1,64}", re.ASCII)
 
 
@@ -93,25 +103,29 @@ class Header(_AtBlock):
             raise ValueError("Name properties of the header.")
 
 
-ReceiptProperty = Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"]
-
-
 @dataclass(frozen=True)
 class Transaction(_AtBlock):
-    """Properties of a transaction's receipt, and logs, for `read_proofs`. Raises `ValueError` if none is given."""
+    """Properties and logs of one transaction of a block. Raises `ValueError` if none is given.
+
+    A transaction that is named by its hash needs no block.
+    """
 
     transaction: int | str
     """The index in the block, or the hash: 0x and 64 hexadecimal digits."""
-    props: Sequence[ReceiptProperty] = field(default=(), kw_only=True)
+    props: Sequence[TransactionProperty] = field(default=(), kw_only=True)
     logs: Sequence[int] = field(default=(), kw_only=True)
     """Indexes of logs within the receipt."""
     block_logs: Sequence[int] = field(default=(), kw_only=True)
     """Indexes of logs within the block, as `eth_getLogs` counts them."""
 
     def __post_init__(self) -> None:
+        if not _TRANSACTION.fullmatch(str(self.transaction)):
+            raise ValueError(f"A transaction is its index, or 0x and 64 hexadecimal digits, not {self.transaction!r}.")
+        if self.block is None and self.time is None and str(self.transaction).startswith("0x"):
+            object.__setattr__(self, "block", f"transaction:{str(self.transaction).lower()}")
         self._check()
         if not self.props and not self.logs and not self.block_logs:
-            raise ValueError("Name properties of the receipt, or logs.")
+            raise ValueError("Name properties of the transaction, or logs.")
 
 
 @dataclass(frozen=True)
@@ -149,7 +163,7 @@ def body(
     """
     data = _data(queries)
     if not data:
-        raise ValueError("Name at least one account or header.")
+        raise ValueError("Name at least one account, transaction or header.")
     document: dict[str, Any] = {"destinationChainId": str(destination)}
     if fee is not None:
         document["fee"] = str(fee)

@@ -9,7 +9,8 @@ from batch_query_client.answers import Fact
 from batch_query_client.effects import Steps
 from batch_query_client.errors import NodeRefused, NotProven, WrongFact
 from batch_query_client.json_rpc import Node, read_data, transaction_call
-from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES
+from batch_query_client.plain_text import hex_data
+from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, RECEIPT_PROPERTIES
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _SLOT = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
@@ -25,6 +26,9 @@ _TRY_ACCOUNT_FIELD = selector("tryAccountField(address,uint256,uint8)")
 _TRY_SLOT = selector("tryAccountStorageSlotValues(address,uint256,bytes32)")
 _TRY_HEADER_FIELD = selector("tryHeaderField(uint256,uint8)")
 _TRY_TIMESTAMP = selector("tryBlockAtTimestamp(uint256)")
+_TRY_RECEIPT_FIELD = selector("tryReceiptField(uint256,uint32,uint8)")
+_TRY_LOG_HASH = selector("tryLogHash(uint256,uint32,uint32)")
+_TRY_TRANSACTION_HASH = selector("tryTransactionHash(uint256,uint32)")
 
 
 def call_data(fact: Fact) -> bytes:
@@ -35,6 +39,8 @@ def call_data(fact: Fact) -> bytes:
     number = _word(fact.block_number)
     if fact.property == "BLOCK_AT_TIMESTAMP":
         return _TRY_TIMESTAMP + _word(fact.timestamp)
+    if fact.transaction is not None:
+        return _transaction_call(fact, number + _word(fact.transaction.index))
     if not fact.account:
         return _TRY_HEADER_FIELD + number + _word(_place(HEADER_PROPERTIES, fact.property))
     if not _ADDRESS.fullmatch(fact.account):
@@ -45,6 +51,15 @@ def call_data(fact: Fact) -> bytes:
             raise WrongFact(f"{fact.slot!r} is not a storage slot.")
         return _TRY_SLOT + account + number + bytes.fromhex(fact.slot[2:])
     return _TRY_ACCOUNT_FIELD + account + number + _word(_place(ACCOUNT_PROPERTIES, fact.property))
+
+
+def _transaction_call(fact: Fact, place: bytes) -> bytes:
+    """Return the calldata for a transaction's fact. `place` has the words of its block and its index."""
+    if fact.property == "HASH":
+        return _TRY_TRANSACTION_HASH + place
+    if fact.property == "LOG":
+        return _TRY_LOG_HASH + place + _word(fact.log.index if fact.log else None)
+    return _TRY_RECEIPT_FIELD + place + _word(_place(RECEIPT_PROPERTIES, fact.property))
 
 
 def decode(answer: bytes) -> bytes | None:
@@ -74,10 +89,17 @@ def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, st
         word = decode(read_data(answer))
         if word is None:
             raise NotProven(f"The registry {fact.registry} doesn't hold the {fact.name}.")
-        if fact.word not in {None, word}:
+        if fact.word not in {None, word} or not _is_described(fact, word):
             raise WrongFact(f"The registry {fact.registry} holds another value than the service reports: {fact.name}.")
         proven.append(fact.model_copy(update={"word": word}))
     return proven
+
+
+def _is_described(fact: Fact, word: bytes) -> bool:
+    """Return whether the log or the hash that the service reports beside a word belongs to the word."""
+    if fact.property == "HASH" and fact.transaction is not None and fact.transaction.hash:
+        return fact.transaction.hash.lower() == hex_data(word)
+    return fact.log is None or fact.log.hash == word
 
 
 def require_source(node: Node, address: str, source_chain_id: int) -> Steps[None]:
@@ -97,7 +119,7 @@ def _with_registry(fact: Fact, registries: Mapping[int, str]) -> Fact:
 
 def _word(number: int | None) -> bytes:
     if number is None or not 0 <= number < 1 << 256:
-        raise WrongFact("The fact has no valid block or time.")
+        raise WrongFact("The fact has no valid block, time, transaction or log.")
     return number.to_bytes(32)
 
 

@@ -178,7 +178,7 @@ class _ServiceOperations(Generic[AnyBatch]):
         self,
         *,
         destination: int,
-        queries: Iterable[Account | Header],
+        queries: Iterable[Account | Header | Transaction],
         fee: Fee | None = None,
         sender: Literal["self"] | None = None,
         webhook: Webhook | None = None,
@@ -210,7 +210,7 @@ class _ServiceOperations(Generic[AnyBatch]):
         self,
         *,
         destination: int,
-        queries: Iterable[Account | Header],
+        queries: Iterable[Account | Header | Transaction],
         fee: Fee | None = None,
         sender: Literal["self"] | None = None,
     ) -> Steps[Estimate]:

@@ -1,4 +1,4 @@
-"""Proofs of accounts and storage slots against a root (Yellow Paper, appendix D; EIP-1186), by py-trie.
+"""Proofs of accounts, storage slots and transactions against a root (Yellow Paper, appendix D; EIP-1186), by py-trie.
 
 The hash of each node must be in its parent, or be the root. Therefore a proof can't show a wrong value or a wrong
 absence. Nodes outside the path to the key, and nodes of a form that no trie has, are refused too.
@@ -50,7 +50,7 @@ class _ProofNodes(dict[bytes, bytes]):
 def account(state_root: bytes, address: bytes, nodes: Sequence[bytes]) -> ProvenAccount:
     """Return the account at an address. Raises `InvalidBundle`."""
     nothing = ProvenAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_ROOT, code_hash=bytes(32))
-    return _look_up(state_root, address, nodes, _account) or nothing
+    return _look_up(state_root, keccak(address), nodes, _account) or nothing
 
 
 def _account(value: bytes) -> ProvenAccount:
@@ -71,7 +71,7 @@ def _account(value: bytes) -> ProvenAccount:
 
 def slot(storage_root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
     """Return the word of a storage slot (32 bytes). It is zero for an empty slot. Raises `InvalidBundle`."""
-    return (_look_up(storage_root, key, nodes, _slot) or 0).to_bytes(32)
+    return (_look_up(storage_root, keccak(key), nodes, _slot) or 0).to_bytes(32)
 
 
 def _slot(value: bytes) -> int:
@@ -80,8 +80,17 @@ def _slot(value: bytes) -> int:
     return number
 
 
+def of_transaction(root: bytes, index: int, nodes: Sequence[bytes]) -> bytes:
+    """Return the value of a transaction in its block's trie of transactions or receipts. Raises `InvalidBundle`."""
+    # These tries are by the RLP of the index, and don't hash it.
+    value = _look_up(root, rlp.encode(index), nodes, bytes)
+    if value is None:
+        raise InvalidBundle(f"The proof shows that the block has no transaction {index}.")
+    return value
+
+
 def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """Return the value at a key, from the nodes on the path to it. None if the nodes prove that there is none.
+    """Return the value at a key of the trie, from the nodes on the path to it. None if they prove that there is none.
 
     If another key's leaf proves the absence, its value is read too, as the service does.
     """
@@ -92,20 +101,20 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
         return None
     known = _ProofNodes(nodes)
     try:
-        value = HexaryTrie(known, root).get(keccak(key))
+        value = HexaryTrie(known, root).get(key)
     except MissingTrieNode:
         raise InvalidBundle("The proof ends before its key does, or is of another trie or key.") from None
     except Exception:  # noqa: BLE001 (py-trie raises many kinds of exceptions for malformed nodes)
         raise InvalidBundle(_NO_NODE) from None
     if not isinstance(value, bytes) or known.seen != list(nodes):
         raise InvalidBundle("The proof has other nodes than those from the root to its key.")
-    last = _last_value(nodes, keccak(key).hex())
+    last = _last_value(nodes, key.hex())
     of_leaf = read(last) if last else None
     return of_leaf if value else None
 
 
 def _last_value(nodes: Sequence[bytes], path: str) -> bytes:
-    """Return the value of the leaf at the end of a path (hex digits of a hashed key). Empty if there is no leaf.
+    """Return the value of the leaf at the end of a path (hex digits of a key). Empty if there is no leaf.
 
     The leaf may belong to another key. Nodes of a form that no trie has are refused, because py-trie accepts them.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from batch_query_client import Account, Header, Webhook
+from batch_query_client import TRANSACTION_PROPERTIES, Account, Header, Transaction, Webhook
 from batch_query_client.questions import body, slot_hex
 
 # The order of columns if no line names the columns.
@@ -51,6 +51,9 @@ class BatchOptions:
     accounts: Sequence[str]
     props: Sequence[str]
     slots: Sequence[str]
+    transactions: Sequence[str]
+    logs: Sequence[int]
+    block_logs: Sequence[int]
     header: Sequence[str]
     fee: str | None
     is_paid_by_caller: bool
@@ -62,11 +65,12 @@ def document(options: BatchOptions, chain_ids: ChainIds, connections: Connection
     """Return the body of the API request. Raises `click.UsageError` and `ValueError`."""
     if options.file is None:
         options = _connected(options, connections)
-        queries = list(_from_arguments(options))
+        queries: Sequence[Account | Header | Transaction] = list(_from_arguments(options))
     else:
         text = _text(options.file)
         is_json = text.lstrip().startswith("{")
-        if options.accounts or (is_json and any(value for name, value in vars(options).items() if name != "file")):
+        has_more = any(value for name, value in vars(options).items() if name != "file")
+        if options.accounts or options.transactions or options.logs or options.block_logs or (is_json and has_more):
             raise click.UsageError("Name the facts either in a file or by options, not by both.")
         if is_json:
             return _from_json(text)
@@ -106,15 +110,33 @@ def _text(file: str) -> str:
 # --- Arguments --------------------------------------------------------------------------------------------------------
 
 
-def _from_arguments(options: BatchOptions) -> Iterator[Account | Header]:
+def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transaction]:
     if options.chain is None:
         raise click.UsageError("Name a file, or the source chain: --chain.")
+    if not options.accounts and not options.transactions and not options.header:
+        raise click.UsageError(
+            "Name the facts: --account with --prop or --slot, --transaction with --prop or --log, or --header."
+        )
+    if (options.logs or options.block_logs) and not options.transactions:
+        raise click.UsageError("Name the transaction of the log: --transaction.")
+    if len(options.transactions) > 1 and options.block_logs:
+        raise click.UsageError("--block-log is of one transaction: submit the others apart.")
+    # The service checks the names.
+    props: Any = options.props
+    account_props = transaction_props = props
+    if options.accounts and options.transactions:
+        transaction_props = [name for name in props if name in TRANSACTION_PROPERTIES]
+        account_props = [name for name in props if name not in TRANSACTION_PROPERTIES]
+    has_block = options.block is not None or options.time is not None
+    for transaction in options.transactions:
+        at: Any = _options_at(options) if has_block or not transaction.startswith("0x") else {}
+        logs: Any = {"logs": options.logs, "block_logs": options.block_logs}
+        yield Transaction(transaction, chain=options.chain, props=transaction_props, **logs, **at)
     if not options.accounts and not options.header:
-        raise click.UsageError("Name the facts: --account with --prop or --slot, or --header.")
+        return
     where: Any = {"chain": options.chain, **_options_at(options)}
-    props: Any = options.props  # the service checks the names
     for account in options.accounts:
-        yield Account(account, props=props, slots=options.slots, **where)
+        yield Account(account, props=account_props, slots=options.slots, **where)
     if options.header:
         yield Header(options.header, **where)
 

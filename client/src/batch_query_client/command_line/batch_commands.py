@@ -25,17 +25,18 @@ from batch_query_client.command_line.options import (
     with_url,
 )
 from batch_query_client.command_line.output import (
-    amount,
     cost,
     currencies,
+    fact_value,
     print_facts,
     print_fields,
     print_json,
     print_table,
     progress,
+    property_name,
     say,
+    subject,
 )
-from batch_query_client.plain_text import hex_data
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
 _LARGEST_PAGE = 100
@@ -135,7 +136,7 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
 @with_url
 @with_json
 def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
-    """Show values of accounts and slots, with proofs that a contract reads in its own call.
+    """Show values of accounts, slots and transactions, with proofs that a contract reads in its own call.
 
     FILE and options are as for submit. Nothing is stored or paid. A contract can read a value once its root is a fact.
     --json has the proofs, and the calls of the facts reader.
@@ -147,28 +148,20 @@ def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
         return
     units = currencies(service)
     print_table(
-        ("chain", "block", "account", "property", "value", "root", "bytes"),
+        ("chain", "block", "about", "property", "value", "root", "bytes"),
         [
             (
                 proof.source_chain_id,
                 proof.block_number,
-                proof.account,
-                f"slot {proof.slot}" if proof.slot else proof.property,
-                _proven_value(proof, units),
+                subject(proof),
+                property_name(proof),
+                fact_value(proof, units),
                 "a fact" if proof.root.is_fact else f"{proof.root.property} is no fact yet",
                 len(proof.proof),
             )
             for proof in answers
         ],
     )
-
-
-def _proven_value(proof: client.ReadProof, units: Mapping[int, str]) -> str:
-    """Return the value as `print_facts` prints a fact's."""
-    number = int.from_bytes(proof.word)
-    if proof.property == "BALANCE":
-        return amount(number, units.get(proof.source_chain_id, ""))
-    return str(number) if proof.property == "NONCE" else hex_data(proof.word)
 
 
 @click.command()

@@ -118,7 +118,9 @@ _QUESTION = (
         help="The chain on which the facts are to be readable.",
     ),
     click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
-    click.option("--block", metavar="BLOCK", help="A number, latest or finalized."),
+    click.option(
+        "--block", metavar="BLOCK", help="A number, latest or finalized. A transaction's hash names its own block."
+    ),
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
     click.option(
         "--account",
@@ -132,9 +134,35 @@ _QUESTION = (
         "props",
         multiple=True,
         metavar="NAME",
-        help="BALANCE, NONCE, STORAGE_ROOT or CODE_HASH. May be repeated.",
+        help=(
+            "BALANCE, NONCE, STORAGE_ROOT or CODE_HASH of accounts; STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT or "
+            "HASH of transactions. May be repeated."
+        ),
     ),
     click.option("--slot", "slots", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
+    click.option(
+        "--transaction",
+        "transactions",
+        multiple=True,
+        metavar="HASH_OR_INDEX",
+        help="A transaction by its hash, or its index in the block. May be repeated.",
+    ),
+    click.option(
+        "--log",
+        "logs",
+        multiple=True,
+        type=click.IntRange(min=0),
+        metavar="INDEX",
+        help="A log of the transactions, counted from 0 within each. May be repeated.",
+    ),
+    click.option(
+        "--block-log",
+        "block_logs",
+        multiple=True,
+        type=click.IntRange(min=0),
+        metavar="INDEX",
+        help="A log of the transaction, counted within the block, as logIndex of a node is. May be repeated.",
+    ),
     click.option(
         "--header",
         multiple=True,

@@ -15,6 +15,7 @@ import click
 
 import batch_query_client as client
 from batch_query_client.plain_text import hex_data, plain
+from batch_query_client.questions import NUMBERS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +42,8 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, client.Fact):
         return value.source or _as_listed(value)
     if isinstance(value, BaseModel):
-        return value.source  # type: ignore[attr-defined]  # every model here is an answer
+        source: Any = value.source  # type: ignore[attr-defined]  # every model here is an answer
+        return source or _listed(value.model_dump(by_alias=True))
     if isinstance(value, Mapping):
         return {name: _plain_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -51,12 +53,20 @@ def _plain_value(value: Any) -> Any:
 
 def _as_listed(fact: client.Fact) -> dict[str, Any]:
     """Return a fact in the form of `GET /facts`. The fact may come from a batch or from the chain."""
-    fields = fact.model_dump(by_alias=True, exclude={"timestamp", "call"})
-    listed = {
-        name: str(field) if isinstance(field, int) else _plain_value(field) or None for name, field in fields.items()
-    }
+    listed = _listed(fact.model_dump(by_alias=True, exclude={"timestamp", "call"}))
     number = str(fact.value) if fact.word is not None and fact.is_number else None
     return listed | {"value": number, "call": fact.call and {"to": fact.call.to, "data": hex_data(fact.call.data)}}
+
+
+def _listed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields as the API lists them: numbers as strings, and null for what is empty."""
+
+    def listed(field: Any) -> Any:
+        if isinstance(field, Mapping):
+            return _listed(field)
+        return str(field) if isinstance(field, int) else _plain_value(field) if field != "" else None
+
+    return {name: listed(field) for name, field in fields.items()}
 
 
 def say(sentence: str) -> None:
@@ -158,27 +168,48 @@ def cost(wei: int, currency: str = _ETH) -> str:
 
 def print_facts(facts: Sequence[client.Fact], currencies: Mapping[int, str]) -> None:
     """Print facts as a table. `currencies` are by chain id."""
-    headings = ("chain", "block", "account", "property", "value")
+    headings = ("chain", "block", "about", "property", "value")
     rows = [
-        (fact.source_chain_id, fact.block_number, fact.account, _property(fact), _value(fact, currencies))
+        (fact.source_chain_id, fact.block_number, subject(fact), property_name(fact), fact_value(fact, currencies))
         for fact in facts
     ]
     print_table(headings, rows, empty="There are no facts.")
 
 
-def _property(fact: client.Fact) -> str:
+def subject(fact: client.Fact | client.ReadProof) -> str:
+    """Return the account or the transaction that a fact is about. Empty: it is about the block."""
+    if fact.transaction is None:
+        return fact.account
+    index, digest = fact.transaction.index, fact.transaction.hash
+    return f"transaction {digest}" if index is None else f"transaction {index} {digest}".rstrip()
+
+
+def property_name(fact: client.Fact | client.ReadProof) -> str:
     if fact.property == "SLOT":
         return f"slot {fact.slot}"
-    return f"block at {fact.timestamp}" if fact.timestamp is not None else fact.property
+    if fact.log is not None:
+        return f"log {fact.log.index}"
+    timestamp = getattr(fact, "timestamp", None)  # proofs are of no time
+    return fact.property if timestamp is None else f"block at {timestamp}"
 
 
-def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
-    """Return the fact's value: an amount, a number, or the word."""
+def fact_value(fact: client.Fact | client.ReadProof, currencies: Mapping[int, str]) -> str:
+    """Return the fact's value: an amount, a number, a log, or the word."""
     if fact.word is None:
         return "not proven yet"
+    if fact.log is not None:
+        return log_content(fact.log)
+    number = int.from_bytes(fact.word)
     if fact.property == "BALANCE":
-        return amount(fact.value, currencies.get(fact.source_chain_id, ""))
-    return str(fact.value) if fact.is_number else hex_data(fact.word)
+        return amount(number, currencies.get(fact.source_chain_id, ""))
+    is_number = fact.is_number if isinstance(fact, client.Fact) else fact.property in NUMBERS
+    return str(number) if is_number else hex_data(fact.word)
+
+
+def log_content(log: client.ShownLog) -> str:
+    """Return a log's emitter, topics and data. Only the emitter's ABI tells their meaning."""
+    topics = " ".join(map(hex_data, log.topics)) or "none"
+    return f"by {log.emitter}, topics {topics}, data {hex_data(log.data)}"
 
 
 # --- Progress ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import click
 import batch_query_client as client
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.options import read_hash, with_json, with_node, with_url
-from batch_query_client.command_line.output import amount, print_json, print_table, say
+from batch_query_client.command_line.output import amount, log_content, print_json, print_table, say
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import NUMBERS
 
@@ -66,8 +66,8 @@ def verify(
     """Check a proof BUNDLE (a file or a batch's identifier) without trusting the service.
 
     Only block hashes are trusted. They come from your own nodes (--rpc-url, one for each source chain), or from you
-    (--block-hash). All other steps are computed: header, state root, account, slots. The exit code is 7 if a step
-    fails. Without hashes, the command lists the hashes that it needs.
+    (--block-hash). All other steps are computed: header, roots, account, slots, receipt, logs. The exit code is 7 if a
+    step fails. Without hashes, the command lists the hashes that it needs.
     """
     is_file = Path(bundle).is_file() or not _BATCH.fullmatch(bundle)
     if is_file and query is not None:
@@ -119,6 +119,8 @@ def _print(proven: client.VerifiedBundle) -> None:
 
 
 def _about(proven: client.VerifiedQuery) -> str:
+    if proven.transaction is not None:
+        return f"transaction {proven.transaction} {proven.transaction_hash or ''}".rstrip()
     if proven.account is None:
         return "the block's header"
     return proven.account if proven.exists else f"{proven.account} (does not exist)"
@@ -131,6 +133,7 @@ def _in_short(proven: client.VerifiedQuery) -> list[str]:
         f"{name} {_number(name, word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
     ]
     values += [f"slot {int(slot, 16):#x} {hex_data(word)}" for slot, word in proven.slots.items()]
+    values += [f"log {index} {log_content(log)}" for index, log in proven.logs.items()]
     if proven.claimed_timestamp is not None:
         latest = f"latest at {proven.claimed_timestamp} s"
         values.append(f"Not checked: {latest}" if proven.timestamp is None else latest)

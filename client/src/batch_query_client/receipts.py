@@ -1,0 +1,71 @@
+"""Receipts as a block's trie holds them (Yellow Paper 4.3.1, EIP-658, EIP-2718)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import rlp
+from eth_utils.address import to_checksum_address
+
+from batch_query_client.answers import ShownLog
+from batch_query_client.errors import InvalidBundle
+
+# OP Stack's type of deposits.
+_DEPOSIT = 0x7E
+# The types that a facts registry knows. 6a is Arbitrum's.
+_TYPES = {*range(5), 0x6A, _DEPOSIT}
+_BLOOM_BYTES = 256
+_MOST_TOPICS = 4
+
+Item = bytes | Sequence["Item"]
+"""Bytes or a list, as RLP has them."""
+
+
+@dataclass(frozen=True)
+class ProvenReceipt:
+    """A receipt that a proof shows."""
+
+    words: Mapping[str, bytes]
+    """32 bytes by property. Receipts before Byzantium have no STATUS."""
+    logs: Sequence[ShownLog]
+
+
+def decode(value: bytes) -> ProvenReceipt:
+    """Decode the trie's value. Raises `InvalidBundle` unless the value is the only encoding of a receipt."""
+    kind, encoded = (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
+    if kind not in _TYPES:
+        raise InvalidBundle(f"The proof's receipt is of the type {kind:#x}, which no facts registry knows.")
+    try:
+        items: Item = rlp.decode(encoded, strict=True)
+    except (rlp.exceptions.RLPException, RecursionError):
+        raise InvalidBundle("The proof's receipt is not canonical RLP.") from None
+    match items:
+        # The nonce and the version of a deposit follow its logs since Canyon.
+        case [bytes(status), bytes(gas), bytes(bloom), [*logs], *others] if (
+            len(bloom) == _BLOOM_BYTES
+            and (not others or (kind, len(others)) == (_DEPOSIT, 2))
+            and all(map(_is_number, [gas, *others]))
+        ):
+            numbers = {"TYPE": kind, "CUMULATIVE_GAS_USED": int.from_bytes(gas), "LOG_COUNT": len(logs)}
+            # Before Byzantium a receipt has a state root instead of the status.
+            if kind or len(status) != 32:
+                if status not in {b"", b"\1"}:
+                    raise InvalidBundle("The proof's receipt has a status that is neither 0 nor 1.")
+                numbers["STATUS"] = len(status)
+            words = {name: number.to_bytes(32) for name, number in numbers.items()}
+            return ProvenReceipt(words, [_log(index, log) for index, log in enumerate(logs)])
+    raise InvalidBundle("The proof's receipt has not the form of a receipt.")
+
+
+def _log(index: int, item: Item) -> ShownLog:
+    match item:
+        case [bytes(emitter), [*topics], bytes(data)] if (
+            len(emitter) == 20
+            and len(topics) <= _MOST_TOPICS
+            and all(isinstance(topic, bytes) and len(topic) == 32 for topic in topics)
+        ):
+            return ShownLog(index=index, emitter=to_checksum_address(emitter), topics=tuple(topics), data=data)
+    raise InvalidBundle(f"The proof's receipt has a log {index} that has not the form of a log.")
+
+
+def _is_number(item: Item) -> bool:
+    return isinstance(item, bytes) and len(item) <= 8 and item[:1] != b"\0"
