@@ -101,8 +101,8 @@ def _write(context: WorkContext, changes: Changes, *, may_reopen: bool) -> dict[
         statements.lock(Block.objects.filter(Q(pk__in=changed) | Q(pk__in=of_same_batches.values("block"))))
     rows = Block.objects.filter(pk__in=changed).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
-    if may_reopen:
-        # All batches are locked at once, because single changes would lock them in another order.
+    if may_reopen or any(isinstance(change, StoreProofs) and change.transactions for _, change in changes):
+        # All batches are locked at once, because single changes would lock them in another order, or after queries.
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)

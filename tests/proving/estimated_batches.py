@@ -84,10 +84,9 @@ def _cases_of_transactions(chain: DevChain) -> Iterator[tuple[str, dict[str, Any
         ("40 transactions", [token] * 40, {str(index): {"props": ["STATUS"]} for index in range(40)}),
         ("a log and HASH", [token] * 3, {"1": {"logs": ["0"], "props": ["HASH"]}}),
     ):
-        facts = {"transactions": transactions}
-        yield name, {f"block:{block_of(chain, codes)}": facts}
-        beside = {**facts, "accounts": accounts(10), "header": ["TIMESTAMP"]}
-        yield f"{name}, accounts and a header", {f"block:{block_of(chain, codes)}": beside}
+        beside = {"accounts": accounts(10), "header": ["TIMESTAMP"]}
+        for others, more in ((", accounts and a header", beside), ("", {})):
+            yield f"{name}{others}", {f"block:{block_of(chain, codes)}": {"transactions": transactions, **more}}
 
 
 def estimate(client: Client, api_key: ApiKey, body: dict[str, Any], *, status: int = 200) -> Any:
