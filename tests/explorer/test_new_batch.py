@@ -385,13 +385,14 @@ def test_a_file_may_ask_for_transactions(alice):
         "3,16,status,0 1,",
         f"4,transaction:{TRANSACTION},,,",
         f",16,,,{ALICE}",
+        "6,16,,,",
         f"5,16,nonce HASH,,{ALICE}",
     )
     html = post(alice, "paste", {"at": "block", "block": "15"}, pasted="\n".join(lines))
     logs = {"props": ["STATUS"], "logs": ["0", "1"]}
     assert request_of(alice, filled(html))["data"]["31337"] == {
         "block:16": {
-            "transactions": {TRANSACTION: logs, "3": logs, "5": {"props": ["HASH"]}},
+            "transactions": {TRANSACTION: logs, "3": logs, "6": {"props": ["STATUS"]}, "5": {"props": ["HASH"]}},
             "accounts": {ALICE: {"props": ["BALANCE", "NONCE"]}},
         },
         f"transaction:{TRANSACTION}": {"transactions": {"4": {"props": ["STATUS"]}}},
@@ -545,6 +546,7 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     work_until_done(Batch.objects.get(), service)
     assert "all, free" in post(alice, "estimate", row)
     of_transactions = {"at": "block", "block": str(block_with_logs(service)), "transactions": "0 2", "logs": "0"}
+    assert "some, free" in post(alice, "estimate", row, of_transactions)
     told = " ".join(post(alice, "estimate", of_transactions | {"tx_props": ["STATUS"]}).split())
     for sentence in ("<dt>Receipts and hashes</dt> <dd>2</dd>", "<dt>Logs</dt><dd>2</dd>", "2 transactions"):
         assert sentence in told
