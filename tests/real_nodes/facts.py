@@ -69,7 +69,7 @@ def send_transactions(node: Node) -> None:
     nonce = int(node.rpc("eth_getTransactionCount", address, "latest"), 16)
     price = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
     to_slot = [{"address": HOLDS_SLOTS, "storageKeys": [f"0x{1:064x}"]}]
-    transactions = (
+    transactions: tuple[tuple[str, dict[str, object]], ...] = (
         (LOG + RETURNS, {"gasPrice": 10**11}),
         (LOG + FAILS, price),
         (emitting(64, 5), {**price, "accessList": to_slot}),
