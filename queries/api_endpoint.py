@@ -145,7 +145,7 @@ _ERROR_CODES = (
     (422, "idempotency_key_reused", "the Idempotency-Key came with another body before"),
     (429, "too_many_requests", "go on after Retry-After seconds"),
     (429, "too_many_open_batches", "more of your batches would be open than may be"),
-    (429, "too_many_open_queries", "the same of accounts, slots and headers"),
+    (429, "too_many_open_queries", "the same of accounts, slots, headers, transactions and logs"),
     (431, "header_too_large", "the header is too large"),
     (500, "internal_error", "a defect of the service"),
     (502, "unavailable", "the proxy answers, and the service behind it doesn't"),

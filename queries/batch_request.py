@@ -461,7 +461,9 @@ class Part:
 
 def too_many(count: int, most: int) -> BodyFault:
     """Return the fault of a batch that names too many accounts, slots, headers, transactions and logs."""
-    return BodyFault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
+    return BodyFault(
+        "/data", f"{count} accounts, slots, headers, transactions and logs are too many; a batch may name {most}."
+    )
 
 
 def most_keys(max_queries: int) -> int:
@@ -561,7 +563,10 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
 
 
 def _named(value: Any) -> int:
-    """Count the accounts, slots and headers in a body, which may be malformed. A block counts as at least one."""
+    """Count the accounts, slots, headers, transactions and logs in a body, which may be malformed.
+
+    A block counts as at least one.
+    """
     return sum(_named_at(block) for *_, block in blocks(value))
 
 

@@ -54,7 +54,8 @@ logger = logging.getLogger(__name__)
 _ROWS_PER_STATEMENT = 500
 # Seconds until a user with too much open should try again. Batches take minutes.
 _RETRY_SECONDS = 60
-# Number of accounts, slots and headers. Storing a larger batch holds the lock for a tenth of a second or more.
+# Number of accounts, slots, headers, transactions and logs. Storing a larger batch holds the lock for a tenth of a
+# second or more.
 _LARGE = 500
 # Seconds that a large batch waits for the lock, while it occupies a thread, and seconds until the client's next try.
 _LOCK_SECONDS = 0.5
@@ -371,7 +372,7 @@ def _check_room(batch: Batch) -> None:
     for (what, named, more, installations), own, now in zip(
         (
             ("batches", "batches", 1, settings.MAX_OPEN_BATCHES),
-            ("queries", "accounts, slots and headers", batch.size, settings.MAX_OPEN_QUERIES),
+            ("queries", "accounts, slots, headers, transactions and logs", batch.size, settings.MAX_OPEN_QUERIES),
         ),
         row[:2],
         row[2:],
@@ -425,7 +426,7 @@ class Rate:
     requests: str
     queries: str
     most: int | None = None
-    """Maximum accounts, slots and headers of one request, if fewer than a batch may have."""
+    """Maximum accounts, slots, headers, transactions and logs of one request, if fewer than a batch may have."""
     needs_payer: bool = True
     """False if nothing is sent for such a request, so that its fee may be left out."""
 
@@ -463,14 +464,14 @@ def count_request(user: User, rate: Rate = SUBMISSIONS) -> None:
 
 
 def count_queries(user: User, queries: int, rate: Rate = SUBMISSIONS) -> None:
-    """Count the accounts, slots and headers of a request.
+    """Count the accounts, slots, headers, transactions and logs of a request.
 
     Raises `TooLarge`, and `Refused`: too_many_requests.
     """
     if queries > (most := _queries(user)):
         raise TooLarge(
-            f"This batch has {queries} accounts, slots and headers, and you may submit {most} in a minute. Send it in "
-            "parts."
+            f"This batch has {queries} accounts, slots, headers, transactions and logs, and you may submit {most} in a "
+            "minute. Send it in parts."
         )
     _refuse_for(user, throttle.take(rate.queries, user.pk, most, queries), rate)
 
@@ -510,6 +511,6 @@ def _refuse_for(user: User, seconds: int, rate: Rate) -> None:
         raise Refused(
             "too_many_requests",
             f"You may {rate.verb} {_batches(user)} batches a minute, faulty ones included, with {_queries(user)} "
-            "accounts, slots and headers in them.",
+            "accounts, slots, headers, transactions and logs in them.",
             retry_after=seconds,
         )

@@ -136,7 +136,12 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
 @pytest.mark.parametrize(
     ("setting", "value", "status", "sentence"),
     [
-        ("MAX_QUERIES_PER_BATCH", 1, 400, "2 accounts, slots and headers are too many; a batch may name 1."),
+        (
+            "MAX_QUERIES_PER_BATCH",
+            1,
+            400,
+            "2 accounts, slots, headers, transactions and logs are too many; a batch may name 1.",
+        ),
         ("MAX_OPEN_BATCHES", 0, 403, "You may have 0 batches open at a time"),
         ("MAX_BATCHES_PER_MINUTE", 1, 429, "You may submit 1 batches a minute"),
         (None, None, 403, "You have no API key."),

@@ -323,10 +323,10 @@ def test_it_refuses_more_accounts_and_slots_than_the_limit(post, settings):
     settings.MAX_QUERIES_PER_BATCH = 2
     two, three = (request(*(f"0x{number:040x}" for number in range(count)), block=1) for count in (2, 3))
     assert post(two).status_code == 200
-    assert "3 accounts, slots and headers are too many" in faults(post(three))["/data"][1]
+    assert "3 accounts, slots, headers, transactions and logs are too many" in faults(post(three))["/data"][1]
     body = request(ALICE, block=1)
     body["data"]["31337"]["block:1"]["accounts"][ALICE] = {"slots": ["0x1", "0x2", "0x3"]}
-    assert "4 accounts, slots and headers are too many" in faults(post(body))["/data"][1]
+    assert "4 accounts, slots, headers, transactions and logs are too many" in faults(post(body))["/data"][1]
 
 
 def test_the_list_of_faults_is_bounded_and_their_number_told(post):

@@ -106,7 +106,8 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
     refused = post(with_slots(4))
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
     assert refused.json()["error"] == (
-        "You may submit 10 batches a minute, faulty ones included, with 8 accounts, slots and headers in them."
+        "You may submit 10 batches a minute, faulty ones included, with 8 accounts, slots, headers, transactions and "
+        "logs in them."
     )
     assert refused.headers["Retry-After"] == "15"
     # The refused submission didn't count, so one up to the limit is accepted.
@@ -145,8 +146,8 @@ def test_a_batch_that_no_wait_makes_room_for_is_refused_for_good(post):
     refused = post(with_slots(4))
     assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
     assert refused.json()["error"] == (
-        "This batch has 5 accounts, slots and headers, and you may submit 4 in a minute. Send it in parts. Ask the "
-        "operator of this service for more."
+        "This batch has 5 accounts, slots, headers, transactions and logs, and you may submit 4 in a minute. Send it "
+        "in parts. Ask the operator of this service for more."
     )
     assert used("submissions") == [1]
     assert post(with_slots(3)).status_code == 200
