@@ -50,7 +50,7 @@ def run(demo: Demo) -> bool:
         attesters[number].stop()
         print(f"Attester {number + 1} is down from here on; {THRESHOLD} of {ATTESTERS} must agree.", flush=True)
     variables = {"OTHER_RPC_URL": other.url, "OTHER_CHAIN_ID": str(OTHER_ID), "OTHER_FACTS_REGISTRY": across}
-    return demo.prove(chain, {own: (chain, None), across: (other, None)}, **variables)
+    return demo.prove(chain, {own: (chain, None), across: (other, None)}, variables)
 
 
 if __name__ == "__main__":
