@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import IO, Any, NoReturn, Protocol
 
 import requests
@@ -97,9 +97,9 @@ class Demo:
         self,
         destination: DevChain,
         sources: Mapping[str, tuple[DemoNode, int | None]],
+        variables: Mapping[str, str] = MappingProxyType({}),
         *,
         with_log: bool = False,
-        **variables: str,
     ) -> bool:
         """Prove the signer's balance on each source in one batch, and read it. Return whether all values are right.
 

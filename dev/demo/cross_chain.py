@@ -4,7 +4,6 @@ State is in `.demo-cross-chain/`, which is emptied at each start.
 """
 
 import sys
-from typing import Any
 
 from demo import command
 from demo.command import Demo
@@ -50,12 +49,8 @@ def run(demo: Demo) -> bool:
     for number in range(ATTESTERS - demo.options.down, ATTESTERS):
         attesters[number].stop()
         print(f"Attester {number + 1} is down from here on; {THRESHOLD} of {ATTESTERS} must agree.", flush=True)
-    variables: dict[str, Any] = {
-        "OTHER_RPC_URL": other.url,
-        "OTHER_CHAIN_ID": str(OTHER_ID),
-        "OTHER_FACTS_REGISTRY": across,
-    }
-    return demo.prove(chain, {own: (chain, None), across: (other, None)}, **variables)
+    variables = {"OTHER_RPC_URL": other.url, "OTHER_CHAIN_ID": str(OTHER_ID), "OTHER_FACTS_REGISTRY": across}
+    return demo.prove(chain, {own: (chain, None), across: (other, None)}, variables)
 
 
 if __name__ == "__main__":

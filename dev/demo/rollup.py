@@ -15,7 +15,7 @@ from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 
 ROLLUP_ID, THIRD_ID = 31338, 31339
-# Creation code that emits a log of a topic and a word: PUSH1, PUSH0, MSTORE, PUSH1, PUSH1, PUSH0, LOG1.
+# A contract's creation that emits a log of a topic and a word: PUSH1, PUSH0, MSTORE, PUSH1, PUSH1, PUSH0, LOG1.
 _EMITS_A_LOG = "0x602a5f52601160205fa1"
 
 ROLLUP_TOML = f"""\

@@ -67,9 +67,9 @@ def send_transactions(node: Node) -> None:
     """Send transactions of three types, with logs and without: three succeed, and one fails."""
     address, key = ACCOUNTS[2]
     nonce = int(node.rpc("eth_getTransactionCount", address, "latest"), 16)
-    price: dict[str, object] = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
+    price: dict[str, Any] = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
     to_slot = [{"address": HOLDS_SLOTS, "storageKeys": [f"0x{1:064x}"]}]
-    transactions: tuple[tuple[str, dict[str, object]], ...] = (
+    transactions: tuple[tuple[str, dict[str, Any]], ...] = (
         (LOG + RETURNS, {"gasPrice": 10**11}),
         (LOG + FAILS, price),
         (emitting(64, 5), {**price, "accessList": to_slot}),
