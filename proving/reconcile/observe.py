@@ -131,7 +131,11 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED)).values_list("pk", flat=True))
     is_root = bool(proven) and _is_root(block, read([]).state_root)
     # Facts about transactions may be proven without the block's state root.
-    queries = list((seen if is_root else seen.exclude(transaction_name="")).filter(step__isnull=True).order_by("pk"))
+    completed = (seen if is_root else seen.exclude(transaction_name="")).filter(step__isnull=True).order_by("pk")
+    queries = list(completed) if proven else []
+    if not (is_root or queries):
+        # A registry whose creation was rolled back has no code for a while.
+        return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
     completed_facts = _facts_of(queries)
     comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
     lacking = {pk for asking in comparison.missing.values() for pk in asking}
