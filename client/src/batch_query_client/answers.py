@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from eth_utils.crypto import keccak
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -146,11 +145,6 @@ class ShownLog(AnswerModel):
     emitter: Annotated[str, Field(pattern="^0x[0-9a-fA-F]{40}$")]
     topics: tuple[Word, ...]
     data: Data
-
-    @property
-    def hash(self) -> bytes:
-        """Return the hash that a registry stores: of emitter, topics and the data's keccak-256, each as a word."""
-        return keccak(bytes.fromhex(self.emitter[2:]).rjust(32, b"\0") + b"".join(self.topics) + keccak(self.data))
 
 
 class ContractCall(AnswerModel):

@@ -23,7 +23,7 @@ from batch_query_client.errors import InvalidBundle, NodeRefused, WrongChain
 from batch_query_client.json_rpc import Node, read_data, read_quantity
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import ACCOUNT_PROPERTIES
-from batch_query_client.receipts import ProvenReceipt
+from batch_query_client.receipts import ProvenReceipt, log_hash
 from batch_query_client.trie_proof import ProvenAccount
 
 FORMAT = "facts-3"
@@ -379,7 +379,7 @@ def _logs(query: _BundleQuery, receipt: ProvenReceipt | None) -> dict[int, Shown
             raise InvalidBundle(f"The proof shows no log {at}.")
         log = logs[int(at)] = receipt.logs[int(at)]
         content = (claimed.word, to_checksum_address(claimed.emitter), claimed.topics, claimed.data)
-        if content != (log.hash, log.emitter, log.topics, log.data):
+        if content != (log_hash(log), log.emitter, log.topics, log.data):
             raise InvalidBundle(f"The proof shows another log {at} than the bundle claims.")
     return logs
 

@@ -24,6 +24,7 @@ from batch_query_client.bundles import VerifiedBundle, VerifiedQuery
 from batch_query_client.effects import MEGABYTE, Now, Pause, Request, Steps, Tell
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
+from batch_query_client.receipts import log_hash
 
 # Seconds for which the service may hold a status request open: usually, and if the caller wants to see each step.
 LONG_POLL, WATCHED_POLL = 25, 2
@@ -239,12 +240,12 @@ def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
     if not is_same or (told and told.hash and proven.transaction_hash not in {None, told.hash.lower()}):
         raise InvalidBundle("The bundle is of another transaction than the query.")
     shown = {**proven.facts, **{f"SLOT {slot}": word for slot, word in proven.slots.items()}}
-    shown |= {f"LOG {index}": log.hash for index, log in proven.logs.items()}
+    shown |= {f"LOG {index}": log_hash(log) for index, log in proven.logs.items()}
     # The bundle has no word for BLOCK_AT_TIMESTAMP. `proven.timestamp` has it.
     facts = [fact for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"]
     reported = [(f"{fact.property} {fact.log.index if fact.log else fact.slot}".rstrip(), fact) for fact in facts]
     if more := sorted(shown.keys() - dict(reported)):
         raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't report.")
     for name, fact in reported:
-        if shown.get(name) != fact.word or (fact.log is not None and fact.log.hash != fact.word):
+        if shown.get(name) != fact.word or (fact.log is not None and log_hash(fact.log) != fact.word):
             raise InvalidBundle(f"The bundle shows another {name} than the service.")

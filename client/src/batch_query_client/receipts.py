@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import rlp
 from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
 
 from batch_query_client.answers import ShownLog
 from batch_query_client.errors import InvalidBundle
@@ -69,3 +70,8 @@ def _log(index: int, item: Item) -> ShownLog:
 
 def _is_number(item: Item) -> bool:
     return isinstance(item, bytes) and len(item) <= 8 and item[:1] != b"\0"
+
+
+def log_hash(log: ShownLog) -> bytes:
+    """Return the hash that a registry stores: of emitter, topics and the data's keccak-256, each as a word."""
+    return keccak(bytes.fromhex(log.emitter[2:]).rjust(32, b"\0") + b"".join(log.topics) + keccak(log.data))

@@ -11,6 +11,7 @@ from batch_query_client.errors import NodeRefused, NotProven, WrongFact
 from batch_query_client.json_rpc import Node, read_data, transaction_call
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, RECEIPT_PROPERTIES
+from batch_query_client.receipts import log_hash
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _SLOT = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
@@ -99,7 +100,7 @@ def _is_described(fact: Fact, word: bytes) -> bool:
     """Return whether the log or the hash that the service reports beside a word belongs to the word."""
     if fact.property == "HASH" and fact.transaction is not None and fact.transaction.hash:
         return fact.transaction.hash.lower() == hex_data(word)
-    return fact.log is None or fact.log.hash == word
+    return fact.log is None or log_hash(fact.log) == word
 
 
 def require_source(node: Node, address: str, source_chain_id: int) -> Steps[None]:
