@@ -8,7 +8,7 @@ blocks, and this module finds the block of a time after the batch is accepted.
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -66,7 +66,9 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
 
     def work(batches: Sequence[Batch]) -> None:
         began = time.monotonic()
-        ends = _admit(lane, [batch for batch in batches if batch.status == BatchStatus.RECEIVED])
+        ends: dict[str, _End] = {}
+        for some in _without_transactions_first([each for each in batches if each.status == BatchStatus.RECEIVED]):
+            ends |= _admit(lane, some)
         ends |= _find_blocks(lane, [batch for batch in batches if batch.pk not in ends])
         _give_back(lane, postponement, batches, ends)
         for batch in batches:
@@ -79,6 +81,15 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
         lanes.note_job_run("batch", "defect", time.monotonic())
 
     return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
+
+
+def _without_transactions_first(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+    """Divide batches by whether they name transactions, whose blocks may take long to read."""
+    naming = Query.objects.filter(batch__in=batches).exclude(transaction_name="", block_of="")
+    slow = set(naming.order_by().values_list("batch", flat=True).distinct())
+    for is_slow in (False, True):
+        if some := [batch for batch in batches if (batch.pk in slow) is is_slow]:
+            yield some
 
 
 def _give_back(

@@ -128,6 +128,8 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
                 number = head.number if selector.tag == BlockTag.LATEST else _finalized(inquiry.connection.source_rpc)
             elif selector.transaction:
                 number = _block_of(inquiry.connection.source_rpc, selector.transaction)
+                # A node that is ahead of the others may know a block above the head.
+                number = None if number is None or number > head.number else number
             elif selector.timestamp is not None:
                 if selector.timestamp >= head.timestamp:
                     times[selector.timestamp] = facts

@@ -17,7 +17,7 @@ from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.packed_transactions import size_of_ways
 from chains.questions import ProofRequest, VerifiedAccountProof
-from proving import packing
+from proving import packing, transaction_packing
 from proving.facts import (
     AccountFact,
     Fact,
@@ -30,7 +30,8 @@ from proving.facts import (
     slots_by_account,
 )
 from proving.named_transactions import UNKNOWN_SIZE, BlockSize, NamedTransaction, TransactionSize
-from queries.columns import AccountField, HeaderField, TransactionField
+from proving.transaction_packing import TransactionPack
+from queries.columns import AccountField, HeaderField
 from queries.waits import WaitReason
 
 
@@ -257,20 +258,27 @@ class Missing:
         return {self.hashed, *([self.number] if self.fields or self.new_roots else [])}
 
     @cached_property
-    def transactions(self) -> Mapping[int | str, set[HeaderField]]:
-        """Return the roots below which each transaction is proven, by its index or name."""
-        roots: dict[int | str, set[HeaderField]] = defaultdict(set)
-        for fact in self.facts:
-            if isinstance(fact, TransactionFact | LogFact):
-                roots[fact.transaction].add(fact.root)
-            elif isinstance(fact, NamedTransaction):
-                roots[fact.name].add(HeaderField.RECEIPTS_ROOT)
-        return roots
+    def of_transactions(self) -> Sequence[TransactionFact | LogFact]:
+        """Return the facts about transactions. Those with unknown indexes are taken for the block's first ones."""
+        facts: list[TransactionFact | LogFact] = []
+        for place, asked in enumerate(self.facts):
+            if isinstance(asked, TransactionFact | LogFact):
+                facts.append(asked)
+            elif isinstance(asked, NamedTransaction):
+                index = asked.name if isinstance(asked.name, int) else place
+                facts += [TransactionFact(index, each) for each in asked.fields]
+                facts += [LogFact(index, log) for log in range(len(asked.logs) + len(asked.block_logs))]
+        return facts
+
+    @cached_property
+    def transactions(self) -> int:
+        """Return the number of transactions."""
+        return len({fact.transaction for fact in self.of_transactions})
 
     @cached_property
     def proving_roots(self) -> frozenset[HeaderField]:
         """Return the roots below which transactions are proven."""
-        return frozenset[HeaderField]().union(*self.transactions.values())
+        return frozenset(fact.root for fact in self.of_transactions)
 
     @cached_property
     def new_roots(self) -> frozenset[HeaderField]:
@@ -280,8 +288,10 @@ class Missing:
     @property
     def logs(self) -> int:
         """Return the number of logs to store."""
-        named = sum(len(each.logs) + len(each.block_logs) for each in self.facts if isinstance(each, NamedTransaction))
-        return named + sum(isinstance(fact, LogFact) for fact in self.facts)
+        return sum(isinstance(fact, LogFact) for fact in self.of_transactions)
+
+    def size_of(self, fact: TransactionFact | LogFact) -> TransactionSize:
+        return self.size.transactions.get(fact.transaction, TransactionSize())
 
     @property
     def is_of_transactions_alone(self) -> bool:
@@ -426,7 +436,7 @@ class _BlockLoad:
         self.times = missing.times
         header = _header(missing)
         proofs = _proofs_of_transactions(missing)
-        count = max(len(missing.proving_roots), math.ceil(proofs.size / packing.MAX_BYTES))
+        count = len(proofs)
         # A header that is only used isn't accumulated, and its root doesn't become a fact.
         self.uses_header = is_used = (
             count > 0 and missing.is_of_transactions_alone and count == len(missing.proving_roots)
@@ -450,7 +460,7 @@ class _BlockLoad:
         elif CostPart.HEADERS in self.parts:
             self.transactions = 1
         if count:
-            self._add_transactions(missing, proofs, count)
+            self._add_transactions(missing, sum(proofs, Load()), count)
 
     def _add_accounts(self, missing: Missing, sample: Sample) -> None:
         slots, count = missing.slots, len(missing.words)
@@ -478,8 +488,9 @@ class _BlockLoad:
         self.parts[CostPart.TRANSACTIONS] = proofs + calls
         if missing.logs:
             self.parts[CostPart.LOGS] = _STORED_LOG * missing.logs
-        whole = sum((load.size for load in self.parts.values()), 0.0)
-        self.transactions = max(self.transactions, count, math.ceil(whole / packing.MAX_BYTES))
+        whole = sum(self.parts.values(), Load())
+        needed = max(whole.size / packing.MAX_BYTES, whole.execution / packing.MOST_GAS_OF_PROOFS)
+        self.transactions = max(self.transactions, math.ceil(needed))
 
     @property
     def proof(self) -> Load:
@@ -512,31 +523,25 @@ def _header(missing: Missing) -> Load:
     return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
 
 
-def _proofs_of_transactions(missing: Missing) -> Load:
-    """Return the load of the proofs of receipts and transactions, without storing logs."""
-    load, known = Load(), missing.size
-    for name, roots in missing.transactions.items():
-        size = known.transactions.get(name, TransactionSize()) if isinstance(name, int) else TransactionSize()
-        if HeaderField.RECEIPTS_ROOT in roots:
-            load += _RECEIPT + Load(size.receipt) + _LOG * size.logs
-        if HeaderField.TRANSACTIONS_ROOT in roots:
-            load += _HASH_PROOF + Load(size.transaction)
-    for root in missing.proving_roots:
-        # Transactions whose indexes aren't known are taken for the first ones.
-        indexes = [
-            name if isinstance(name, int) else place
-            for place, (name, roots) in enumerate(missing.transactions.items())
-            if root in roots
-        ]
-        ways = size_of_ways(max(known.count, *indexes), indexes)
-        load += Load(ways, _GAS_OF_WAYS * ways)
-    fields = {
-        fact.transaction
-        for fact in missing.facts
-        if isinstance(fact, TransactionFact) and fact.field != TransactionField.HASH
-    }
-    named = [fact for fact in missing.facts if isinstance(fact, NamedTransaction) and fact.fields]
-    return load + _RECEIPT_FIELDS * (len(fields) + len(named))
+def _proofs_of_transactions(missing: Missing) -> Sequence[Load]:
+    """Return the loads of the proofs of receipts and transactions, without storing logs."""
+
+    def length_of(fact: TransactionFact | LogFact) -> int:
+        size = missing.size_of(fact)
+        return size.transaction if fact.root == HeaderField.TRANSACTIONS_ROOT else size.length
+
+    return [_proof(missing, pack) for pack in transaction_packing.packs(missing.of_transactions, length_of)]
+
+
+def _proof(missing: Missing, pack: TransactionPack) -> Load:
+    sizes = {fact.transaction: missing.size_of(fact) for fact in pack.facts}
+    ways = size_of_ways(max(missing.size.count, *(index + 1 for index in sizes)), sizes)
+    load = Load(ways, _GAS_OF_WAYS * ways)
+    if pack.root == HeaderField.TRANSACTIONS_ROOT:
+        return sum((_HASH_PROOF + Load(size.transaction) for size in sizes.values()), load)
+    with_fields = {fact.transaction for fact in pack.facts if isinstance(fact, TransactionFact)}
+    proofs = (_RECEIPT + Load(size.receipt) + _LOG * size.logs for size in sizes.values())
+    return sum(proofs, load) + _RECEIPT_FIELDS * len(with_fields)
 
 
 def _zero_fields(missing: Missing) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
+from django.db.models.functions import Length
 from eth_utils.crypto import keccak
 
 from chains import block_transactions, packed_transactions, receipts
@@ -50,6 +51,11 @@ class NamedTransaction:
         return cls(name, tuple(query.transaction_fields), tuple(query.logs), tuple(query.block_logs))
 
     @property
+    def asks(self) -> bool:
+        """Return whether a fact is asked for. Otherwise the transaction only selects its block."""
+        return bool(self.fields or self.logs or self.block_logs)
+
+    @property
     def needs_transactions(self) -> bool:
         """Return whether the trie of transactions is needed, and not only that of receipts."""
         return isinstance(self.name, str) or TransactionField.HASH in self.fields
@@ -78,6 +84,8 @@ class TransactionSize:
     logs: int = 12
     """The number of logs in the receipt."""
     transaction: int = 1_250
+    length: int = 1_600
+    """The receipt's bytes, each of which counts."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +104,10 @@ def stored_sizes(blocks: Collection[int | None]) -> dict[int | None, BlockSize]:
     if not blocks:
         return {}
     sizes: dict[int | None, dict[int, TransactionSize]] = defaultdict(dict)
-    for row in ProvenTransaction.objects.filter(block__in=blocks).defer("receipt"):
-        sizes[row.block_id][row.index] = TransactionSize(row.receipt_size, row.log_count, row.transaction_size)
+    rows = ProvenTransaction.objects.filter(block__in=blocks).annotate(length=Length("receipt"))
+    columns = ("receipt_size", "log_count", "transaction_size", "length")
+    for block, index, *size in rows.values_list("block", "index", *columns):
+        sizes[block][index] = TransactionSize(*size)
     counts = BlockTrie.objects.filter(block__in=blocks).values_list("block", "count")
     return {block: BlockSize(count, sizes[block]) for block, count in counts}
 
@@ -150,6 +160,7 @@ class BlockContents:
                 packed_transactions.size(self.receipts.values[index], is_receipt=True),
                 len(self._decoded(index).logs),
                 packed_transactions.size(self.transactions[index], is_receipt=False) if self.transactions else 0,
+                len(self.receipts.values[index]),
             )
             for index in indexes
         }
@@ -157,12 +168,16 @@ class BlockContents:
 
     def find(self, named: NamedTransaction, *, most_bytes: int | None = MOST_BYTES) -> FoundTransaction:
         """Return a transaction with what is asked of it, if its receipt isn't too large. Raises `Unprovable`."""
-        index = self._index(named.name)
+        index = self.index_of(named.name)
         value, receipt = self.receipts.values[index], self._decoded(index)
         if receipt.type not in _KNOWN_TYPES:
             raise self._unprovable("receipt_type_unknown", index=index, type=f"{receipt.type:#x}")
         if most_bytes and len(value) > most_bytes:
             raise self._unprovable("receipt_too_large", index=index, size=len(value), most=most_bytes)
+        if most_bytes and TransactionField.HASH in named.fields:
+            size = len((self.transactions or ())[index])
+            if size > most_bytes:
+                raise self._unprovable("transaction_too_long", index=index, size=size, most=most_bytes, place=["props"])
         if TransactionField.STATUS in named.fields and receipt.status is None:
             raise self._unprovable("status_missing", index=index, place=["props"])
         first = self._first_log(index) if named.block_logs else None
@@ -172,7 +187,8 @@ class BlockContents:
         of_logs = (LogFact(index, log) for log in logs)
         return FoundTransaction(index, value, receipt, tx_hash, first, [*fields, *of_logs])
 
-    def _index(self, name: int | str) -> int:
+    def index_of(self, name: int | str) -> int:
+        """Return the index of a transaction by its name. Raises `Unprovable`."""
         if isinstance(name, str):
             index = self._indexes.get(bytes.fromhex(name[2:]))
             if index is None:

@@ -24,11 +24,11 @@ from queries.models import Block, Query
 # Maximum bytes and gas of packed proofs. Nodes accept no transaction above 128 KiB, and EIP-7825 limits its gas to
 # 16,777,216. The rest of a transaction needs some of that.
 MAX_BYTES = 110_000
-_MAX_GAS = 13_000_000
+MOST_GAS_OF_PROOFS = 13_000_000
 # Limits of a transaction that several blocks share. They are lower, so that fewer blocks are affected if one proof
 # reverts, and so that a block of the chain has room for the transaction.
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
-# Maximum hops in one transaction, so that its gas stays below _MAX_GAS.
+# Maximum hops in one transaction, so that its gas stays below the limit of proofs.
 MAX_HOPS = 40
 # Maximum gas of verifying and storing an account or slot, without calldata, and its packed bytes without trie nodes.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
@@ -130,7 +130,7 @@ class _Pack:
 
     def add_transactions(self, pack: TransactionPack, queries: Collection[int]) -> bool:
         """Add a proof of transactions in a call of its own, and return whether there was room for it."""
-        is_full = self._bytes + pack.most_bytes > MAX_BYTES or self._gas + pack.most_gas > _MAX_GAS
+        is_full = self._bytes + pack.most_bytes > MAX_BYTES or self._gas + pack.most_gas > MOST_GAS_OF_PROOFS
         if is_full:
             return False
         self._bytes += pack.most_bytes
@@ -151,7 +151,7 @@ class _Pack:
     def _take(self, nodes: Collection[bytes], more_bytes: int, more_gas: int) -> bool:
         more_bytes += sum(map(len, nodes))
         more_gas += len(nodes) * _NODE_GAS
-        is_full = self._bytes + more_bytes > MAX_BYTES or self._gas + more_gas > _MAX_GAS
+        is_full = self._bytes + more_bytes > MAX_BYTES or self._gas + more_gas > MOST_GAS_OF_PROOFS
         if self._accounts and is_full:
             return False
         self._bytes += more_bytes
@@ -163,7 +163,7 @@ def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
     """Estimate the number of transactions for these accounts and slots, from the number and bytes of their nodes."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
     gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
-    return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))
+    return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / MOST_GAS_OF_PROOFS))
 
 
 def intents(
@@ -269,7 +269,7 @@ def _of_transactions(block: Block, missing: Missing) -> Iterator[_TransactionPro
         return
     rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})
     tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
-    for pack in transaction_packing.packs(asked, tries):
+    for pack in transaction_packing.packs(asked, lambda fact: len(tries[fact.root][fact.transaction])):
         yield _TransactionProof(pack, tries[pack.root], {fact: missing[fact] for fact in pack.facts})
 
 

@@ -246,7 +246,7 @@ def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
         CostPart.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for block in blocks for fact in block.facts),
         CostPart.ACCOUNTS: sum(len(block.words) for block in blocks),
         CostPart.SLOTS: sum(isinstance(fact, SlotFact) for block in blocks for fact in block.facts),
-        CostPart.TRANSACTIONS: sum(len(block.transactions) for block in blocks),
+        CostPart.TRANSACTIONS: sum(block.transactions for block in blocks),
         CostPart.LOGS: sum(block.logs for block in blocks),
         CostPart.TIMES: sum(block.times for block in blocks),
         CostPart.PATHS: route.paths + len(route.jumps),
@@ -314,7 +314,9 @@ def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:
             if not isinstance(header, Header):
                 raise header or NodeUnavailable(_LACKS.format(inquiry.source.id))
             of_block = named_transactions.read(rpc, header, named)
-            there = [of_block.find(each) for each in named]
+            for each in named:
+                of_block.index_of(each.name)
+            there = [of_block.find(each) for each in named if each.asks]
             contents.facts[number] = list(dict.fromkeys(chain(contents.facts[number], *(each.facts for each in there))))
             contents.sizes[number] = of_block.size({each.index for each in there})
         except Unprovable as error:

@@ -1,6 +1,6 @@
 """The division of facts about a block's transactions into packed proofs that each fit a transaction."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from chains.packed import HeaderParts
@@ -41,18 +41,18 @@ class TransactionPack:
 
 
 def packs(
-    facts: Iterable[TransactionFact | LogFact], tries: Mapping[HeaderField, Sequence[bytes]]
+    facts: Iterable[TransactionFact | LogFact], length_of: Callable[[TransactionFact | LogFact], int]
 ) -> Iterator[TransactionPack]:
-    """Yield the packs of these facts of a block. `tries` has the values of the tries by their roots.
+    """Yield the packs of these facts of a block. `length_of` returns the bytes of a fact's receipt or transaction.
 
     A receipt with more logs to store than fit is in several packs.
     """
     pack: TransactionPack | None = None
     before: int | None = None
     for fact in sorted(facts, key=_order):
-        value = tries[fact.root][fact.transaction]
+        length = length_of(fact)
         new_bytes, new_gas = (2, _STORED_GAS) if isinstance(fact, LogFact) else (0, _STORED_GAS)
-        of_value = len(value) + _NODES_BYTES, _NODES_GAS + _BYTE_GAS * len(value) + _LOG_GAS * (len(value) // 60)
+        of_value = length + _NODES_BYTES, _NODES_GAS + _BYTE_GAS * length + _LOG_GAS * (length // 60)
         is_same = pack is not None and pack.root == fact.root and before == fact.transaction
         whole = (new_bytes, new_gas) if is_same else (new_bytes + of_value[0], new_gas + of_value[1])
         if pack is None or pack.root != fact.root or not _fits(pack, *whole):

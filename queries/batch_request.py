@@ -47,7 +47,7 @@ _TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 # Greatest index of a transaction in its block that a registry takes, and of a log.
 _MOST_TRANSACTIONS = (1 << 16) - 1
 # Maximum blocks at which a batch names transactions, because all receipts of each are read before it is accepted.
-_MOST_BLOCKS_OF_TRANSACTIONS = 100
+_MOST_BLOCKS_OF_TRANSACTIONS = 25
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients recognize these faults by this text.

@@ -98,6 +98,7 @@ class RejectionCode(models.TextChoices):
     STATUS_MISSING = "status_missing"
     RECEIPT_TYPE_UNKNOWN = "receipt_type_unknown"
     RECEIPT_TOO_LARGE = "receipt_too_large"
+    TRANSACTION_TOO_LONG = "transaction_too_long"
     ROOT_NOT_MADE = "root_not_made"
     REGISTRY_LACKS_LOGS = "registry_lacks_logs"
     DEADLINE_EXCEEDED = "deadline_exceeded"

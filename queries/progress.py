@@ -277,7 +277,8 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
     """Give the queries (ids) another block and restart them, after a reorg has changed the block at their time."""
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic(savepoint=False):
-            Query.objects.filter(pk__in=chunk).update(block=block_id)
+            Query.objects.filter(pk__in=chunk).update(block=block_id, first_log=None)
+            Query.objects.filter(pk__in=chunk, transaction_name__startswith="0x").update(transaction_index=None)
             reopen(chunk, StepKind.INITIAL_STATE, reason=reason)
 
 

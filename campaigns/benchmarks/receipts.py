@@ -155,7 +155,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 
     def pack() -> None:
-        for each in transaction_packing.packs(facts, contents.tries):
+        for each in transaction_packing.packs(facts, lambda fact: len(contents.tries[fact.root][fact.transaction])):
             each.encode(block.header.number, contents.tries[each.root])
 
     return [*measures, _measure(f"their packing, {count} of its transactions", pack)]

@@ -19,7 +19,7 @@ from chains.rpc import RpcClient
 from database.statements import by_size, chunks
 from proving import facts, named_transactions
 from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
-from proving.named_transactions import FoundTransaction, NamedTransaction, Unprovable
+from proving.named_transactions import BlockContents, FoundTransaction, NamedTransaction, Unprovable
 from queries import waits
 from queries.columns import HeaderField
 from queries.models import Block, Query, StepKind, open_queries
@@ -76,6 +76,50 @@ class WaitingAccount:
     queries: Sequence[Query]
 
 
+def unselected(source: RpcClient, blocks: Sequence[Block]) -> dict[int, dict[int, WaitReason]]:
+    """Return the faults of open queries whose blocks don't hold the transactions that select them.
+
+    The faults are by block id and query id. Admission checked blocks that existed then, but a reorganisation moves
+    transactions.
+    """
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(block_of="")
+    selecting: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for pk, of_block, transaction in rows.values_list("pk", "block", "block_of"):
+        selecting[of_block or 0][transaction].append(pk)
+    faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
+    for block in blocks:
+        named = {name: NamedTransaction(name) for name in selecting.get(block.pk, ())}
+        try:
+            contents = named_transactions.read(source, _header(block), named.values()) if named else None
+        except (ChainError, Unprovable) as error:
+            every = [pk for queries in selecting[block.pk].values() for pk in queries]
+            faults[block.pk] = dict.fromkeys(every, _fault(error, _receipts_of(source, block)))
+            continue
+        if contents:
+            faults[block.pk] = _not_there(contents, selecting[block.pk])
+    return faults
+
+
+def _not_there(contents: BlockContents, selecting: Mapping[str, Sequence[int]]) -> dict[int, WaitReason]:
+    """Return the faults of queries (ids), by the transactions that select the block and aren't in it."""
+    faults: dict[int, WaitReason] = {}
+    for transaction, queries in selecting.items():
+        try:
+            contents.index_of(transaction)
+        except Unprovable as error:
+            faults |= dict.fromkeys(queries, error.reason)
+    return faults
+
+
+def _header(block: Block) -> Header:
+    return Header.decode(bytes(block.header_rlp or b""))
+
+
+def _receipts_of(source: RpcClient, block: Block) -> str:
+    """Return the words for a block's receipts in sentences."""
+    return f"the receipts of block {block.number} of {source.chain.label}"
+
+
 def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int], list[Block]]:
     """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts.
 
@@ -108,7 +152,7 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
 
     Admission checked that the header has the requested fields. A header without them comes from another chain's node.
     """
-    headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
+    headers = {block.pk: _header(block) for block in blocks}
     by_block: dict[int, Fetched] = defaultdict(Fetched)
     of_header = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="", transaction_name="")
     for query in of_header.order_by("pk"):
@@ -138,13 +182,11 @@ def of_transactions(source: RpcClient, asking: Mapping[Block, Sequence[Query]]) 
 
 
 def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) -> Fetched:
-    header = Header.decode(bytes(block.header_rlp or b""))
     named = {query.pk: NamedTransaction.of_query(query) for query in queries}
     try:
-        contents = named_transactions.read(source, header, named.values())
+        contents = named_transactions.read(source, _header(block), named.values())
     except (ChainError, Unprovable) as error:
-        of_block = f"the receipts of block {block.number} of {source.chain.label}"
-        return Fetched(faults=dict.fromkeys(named, _fault(error, of_block)))
+        return Fetched(faults=dict.fromkeys(named, _fault(error, _receipts_of(source, block))))
     faults: dict[int, WaitReason] = {}
     there: dict[int, FoundTransaction] = {}
     for pk, transaction in named.items():

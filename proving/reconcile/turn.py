@@ -266,6 +266,9 @@ def _fetch(
     finished: set[int] = set()
     of_transactions = proofs.waiting_for_receipts(lacking)
     source = turn.context.source_rpc
+    unselected = proofs.unselected(source, lacking)
+    for pk, wrong in unselected.items():
+        faults[pk] |= wrong
     parts = itertools.chain(
         [proofs.of_headers(of_header)],
         proofs.fetch(source, waiting) if waiting else (),
@@ -275,6 +278,7 @@ def _fetch(
         if not fetched:
             continue
         for pk, of_block in fetched.items():
+            of_block.complete = [query for query in of_block.complete if query not in unselected.get(pk, ())]
             faults[pk] |= of_block.faults
             finished |= {*of_block.faults, *of_block.complete}
         completing = {query for of_block in fetched.values() for query in of_block.complete}

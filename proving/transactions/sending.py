@@ -46,6 +46,9 @@ from queries.waits import wait
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 # Maximum queries that a statement names.
 _PER_STATEMENT = 500
+# Maximum bytes of calldata. Nodes accept no signed transaction above 131,072 bytes, and one in a nonce's place that no
+# node accepts would hold up all that follow.
+_MOST_DATA = 130_800
 _UNDER_WAY = Unsent(wait("same_under_way"), is_brief=True)
 _NO_ROOM = Unsent(wait("room"), is_brief=True)
 
@@ -141,10 +144,12 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
         sized: list[Intent] = []
         refused: Unsent | ChainError | None = None
         for intent, limit in zip(order.intents, remaining, strict=False):
-            if isinstance(limit, int):
-                sized.append(replace(intent, gas_limit=limit, data_fee=next(costs).wei))
-            else:
+            if not isinstance(limit, int):
                 refused = refused or limit
+                continue
+            sized.append(replace(intent, gas_limit=limit, data_fee=next(costs).wei))
+            if (size := len(intent.data)) > _MOST_DATA:
+                refused = refused or Unsent(wait("data_too_long", size=size, most=_MOST_DATA))
         simulated.append(refused or replace(order, intents=sized))
     return _ChainState(fees, balances, nonces), simulated
 

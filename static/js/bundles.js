@@ -283,7 +283,7 @@ export function requireAsked(bundle, proven, batch, request) {
       throw new Refusal(`The name of ${at} is an address.`);
     }
     const logs = [...query.logs.keys()].map((log) => `${LOG}${log}`), names = [...query.facts.keys(), ...query.slots.keys()];
-    if (add(shown, query.chain, query.selector, nameIn(asked, query), [...names, ...logs])) {
+    if (add(shown, query.chain, query.selector, nameIn(asked, query, shown), [...names, ...logs])) {
       throw new Refusal(`${at[0].toUpperCase()}${at.slice(1)} is about the same as one before.`);
     }
   }
@@ -318,10 +318,17 @@ export function requireAsked(bundle, proven, batch, request) {
 }
 
 /** The name by which a request asks for a query, null for the header. A hash counts only if it is proven. */
-function nameIn(asked, { account, chain, name, selector, transaction, transactionHash }) {
+function nameIn(asked, { account, chain, facts, name, selector, transaction, transactionHash }, shown = new Map()) {
   if (transaction === null) return name ?? account;
-  const byHash = `transaction ${transactionHash}`;
-  return asked.has(aboutOf(chain, selector, byHash)) ? byHash : `transaction ${transaction}`;
+  const names = [`transaction ${transactionHash}`, `transaction ${transaction}`];
+  const namesOf = (about) => asked.get(aboutOf(chain, selector, about));
+  // A request may name a transaction both ways. The properties tell which of the two a query is.
+  const isSuited = (about) => {
+    const properties = [...namesOf(about)].filter((each) => !each.startsWith(LOG) && !each.startsWith(OF_BLOCK));
+    return properties.length === facts.size && properties.every((each) => facts.has(each));
+  };
+  const suited = names.filter(namesOf).filter(isSuited);
+  return suited.find((about) => !shown.has(aboutOf(chain, selector, about))) ?? suited[0] ?? names.find(namesOf) ?? names[1];
 }
 
 /**
