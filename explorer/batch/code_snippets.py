@@ -131,6 +131,9 @@ def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]
 
 def _contract(kind: str, address: str, call: _Call) -> str:
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
+    # A contract that only compares the hash with zero would take the log of any emitter.
+    warning = "The hash is that of any emitter's log: compare it by ProvenFacts.requireLog."
+    note = f"\n    // {warning}" if call.function == "logHash" else ""
     return f"""interface IFacts{kind} {{
     function {declaration} external view returns ({call.answer});
 }}
@@ -138,7 +141,7 @@ def _contract(kind: str, address: str, call: _Call) -> str:
 contract Example {{
     IFacts{kind} constant FACTS = IFacts{kind}({address});
 
-    // {call.what}; reverts where nothing is proven.
+    // {call.what}; reverts where nothing is proven.{note}
     function read() external view returns ({call.answer}) {{
         return FACTS.{call.declared(parameter.value for parameter in call.parameters)};
     }}
