@@ -121,6 +121,8 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transa
         raise click.UsageError("Name the transaction of the log: --transaction.")
     if len(options.transactions) > 1 and options.block_logs:
         raise click.UsageError("--block-log is of one transaction: submit the others apart.")
+    if options.block in {"latest", "finalized"} and any(name.startswith("0x") for name in options.transactions):
+        raise click.UsageError("Leave out --block: a transaction's hash names its own block.")
     # The service checks the names.
     props: Any = options.props
     account_props = transaction_props = props
