@@ -131,9 +131,6 @@ def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]
 
 def _contract(kind: str, address: str, call: _Call) -> str:
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
-    # A contract that only compares the hash with zero would take the log of any emitter.
-    warning = "The hash is that of any emitter's log: compare it by ProvenFacts.requireLog."
-    note = f"\n    // {warning}" if call.function == "logHash" else ""
     return f"""interface IFacts{kind} {{
     function {declaration} external view returns ({call.answer});
 }}
@@ -141,7 +138,7 @@ def _contract(kind: str, address: str, call: _Call) -> str:
 contract Example {{
     IFacts{kind} constant FACTS = IFacts{kind}({address});
 
-    // {call.what}; reverts where nothing is proven.{note}
+    // {call.what}; reverts where nothing is proven.
     function read() external view returns ({call.answer}) {{
         return FACTS.{call.declared(parameter.value for parameter in call.parameters)};
     }}
@@ -192,7 +189,9 @@ def _of_transaction(block: _Parameter, fact: TransactionFact | LogFact) -> _Call
             return _Call(f"{fact.field.name} of a receipt", "receiptField", (block, index, field))
         case LogFact():
             log = _Parameter("uint32", "logIndex", str(fact.log))
-            return _Call("The hash of a log", "logHash", (block, index, log))
+            # A contract that only compares the hash with zero would take the log of any emitter.
+            warning = "The hash of any emitter's log: compare it by ProvenFacts.requireLog"
+            return _Call(warning, "logHash", (block, index, log))
 
 
 def submitting(base_url: str, body: str) -> str:
