@@ -27,6 +27,7 @@ from queries.waits import Value, WaitReason, wait
 _KNOWN_TYPES = {*range(5), 0x6A, 0x7E}
 # Maximum bytes of a receipt. With its trie nodes, a header and other calls, it must fit a transaction of 128 KiB.
 MOST_BYTES = 120_000
+_HINT_OF_LOGS = "Indexes count within the receipt; for a node's logIndex use blockLogs."
 
 
 @dataclass(frozen=True)
@@ -219,10 +220,11 @@ class BlockContents:
         for name, logs, before in (("logs", named.logs, 0), ("blockLogs", named.block_logs, first or 0)):
             for place, log in enumerate(logs):
                 if not before <= log < before + count:
-                    where = " of the block" if name == "blockLogs" else ""
-                    its = f"its logs are {before} to {before + count - 1}{where}" if count else "it has none"
-                    told = f"{log}{where}"
-                    raise self._unprovable("log_index_beyond", index=index, log=told, logs=its, place=[name, place])
+                    where, hint = (" of the block", "") if name == "blockLogs" else ("", _HINT_OF_LOGS)
+                    last = before + count - 1
+                    its = f"its logs are {before} to {last}{where}" if count > 1 else f"its only log is {last}{where}"
+                    values = {"log": f"{log}{where}", "logs": its if count else "it has none", "hint": hint}
+                    raise self._unprovable("log_index_beyond", index=index, place=[name, place], **values)
                 yield log - before
 
     def _unprovable(self, code: str, *, place: Sequence[str | int] = (), **values: Value) -> Unprovable:

@@ -189,7 +189,9 @@ def _of_transaction(block: _Parameter, fact: TransactionFact | LogFact) -> _Call
             return _Call(f"{fact.field.name} of a receipt", "receiptField", (block, index, field))
         case LogFact():
             log = _Parameter("uint32", "logIndex", str(fact.log))
-            return _Call("The hash of a log", "logHash", (block, index, log))
+            # A contract that only compares the hash with zero would take the log of any emitter.
+            warning = "The hash of any emitter's log: compare it by ProvenFacts.requireLog"
+            return _Call(warning, "logHash", (block, index, log))
 
 
 def submitting(base_url: str, body: str) -> str:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
 import batch_query_client
-from batch_query_client import Fact, ServiceRefused, ShownLog, ShownTransaction
+from batch_query_client import BatchDetails, Fact, ServiceRefused, ShownLog, ShownTransaction, Wait
 from batch_query_client.command_line import credentials, exit_codes
 from batch_query_client.command_line.asked_in_files import BatchOptions, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import read_amount, read_fee
-from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table
+from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table, progress
 from batch_query_client.command_line.running import _report, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
 
@@ -122,6 +123,10 @@ def test_arguments_about_transactions_become_the_body():
     assert several == {"transactions": {DIGEST: entry, "0": entry}}
     with pytest.raises(click.UsageError, match="Name the block"):
         body_of(**asked | {"transactions": [DIGEST, "0"]})
+    for tag in ("latest", "finalized"):
+        with pytest.raises(click.UsageError, match=r"^Leave out --block: a transaction's hash names its own block\.$"):
+            body_of(**asked | {"transactions": ["0", DIGEST], "block": tag})
+    assert "latest" in body_of(**asked | {"transactions": ["0"], "block": "latest"})["data"]["1"]
     # Names of properties tell what each is of, if there are accounts and transactions.
     both = body_of(**asked, accounts=["0xaa"], block="15", block_logs=[17])["data"]["1"]["block:15"]
     assert both["accounts"] == {"0xaa": {"props": ["NONCE"], "slots": []}}
@@ -423,6 +428,17 @@ def test_amounts_are_in_whole_units_and_costs_are_no_less_than_they_are():
 def test_text_of_others_is_shown_as_text(capsys):
     print_table(("name",), [("[red]a[/red]\x1b[2J\u202e\nb",)])
     assert capsys.readouterr().out.splitlines()[1].strip() == "[red]a[/red] [2J b"
+
+
+def test_without_a_terminal_each_wait_is_told_once(capsys):
+    about: dict[str, Any] = {"internal_id": "b", "status": "RECEIVED", "query_status": "IN_PROGRESS"}
+    batch = BatchDetails(**about, destination_chain_id=1, created_at=datetime.now(UTC))
+    told = [[], [Wait(sentence="At 5.", code="a")], [Wait(sentence="At 6.", code="a"), Wait(sentence="Other.")], []]
+    for is_json, expected in (False, ["At 5.", "Other."]), (True, []):
+        with progress(is_json=is_json) as show:
+            for waits in (*told, *told):
+                show(batch.model_copy(update={"waits": tuple(waits)}))
+        assert capsys.readouterr().err.split("\n")[:-1] == expected
 
 
 def test_every_error_has_an_exit_code_and_the_documentation_each_of_them():

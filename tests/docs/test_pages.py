@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from eth_utils.crypto import keccak
 
 from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.signer_keys import SignerKey
@@ -61,6 +62,18 @@ def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
     models = (Chain, SignerKey, Connection, Attester, Ens)
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert not {name for name in fields if f"`{name}`" not in reference}
+
+
+def test_each_selector_is_that_of_the_error_beside_it():
+    text = "\n".join((PROJECT / page).read_text() for page in pages())
+    selectors = dict(re.findall(r"`(\w+\([\w,]*\))`(?:,| \|) `(0x[0-9a-f]{8})`", text))
+    assert {error.partition("(")[0] for error in selectors} >= {
+        "LogNotProven",
+        "LogHashDiffers",
+        "NoSuchLog",
+        "LogDiffers",
+    }
+    assert selectors == {error: f"0x{keccak(text=error)[:4].hex()}" for error in selectors}
 
 
 def test_every_reason_to_reject_a_batch_is_in_the_specification():

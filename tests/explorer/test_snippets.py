@@ -71,6 +71,7 @@ def codes_of_everything(service: DevChain) -> Codes:
 
 def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypatch, capsys, tmp_path):
     codes = codes_of_everything(service)
+    assert [code["Solidity"].count("ProvenFacts.requireLog") for code, _ in codes if "logHash" in code["cast"]] == [1]
     monkeypatch.setenv("RPC_URL", service.url)
     for code, word in codes:
         exec(code["web3.py"], {})

@@ -116,7 +116,12 @@ def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, 
         (f"transaction:{unknown}", {"0": status}, "transaction_not_found", f"a block with the transaction {unknown}."),
         ("", {unknown: status}, "transaction_not_in_block", f"{in_block} has no transaction {unknown}."),
         ("", {"3": status}, "transaction_index_beyond", f"{in_block} has 3 transactions, so none has index 3."),
-        ("", {"1": {"logs": ["0"]}}, "log_index_beyond", "has no log 0: it has none."),
+        (
+            "",
+            {"1": {"logs": ["0"]}},
+            "log_index_beyond",
+            "has no log 0: it has none. Indexes count within the receipt;",
+        ),
         (
             "",
             {"2": {"blockLogs": ["0"]}},
@@ -247,5 +252,5 @@ def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
         service.mine(2)
         work()
         assert batch.queries.get().step == StepKind.INITIAL_STATE
-        assert "its logs are" in " ".join(waiting())
+        assert "its only log is" in " ".join(waiting())
     service.rpc("evm_setAutomine", True)

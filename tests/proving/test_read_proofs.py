@@ -172,9 +172,10 @@ def test_the_place_of_what_a_block_does_not_have_is_told(service, client, key):
         ({"3": status}, "3", "3 transactions, so none has index 3"),
         ({"0": status, tx_hash: status}, tx_hash, "named twice"),
         ({"1": {"logs": ["0"]}}, "1/logs/0", "it has none"),
-        ({"2": {"logs": ["0", "2"]}}, "2/logs/1", "its logs are 0 to 1"),
+        ({"2": {"logs": ["0", "2"]}}, "2/logs/1", "its logs are 0 to 1. Indexes count within the receipt"),
+        ({"0": {"logs": ["1"]}}, "0/logs/0", "its only log is 0. Indexes count within the receipt; for a node's"),
         ({"2": {"blockLogs": ["1", "0"]}}, "2/blockLogs/1", "no log 0 of the block: its logs are 1 to 2 of the block"),
-        ({"0": {"blockLogs": ["1"]}}, "0/blockLogs/0", "its logs are 0 to 0 of the block"),
+        ({"0": {"blockLogs": ["1"]}}, "0/blockLogs/0", "its only log is 0 of the block."),
     ):
         refused = read(client, key, {f"block:{number}": {"transactions": transactions}})
         assert refused.status_code == 400

@@ -127,11 +127,7 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transa
     if options.accounts and options.transactions:
         transaction_props = [name for name in props if name in TRANSACTION_PROPERTIES]
         account_props = [name for name in props if name not in TRANSACTION_PROPERTIES]
-    has_block = options.block is not None or options.time is not None
-    for transaction in options.transactions:
-        at: Any = _options_at(options) if has_block or not transaction.startswith("0x") else {}
-        logs: Any = {"logs": options.logs, "block_logs": options.block_logs}
-        yield Transaction(transaction, chain=options.chain, props=transaction_props, **logs, **at)
+    yield from _transactions(options, options.chain, transaction_props)
     if not options.accounts and not options.header:
         return
     where: Any = {"chain": options.chain, **_options_at(options)}
@@ -139,6 +135,16 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transa
         yield Account(account, props=account_props, slots=options.slots, **where)
     if options.header:
         yield Header(options.header, **where)
+
+
+def _transactions(options: BatchOptions, chain: int, props: Any) -> Iterator[Transaction]:
+    has_block = options.block is not None or options.time is not None
+    logs: Any = {"logs": options.logs, "block_logs": options.block_logs}
+    for name in options.transactions:
+        if name.startswith("0x") and options.block in {"latest", "finalized"}:
+            raise click.UsageError("Leave out --block: a transaction's hash names its own block.")
+        at: Any = _options_at(options) if has_block or not name.startswith("0x") else {}
+        yield Transaction(name, chain=chain, props=props, **logs, **at)
 
 
 def _options_at(options: BatchOptions) -> dict[str, int | str | None]:

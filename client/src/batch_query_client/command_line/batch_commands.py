@@ -176,7 +176,7 @@ def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) 
 
 
 def _follow(service: client.BatchQueryService, batch: client.Batch, timeout: float | None, *, is_json: bool) -> None:
-    with progress() as show:
+    with progress(is_json=is_json) as show:
         done = batch.wait(timeout, progress=show)
     if is_json:
         print_json(done)

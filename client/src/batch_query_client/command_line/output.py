@@ -216,9 +216,13 @@ def log_content(log: client.ShownLog) -> str:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[client.BatchDetails], None]]:
-    """Yield a function that shows a batch in one line of a terminal. Without a terminal the function does nothing."""
+def progress(*, is_json: bool) -> Iterator[Callable[[client.BatchDetails], None]]:
+    """Yield a function that shows a batch in one line of a terminal.
+
+    Without a terminal it prints each kind of wait once, but nothing for JSON.
+    """
     terminal = console(err=True)
+    printed: set[str] = set()
     with terminal.status("") as line:
 
         def show(batch: client.BatchDetails) -> None:
@@ -226,5 +230,12 @@ def progress() -> Iterator[Callable[[client.BatchDetails], None]]:
             text = _text(f"{batch.status}  {batch.queries_completed} of {batch.queries} queries  {wait}")
             text.truncate(terminal.width - _SPINNER_COLUMNS, overflow="ellipsis")
             line.update(text)
+            if terminal.is_terminal or is_json:
+                return
+            # The numbers in a sentence change as chains go on, so its code decides.
+            for waiting in batch.waits:
+                if (kind := waiting.code or waiting.sentence) not in printed:
+                    printed.add(kind)
+                    say(waiting.sentence)
 
         yield show
