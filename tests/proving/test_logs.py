@@ -254,3 +254,93 @@ def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
         assert batch.queries.get().step == StepKind.INITIAL_STATE
         assert "its only log is" in " ".join(waiting())
     service.rpc("evm_setAutomine", True)
+
+
+def test_what_no_node_takes_in_a_transaction_is_rejected(service, client, key):
+    data = f"0x{'00' * 121_000}"
+    service.rpc("eth_sendTransaction", {"from": ALICE, "to": BOB, "data": data, "gas": hex(16_000_000)})
+    service.mine()
+    number = service.head() - 1
+    (obstacle,) = estimate(client, key, asking_of(number, {"0": {"props": ["HASH"]}}))["rejections"]
+    assert (obstacle["code"], "has 121" in obstacle["error"]) == ("transaction_too_long", True)
+    assert not estimate(client, key, asking_of(number, {"0": {"props": ["STATUS"]}}))["rejections"]
+
+
+def test_many_logs_of_one_receipt_cost_no_more_than_their_bound(service, key, settings):
+    settings.MAX_QUERIES_PER_BATCH = settings.MAX_QUERIES_PER_MINUTE = 2000
+    service.rpc("evm_setBlockGasLimit", hex(100_000_000))
+    number = block_of(service, [emitting(*[32] * 400)])
+    asked = {"0": {"logs": [str(log) for log in range(400)]}}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service, rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+    assert sum(tx.gas_limit for tx in sent(batch)) <= (batch.estimated_gas or 0)
+
+
+def _told(transaction: Any, number: int) -> Any:
+    return transaction | {"blockNumber": hex(number)}
+
+
+def test_a_node_that_tells_another_block_of_a_transaction_chooses_none(service, key, settings):
+    number = block_with_logs(service)
+    tx_hash = hashes_of(service, number)[0]
+    body = asking({f"transaction:{tx_hash}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}})
+    lies = iter([number - 1, service.head() + 2, 2**63, 2**80])
+    for lie in lies:
+
+        def change(question: Any, reply: Any, lie: int = lie) -> list[Any]:
+            is_lie = question["method"] == "eth_getTransactionByHash"
+            return [reply | {"result": _told(reply["result"], lie)} if is_lie else reply]
+
+        with between(service.url, change) as url:
+            reconfigure(settings, service.url, url)
+            batch = submit(key, body)
+            for _ in range(LOOKS_IN_A_MINUTE + 1):
+                work()
+            reconfigure(settings, url, service.url)
+        batch = fresh(batch)
+        assert batch.status != BatchStatus.DONE
+        assert not batch.queries.exclude(block=None).exists()
+        assert batch.rejection_code in {"transaction_not_in_block", "transaction_not_found"}
+    assert work_until_done(submit(key, body), service).status == BatchStatus.DONE
+
+
+def test_a_block_that_no_longer_holds_the_transaction_that_selects_it_is_not_proven(service, key):
+    service.rpc("evm_setAutomine", False)
+    tx_hash = service.rpc("eth_sendTransaction", {"from": BOB, "data": f"0x{LOG}{RETURNS}", "gas": hex(1_000_000)})
+    service.mine()
+    number = service.head()
+    service.mine()
+    raw = service.rpc("eth_getRawTransactionByHash", tx_hash)
+    batch = submit(key, asking({f"transaction:{tx_hash}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
+    with stopped():
+        work()
+        assert batch.queries.get().block is not None
+        service.rpc("anvil_reorg", service.head() - number + 1, [[raw, 1]])
+        service.mine(2)
+        work()
+        assert batch.queries.get().step == StepKind.INITIAL_STATE
+        assert f"has no transaction {tx_hash}" in " ".join(waiting())
+    service.rpc("evm_setAutomine", True)
+    Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+    work()
+    assert (fresh(batch).rejection_code, fresh(batch).rejection_retryable) == ("transaction_not_in_block", True)
+
+
+@pytest.mark.parametrize("has_raw", [True, False])
+def test_receipts_of_more_logs_than_an_answer_may_have_are_asked_otherwise(service, key, settings, has_raw):
+    number = block_with_logs(service)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "debug_getRawReceipts" and not has_raw:
+            return [error(question, -32601, "no such method")]
+        is_long = question["method"] == "eth_getBlockReceipts"
+        return [
+            reply | {"result": [receipt | {"more": [0] * 100_000} for receipt in reply["result"]]} if is_long else reply
+        ]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        asked = {"2": {"logs": ["1"]}}
+        assert work_until_done(submit(key, asking_of(number, asked)), service).status == BatchStatus.DONE
+    assert are_right(service, number, asked)
