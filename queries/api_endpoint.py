@@ -173,7 +173,7 @@ _TAGS = {
     "Present API": "The same as batch queries, as clients of the hosted service's present API send them.",
     "Facts": "What facts registries hold.",
     "Webhooks": "What is sent to you when a batch query gets on.",
-    "Chains": "What can be proven where.",
+    "Chains": "Supported chains.",
     "Explorer": "What anybody may read, without a key.",
     "Health": "Whether the service works.",
 }

@@ -125,7 +125,7 @@ class Checking {
     this.begin("Comparing with the request.");
     const { byUnprovenHash, ofLogsInBlock } = requireAsked(bundle, found.queries, batch, request);
     const what = query ? this.#about(found.queries[0]) : `${counted(count, "query", "queries")}, and no more`;
-    this.end("ok", `It is of what the batch's request asks for: ${what}.`);
+    this.end("ok", `Matches the request: ${what}.`);
     const untimed = found.queries.filter((query) => query.timestamp !== null && !query.isTimeShown);
     for (const [queries, what] of [
       [untimed, `that the block of ${named(untimed)} was the latest at the time`],

@@ -285,7 +285,7 @@ def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_i
     for page in (html, opened(bob, "/facts.csv", account=ALICE), opened(bob, block="12")):
         assert batch.pk not in page
         assert BOB not in page.replace(f'Signed in as <span class="mono break">{BOB}</span>', "")
-    assert "Nothing of this is proven here yet." in opened(bob, account=CHARLIE)
+    assert "No matching facts yet." in opened(bob, account=CHARLIE)
 
 
 def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):
