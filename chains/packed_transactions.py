@@ -110,22 +110,26 @@ def size(value: bytes, *, is_receipt: bool) -> int:
     return len(packed) - packed.count(0) * 3 // 4
 
 
-def size_of_ways(count: int, indexes: Collection[int]) -> int:
-    """Return the bytes of the packed nodes above these leaves, in a trie of `count` receipts or transactions."""
+def size_of_ways(count: int, indexes: Collection[int]) -> tuple[int, int]:
+    """Return the bytes and the number of the packed nodes above these leaves.
+
+    Their trie has `count` receipts or transactions.
+    """
     return _size_of_ways({_key(index): index in indexes for index in range(count)}, 0)
 
 
-def _size_of_ways(there: Mapping[str, bool], depth: int) -> int:
-    """Return the bytes for the keys `there` that are true. All agree down to `depth`."""
+def _size_of_ways(there: Mapping[str, bool], depth: int) -> tuple[int, int]:
+    """Return the bytes and the number for the keys `there` that are true. All agree down to `depth`."""
     if len(there) < 2 or not any(there.values()):
-        return 0
+        return 0, 0
     below: dict[str, dict[str, bool]] = {}
     for key, is_asked in there.items():
         below.setdefault(key[depth], {})[key] = is_asked
-    inside = sum(_size_of_ways(keys, depth + 1) for keys in below.values())
+    inside = [_size_of_ways(keys, depth + 1) for keys in below.values()]
     own = sum(any(keys.values()) for keys in below.values())
     # A path that all share takes an extension, whose first digit is counted here.
-    return inside + (1 if len(below) == 1 else 2 + own + (1 + HASH_BYTES) * (len(below) - own))
+    size = 1 if len(below) == 1 else 2 + own + (1 + HASH_BYTES) * (len(below) - own)
+    return size + sum(each for each, _ in inside), 1 + sum(nodes for _, nodes in inside)
 
 
 def _begin(block: bytes | int | HeaderParts) -> bytes:

@@ -86,8 +86,10 @@ _STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5,
 # without its bytes, each of its logs, its fields, and a stored log.
 _USED_HEADER, _TRANSACTIONS_CALL = Load(1, 10_700), Load(7, 5_000)
 _RECEIPT, _LOG, _RECEIPT_FIELDS, _STORED_LOG = Load(4, 4_150), Load(0, 2_390), Load(0, 23_800), Load(2, 24_700)
-# Gas of rebuilding the nodes above receipts, per byte.
-_GAS_OF_WAYS = 14.8
+# A second call of the registry in a transaction that would otherwise need none of `Multicall`.
+_FURTHER_CALL = Load(55, 3_000)
+# Gas of rebuilding a node above receipts, and of each of its bytes.
+_NODE_GAS, _NODE_BYTE_GAS = 1_900, 8.2
 _HASH_PROOF = Load(5, 26_400)
 # An additional call in a transaction, and a block hash that is proven by a slot of the history contract.
 _CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
@@ -448,7 +450,8 @@ class _BlockLoad:
         is_known = missing.is_known or missing.times > 0
         if is_used:
             if missing.new_roots:
-                self.parts[CostPart.HEADERS] = (header + _USED_HEADER + _CALL) * len(missing.new_roots) + _CALL * -1
+                calls = len(missing.new_roots)
+                self.parts[CostPart.HEADERS] = (header + _USED_HEADER) * calls + _FURTHER_CALL * (calls - 1)
         elif fields or not is_known:
             self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
         if fields:
@@ -535,8 +538,8 @@ def _proofs_of_transactions(missing: Missing) -> Sequence[Load]:
 
 def _proof(missing: Missing, pack: TransactionPack) -> Load:
     sizes = {fact.transaction: missing.size_of(fact) for fact in pack.facts}
-    ways = size_of_ways(max(missing.size.count, *(index + 1 for index in sizes)), sizes)
-    load = Load(ways, _GAS_OF_WAYS * ways)
+    size_of_nodes, nodes = size_of_ways(max(missing.size.count, *(index + 1 for index in sizes)), sizes)
+    load = Load(size_of_nodes, _NODE_GAS * nodes + _NODE_BYTE_GAS * size_of_nodes)
     if pack.root == HeaderField.TRANSACTIONS_ROOT:
         return sum((_HASH_PROOF + Load(size.transaction) for size in sizes.values()), load)
     with_fields = {fact.transaction for fact in pack.facts if isinstance(fact, TransactionFact)}
