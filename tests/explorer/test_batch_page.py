@@ -155,8 +155,8 @@ def test_each_step_of_several_queries_has_its_status_its_start_and_its_completio
     moment, time = r"[\d-]{10} [\d:]{8}\s+UTC", r"[\d:]{8}"
     steps = [
         rf"INITIAL_STATE COMPLETED 60 of 60, [\d.]+ s {moment} to {time}",
-        rf"BLOCKHASH_AVAILABLE IN_PROGRESS 1 of 60, \d+ s so far {moment} The",
-        rf"HEADER_ACCUMULATED IN_PROGRESS 0 of 60, \d+ s so far {moment} The",
+        rf"BLOCKHASH_AVAILABLE IN_PROGRESS 1 of 60, \d+ s so far {moment} ",
+        rf"HEADER_ACCUMULATED IN_PROGRESS 0 of 60, \d+ s so far {moment} ",
         "ACCOUNT_ACCUMULATED not begun 0 of 60 60 queries",
     ]
     assert re.search(".*".join(steps), text_of(batches.page(batch)))
