@@ -114,13 +114,22 @@ def of(query: Query) -> list[Fact]:
 
 def roots_of(facts: Iterable[Fact]) -> list[HeaderFact]:
     """Return the roots below which the facts about transactions are proven."""
-    fields = {fact.root for fact in facts if isinstance(fact, TransactionFact | LogFact)}
-    return [HeaderFact(field) for field in sorted(fields)]
+    return [HeaderFact(field) for field in sorted({fact.root for fact in of_transactions(facts)})]
 
 
-def without_state(facts: Iterable[Fact]) -> list[Fact]:
-    """Return the facts whose proofs need no state root."""
+def of_transactions(facts: Iterable[object]) -> list[TransactionFact | LogFact]:
+    """Return the facts about transactions, whose proofs need no state root."""
     return [fact for fact in facts if isinstance(fact, TransactionFact | LogFact)]
+
+
+def needs_header(fact: object, roots: Collection[HeaderField]) -> bool:
+    """Return whether the proof of a fact takes the header although the state root is known.
+
+    `roots` of the block's receipts and transactions are facts.
+    """
+    if isinstance(fact, TransactionFact | LogFact):
+        return fact.root not in roots
+    return isinstance(fact, HeaderFact | TimeFact)
 
 
 def slots_by_account(facts: Iterable[object]) -> dict[str, list[int]]:

@@ -27,6 +27,7 @@ from proving.facts import (
     TimeFact,
     TransactionFact,
     header_words,
+    needs_header,
     slots_by_account,
 )
 from proving.named_transactions import UNKNOWN_SIZE, BlockSize, NamedTransaction, TransactionSize
@@ -242,9 +243,7 @@ class Missing:
         return bool(self.facts) and (not self.is_known or any(map(self._takes_header, self.facts)))
 
     def _takes_header(self, fact: Fact | NamedTransaction) -> bool:
-        if isinstance(fact, TransactionFact | LogFact):
-            return fact.root not in self.roots
-        return isinstance(fact, HeaderFact | TimeFact | NamedTransaction)
+        return isinstance(fact, NamedTransaction) or needs_header(fact, self.roots)
 
     @property
     def hashed(self) -> int:

@@ -147,7 +147,7 @@ class ProvenTransaction(models.Model):
     index = models.PositiveIntegerField()  # in the block
     receipt = models.BinaryField()  # the value in the trie of receipts
     hash = models.CharField(max_length=66, blank=True)  # 0x…; empty: the trie of transactions wasn't read
-    # As in `proving.named_transactions.TransactionSize`.
+    # See `proving.named_transactions.TransactionSize`.
     receipt_size = models.PositiveIntegerField()
     log_count = models.PositiveIntegerField()
     transaction_size = models.PositiveIntegerField(default=0)

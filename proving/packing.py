@@ -13,9 +13,9 @@ from chains.header import Header
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from chains.questions import TRANSACTION_GAS
 from database.statements import chunks
-from proving import transaction_packing
+from proving import facts, transaction_packing
 from proving.deployments import Call, Deployment, in_one_call
-from proving.facts import AccountFact, Fact, HeaderFact, LogFact, Missing, SlotFact, TransactionFact
+from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
 from proving.models import AccountProof, BlockTrie, SlotProof
 from proving.transaction_packing import TransactionPack
 from queries.columns import HeaderField
@@ -130,8 +130,7 @@ class _Pack:
 
     def add_transactions(self, pack: TransactionPack, queries: Collection[int]) -> bool:
         """Add a proof of transactions in a call of its own, and return whether there was room for it."""
-        is_full = self._bytes + pack.most_bytes > MAX_BYTES or self._gas + pack.most_gas > MOST_GAS_OF_PROOFS
-        if is_full:
+        if self._is_full(pack.most_bytes, pack.most_gas):
             return False
         self._bytes += pack.most_bytes
         self._gas += pack.most_gas
@@ -151,12 +150,14 @@ class _Pack:
     def _take(self, nodes: Collection[bytes], more_bytes: int, more_gas: int) -> bool:
         more_bytes += sum(map(len, nodes))
         more_gas += len(nodes) * _NODE_GAS
-        is_full = self._bytes + more_bytes > MAX_BYTES or self._gas + more_gas > MOST_GAS_OF_PROOFS
-        if self._accounts and is_full:
+        if self._accounts and self._is_full(more_bytes, more_gas):
             return False
         self._bytes += more_bytes
         self._gas += more_gas
         return True
+
+    def _is_full(self, more_bytes: int, more_gas: int) -> bool:
+        return self._bytes + more_bytes > MAX_BYTES or self._gas + more_gas > MOST_GAS_OF_PROOFS
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
@@ -264,7 +265,7 @@ class _TransactionProof:
 
 
 def _of_transactions(block: Block, missing: Missing) -> Iterator[_TransactionProof]:
-    asked = [fact for fact in missing if isinstance(fact, TransactionFact | LogFact)]
+    asked = facts.of_transactions(missing)
     if not asked:
         return
     rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})

@@ -399,7 +399,7 @@ def _held(
     """Return the facts that the registry holds about blocks that it knows. Put its errors into `blocks`."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
     asked = {
-        number: [*(requested if block.is_known else facts.without_state(requested)), *facts.roots_of(requested)]
+        number: [*(requested if block.is_known else facts.of_transactions(requested)), *facts.roots_of(requested)]
         for number, block in blocks.items()
         if isinstance(block, _BlockAnswers) and (requested := facts_by_block[number])
     }

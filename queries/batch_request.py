@@ -540,8 +540,9 @@ def _too_many_blocks_of_transactions(request: BatchRequest) -> Iterator[BodyFaul
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
     """Yield a fault for each key that is spelled in two ways. The model would merge them."""
-    for source, of_source in _member(document, "data").items():
-        selectors = [selector.lower() for selector in _member({"": of_source}, "")]
+    data = _member(document, "data")
+    for source in data:
+        selectors = [selector.lower() for selector in _member(data, source)]
         if len({*selectors}) < len(selectors):
             yield BodyFault(pointer("data", source), "A block is named twice, in different capitals.")
     for source, selector, block in blocks(document):

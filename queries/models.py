@@ -129,9 +129,8 @@ class Batch(DueRow):
     # True: the request's fee is `auto`, so `fee` is the estimate at the time of acceptance.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
-    size = models.PositiveIntegerField(
-        default=0
-    )  # number of accounts, slots, headers, transactions and logs, as in MAX_QUERIES_PER_BATCH
+    # Number of accounts, slots, headers, transactions and logs, as in MAX_QUERIES_PER_BATCH.
+    size = models.PositiveIntegerField(default=0)
     block_count = models.PositiveIntegerField(default=0)  # number of blocks that the request selects
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)

@@ -13,7 +13,7 @@ from chains.header import Header
 from chains.packed import HeaderParts
 from proving import heads
 from proving.deployments import Call
-from proving.facts import Missing, TimeFact
+from proving.facts import Missing, TimeFact, needs_header
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
@@ -26,7 +26,6 @@ from proving.reconcile.observation import (
     Observation,
     SourceBlock,
     Unfetched,
-    needs_header,
 )
 from proving.reconcile.proofs import Fetched, Proven, StoredContents
 from proving.sources import NotYet, Preparation, Start

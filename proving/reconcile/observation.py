@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 
 from chains.header import Header
-from proving.facts import Fact, HeaderFact, LogFact, Missing, RegistryView, TimeFact, TransactionFact
+from proving.facts import Fact, Missing, RegistryView, needs_header
 from queries.columns import HeaderField
 from queries.models import StepKind
 from queries.waits import WaitReason
@@ -148,16 +148,6 @@ class Lacking:
         if not self.root_is_known:
             return missing
         return {fact: asking for fact, asking in missing.items() if needs_header(fact, self.roots)}
-
-
-def needs_header(fact: Fact, roots: Collection[HeaderField]) -> bool:
-    """Return whether the proof of a fact takes the header although the state root is known.
-
-    `roots` of the block's receipts and transactions are facts.
-    """
-    if isinstance(fact, TransactionFact | LogFact):
-        return fact.root not in roots
-    return isinstance(fact, HeaderFact | TimeFact)
 
 
 @dataclass(frozen=True)

@@ -341,7 +341,7 @@ def _compared(
     roots = {pk: facts.roots_of(each) for pk, each in requested.items()}
     asked = {pk: list(dict.fromkeys([*each, *roots[pk]])) for pk, each in requested.items()}
     at_once = {
-        pk: each if pk in accumulated else [*facts.without_state(each), *roots[pk]] for pk, each in asked.items()
+        pk: each if pk in accumulated else [*facts.of_transactions(each), *roots[pk]] for pk, each in asked.items()
     }
     requests = [ViewRequest(block.number, at_once[block.pk], confirmed) for block in blocks]
     of_facts = [request.questions(registry) for request in requests]

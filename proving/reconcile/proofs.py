@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
+from django.db.models import F
+
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
@@ -83,6 +85,8 @@ def unselected(source: RpcClient, blocks: Sequence[Block]) -> dict[int, dict[int
     transactions.
     """
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(block_of="")
+    # A query about the selecting transaction itself finds it when its own proof is fetched.
+    rows = rows.exclude(transaction_name=F("block_of"))
     selecting: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for pk, of_block, transaction in rows.values_list("pk", "block", "block_of"):
         selecting[of_block or 0][transaction].append(pk)

@@ -1,7 +1,14 @@
 """Admission checks a batch against the chains before money is spent and headers are stored."""
 
+from typing import Any
+
 from chains.node_errors import NodeUnavailable
-from tests.service import ALICE, fresh, header, request, submit, work
+from proving.lanes import LaneKind
+from queries.models import BatchStatus
+from tests.chains.lying_node import between
+from tests.inside.working import work_side_by_side
+from tests.proving.logs import block_with_logs
+from tests.service import ALICE, asking, fresh, header, reconfigure, request, submit, work, work_until_done
 
 
 def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service, key, client, monkeypatch):
@@ -14,3 +21,26 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
     monkeypatch.setattr("proving.source_estimate.estimate_all", cancel_and_fail)
     work()
     assert (fresh(batch).rejection_code, batch.waits_for, batch.due_at) == ("cancelled_by_user", None, None)
+
+
+def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_themselves(
+    service, key, settings, monkeypatch
+):
+    monkeypatch.setattr("proving.source_estimate._SECONDS_OF_RECEIPTS", -1)
+    number, asked = block_with_logs(service), list[str]()
+    of_log = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}}})
+    batches = [submit(key, body) for body in (of_log, of_log, request(ALICE, block=number - 1))]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        work_side_by_side(LaneKind.ADMISSION)
+        # The batch without transactions comes first, and one that names any is never left out for long.
+        assert asked.index("eth_getProof") < asked.index("eth_getBlockReceipts")
+        statuses = [fresh(batch).status for batch in batches]
+        assert statuses == [BatchStatus.ACCEPTED, BatchStatus.RECEIVED, BatchStatus.ACCEPTED]
+        assert str(fresh(batches[1]).waits_for) == "Waiting for a worker to check it against the chains."
+        assert [work_until_done(batch, service).status for batch in batches] == [BatchStatus.DONE] * 3

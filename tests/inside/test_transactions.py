@@ -146,3 +146,12 @@ def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service)
         )
     batch = submit(a_key(), request(ALICE, block=service.head()))
     assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+
+
+def test_no_nonce_is_reserved_for_what_no_node_takes(service, lane):
+    most = sending._MOST_DATA
+    orders = [Order([Intent(ALICE, bytes(size))]) for size in (most + 1, most)]
+    refused, sent = sending.submit_all(get_chains().chain(31337), lane, orders)
+    assert isinstance(refused, Unsent)
+    assert refused.reason == wait("data_too_long", size=most + 1, most=most)
+    assert isinstance(sent, sending.Sent)

@@ -34,7 +34,7 @@ from tests.users import ALICE, BOB, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# As in tests/proving/test_admission.py.
+# The checks in the minute after which a batch is rejected, without the last.
 LOOKS_IN_A_MINUTE = 6
 STATE_ROOT = keccak(b"stateRoot(uint256)")[:4].hex()
 

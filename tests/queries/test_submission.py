@@ -285,6 +285,30 @@ def test_it_refuses_one_account_in_two_spellings(post):
     assert "named twice" in fault_by_path["/data/31337/block:1/accounts"][1]
 
 
+def test_it_refuses_one_transaction_in_two_spellings(post):
+    status = {"props": ["STATUS"]}
+    names = ["0x" + "ab" * 32, "0x" + "AB" * 32]
+    twice = {"block:1": {"transactions": dict.fromkeys(names, status)}}
+    fault_by_path = faults(post({**request(ALICE, block=1), "data": {"31337": twice}}))
+    assert "named twice" in fault_by_path["/data/31337/block:1/transactions"][1]
+    blocks = {f"transaction:{name}": {"transactions": {"0": status}} for name in names}
+    fault_by_path = faults(post({**request(ALICE, block=1), "data": {"31337": blocks}}))
+    assert fault_by_path["/data/31337"][1] == "A block is named twice, in different capitals."
+
+
+@pytest.mark.parametrize("selects", [False, True])
+def test_transactions_may_be_named_at_25_blocks(post, selects):
+    def naming(blocks: int) -> dict[str, object]:
+        header, transactions = {"header": ["TIMESTAMP"]}, {"transactions": {"0": {"props": ["STATUS"]}}}
+        selectors = [f"transaction:0x{number:064x}" if selects else f"block:{number}" for number in range(blocks)]
+        data = dict.fromkeys(selectors, header if selects else transactions)
+        return {**request(ALICE, block=1), "data": {"31337": data | {"block:99": header}}}
+
+    assert post(naming(25)).status_code == 200
+    sentence = "Transactions are named at 26 blocks; a batch may name them at 25."
+    assert faults(post(naming(26)))["/data"][1] == sentence
+
+
 def test_an_account_in_two_spellings_hides_no_other_fault(post):
     body = request("0x1", *(f"0x{letter * 40}" for letter in "aAbB"), block=1)
     accounts = body["data"]["31337"]["block:1"]["accounts"]
