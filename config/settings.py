@@ -359,7 +359,6 @@ INSTALLED_APPS = [
     "corsheaders",
     "csp",
     "django_htmx",
-    "ninja",  # for the API's documentation page: its template, scripts and styles
     "accounts",
     "queries",
     "proving",

@@ -2,7 +2,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from api import health
-from explorer import operator_page, views
+from explorer import api_docs, operator_page, views
 from explorer.lists import batch_list, chains
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home
@@ -28,6 +28,7 @@ urlpatterns = [
     path("", home, name="home"),
     path("new-batch", new_batch_views.new_batch, name="new_batch"),
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
+    path("api/docs", api_docs.page, name="api_docs"),
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
     path("dashboard", dashboard, name="dashboard"),

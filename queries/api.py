@@ -1,7 +1,7 @@
 """The HTTP API (docs/specification.md, "Endpoints"), with the endpoints that take batches and return their status.
 
-`config.urls` adds the endpoints of `api` and `explorer`. `queries.api_endpoint` has their shared parts. OpenAPI and the
-docs page come from the same schemas. Errors have the form of `config.error_answers`, with `details` of faults in the
+`config.urls` adds the endpoints of `api` and `explorer`. `queries.api_endpoint` has their shared parts. OpenAPI
+comes from the same schemas. Errors have the form of `config.error_answers`, with `details` of faults in the
 request.
 """
 
@@ -12,7 +12,6 @@ import time
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Schema
 from ninja.errors import AuthenticationError, ValidationError
-from ninja.openapi.docs import Swagger
 from ninja.params import functions
 from pydantic import Field
 
@@ -37,8 +36,7 @@ from queries.batch_request import InvalidRequest
 api = Api(
     title="Batch Query Service",
     version="1",
-    docs=Swagger({"defaultModelsExpandDepth": 0, "validatorUrl": None}),
-    docs_url="/api/docs",
+    docs_url=None,  # the page is `explorer.api_docs`
     openapi_url="/api/openapi.json",
     urls_namespace="api",
 )

@@ -121,7 +121,7 @@ class JsonErrorsMiddleware:
 _REF = "#/components/schemas/"
 
 # Status, code and cause of every error (docs/specification.md, "Errors").
-_ERROR_CODES = (
+ERROR_CODES = (
     (400, "invalid_request", "the body or a query parameter is wrong"),
     (400, "unsupported", "all that is wrong is that it asks for what this service doesn't do"),
     (400, "incomplete", "the body ended early"),
@@ -154,21 +154,20 @@ _ERROR_CODES = (
     (503, "chain_unavailable", "the nodes don't tell what is asked just now"),
     (503, "names_unavailable", "no node tells what names stand for"),
 )
-_CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in _ERROR_CODES)
+_CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in ERROR_CODES)
 _INTRODUCTION = f"""
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
 chain, which may be the same chain or another.
 
 Send the key in the header `api-key`; [the page of your keys](/keys) has it. The query parameter `apiKey` works as well,
-but a key in a URL ends up in histories and in the logs of everything between you and this service, so the page of the
-API doesn't build such URLs.
+but a key in a URL ends up in histories and in the logs of everything between you and this service.
 
 Every error is an `Error`, with one of these codes:
 
 {_CODES}
 """
 
-_TAGS = {
+TAGS = {
     "Batch queries": "To submit batch queries, follow and cancel them.",
     "Present API": "The same as batch queries, as clients of the hosted service's present API send them.",
     "Facts": "What facts registries hold.",
@@ -208,7 +207,7 @@ class Api(NinjaAPI):
     """The API, with a complete OpenAPI description."""
 
     def __init__(self, **kwargs: Any) -> None:
-        tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
+        tags = [{"name": name, "description": description} for name, description in TAGS.items()]
         super().__init__(description=_INTRODUCTION, openapi_extra={"tags": tags}, **kwargs)
 
     def get_openapi_schema(self, **_: Any) -> OpenAPISchema:

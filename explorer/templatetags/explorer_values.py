@@ -243,6 +243,19 @@ def slot_number(slot: str) -> str:
     return f"{int(slot, 16):#x}"
 
 
+@register.filter
+def paragraphs(text: str) -> list[str]:
+    """Split a text at its empty lines."""
+    return text.split("\n\n")
+
+
+@register.filter
+def with_code(text: str) -> SafeString:
+    """Return a text whose parts between backticks are code."""
+    parts = enumerate(text.split("`"))
+    return SafeString("".join(f"<code>{escape(part)}</code>" if at % 2 else escape(part) for at, part in parts))
+
+
 # base.html draws the icon once. The style sheet hides the buttons without scripts. The empty span gets the result.
 _COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon"/></svg><span></span>')
 

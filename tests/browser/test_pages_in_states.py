@@ -19,7 +19,7 @@ FOLDER = os.environ.get("SCREENSHOTS")
 VIEWS = [("light", WIDE), ("dark", NARROW), ("light", NARROW), ("dark", WIDE)]
 
 SOME = {
-    *("Batch: waits for attesters", "Batch: a time, slots and a header, DONE", "Batch: 60 queries", "Batch: unknown"),
+    *("Batch: waits for attesters", "Batch: a time, slots and a header, DONE", "Batch: 60 queries", "Batch: unknown", "API"),
     *("Home", "List: everybody's, full", "Dashboard: full", "Keys: three", "New batch, with faults", "Operator"),
     *("Facts: the latest", "Sign in by hand"),
 }
