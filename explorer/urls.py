@@ -1,5 +1,6 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
+from django.views.generic import TemplateView
 
 from api import health
 from explorer import api_docs, operator_page, views
@@ -28,6 +29,8 @@ urlpatterns = [
     path("", home, name="home"),
     path("new-batch", new_batch_views.new_batch, name="new_batch"),
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
+    path("robots.txt", TemplateView.as_view(template_name="robots.txt", content_type="text/plain"), name="robots"),
+    path("favicon.ico", views.favicon, name="favicon"),
     path("api/docs", api_docs.page, name="api_docs"),
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),

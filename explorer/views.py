@@ -13,6 +13,7 @@ from django.http import (
     JsonResponse,
 )
 from django.shortcuts import render
+from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.html import format_html
@@ -237,3 +238,9 @@ def _transactions_as_json(request: HttpRequest, batch: Batch) -> HttpResponse:
     if to_send.problem:
         return error_answer(503, "chain_unavailable", to_send.problem)
     return JsonResponse(to_send.as_json())
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """Redirect to the icon that pages name. Feed readers, for example, ask for this path unseen."""
+    return HttpResponseRedirect(static("favicon.svg"))

@@ -128,7 +128,7 @@ def page(request: HttpRequest) -> HttpResponse:
             "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
         }
     return render(
-        request, "explorer/batch_list/page.html", context | {"command": None if rows else first_query.command(user)}
+        request, "explorer/batch_list/page.html", context | {"command": None if rows else first_query.command()}
     )
 
 

@@ -2,21 +2,22 @@
 
 from django.conf import settings
 
-from accounts.models import User
 from chains.chains_file import Connection
 from config.configured_chains import get_chains
 from explorer.batch.code_snippets import submitting
-from proving.models import ChainHead, FactsRegistry
+from proving.models import ChainHead, Signer
 
 # A reorg is unlikely to reach a block this far below the head.
 _BLOCKS_BELOW_HEAD = 2
+# On public chains it has a balance: coins that people have burnt.
+_ZERO_ADDRESS = f"0x{0:040x}"
 
 
-def command(user: User | None) -> str | None:
-    """Return a shell command that requests one balance. None if no chains are connected.
+def command() -> str | None:
+    """Return a shell command that requests one balance, which isn't 0. None if no chains are connected.
 
-    The account is the user's own, or a facts registry on the source chain, which surely exists. The command has
-    placeholders for unknown values: the block if no worker has read the chain's head, and the fee if gas has a price.
+    The command has placeholders for unknown values: the block if no worker has read the chain's head, and the fee if
+    gas has a price.
     """
     connection = next(iter(get_chains().connections), None)
     if connection is None:
@@ -26,7 +27,8 @@ def command(user: User | None) -> str | None:
         pays = '"sender": "self"'
     else:
         pays = f'"fee": "{"0" if destination.test_network else "<fee in wei>"}"'
-    address = user.address if user else _registry_on_source(connection) or "<address>"
+    signers = Signer.objects.filter(chain_id=connection.source_id).values_list("address", flat=True)
+    address = signers.order_by("pk").first() or _ZERO_ADDRESS
     recent = _recent_block(connection)
     block = "<number>" if recent is None else recent
     # Formatted by hand for readers, because `json.dumps` would spread it over more lines.
@@ -49,9 +51,3 @@ def _recent_block(connection: Connection) -> int | None:
     if head is None:
         return None
     return max(head.number - _BLOCKS_BELOW_HEAD, 0) if connection.block_hash_source == "native" else head.final
-
-
-def _registry_on_source(connection: Connection) -> str | None:
-    """Return the address of a facts registry on the connection's source, or None."""
-    rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source_id, deployed_at__isnull=False)
-    return rows.values_list("address", flat=True).first()

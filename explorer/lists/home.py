@@ -32,7 +32,7 @@ def home(request: HttpRequest) -> HttpResponse:
         for connection in get_chains().connections
     ]
     context = {
-        "command": first_query.command(user),
+        "command": first_query.command(),
         "connections": connections[:_MOST_CONNECTIONS],
         "more_connections": len(connections) - _MOST_CONNECTIONS,
         "example": _example(user),

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from django.templatetags.static import static
 from django.test import Client
 
 from accounts.models import User
@@ -28,6 +29,14 @@ def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
         assert documented in html
         settings.PUBLIC_BATCH_LIST = True
         assert path(batch) in reader.get("/").text
+
+
+def test_programs_that_ask_unseen_get_the_icon_and_which_pages_are_no_use_to_a_search():
+    icon = Client().get("/favicon.ico")
+    assert (icon.status_code, icon.headers["Location"]) == (302, static("favicon.svg"))
+    robots = Client().get("/robots.txt")
+    assert robots.headers["Content-Type"].startswith("text/plain")
+    assert "Disallow: /explorer\n" in robots.text
 
 
 def test_a_host_that_is_not_ours_gets_a_page_of_ours():

@@ -154,20 +154,22 @@ def body_of(command: str) -> str:
     return words[4]
 
 
-def test_the_first_query_is_accepted_as_it_stands(service: DevChain, client: Client):
+def test_the_first_query_is_accepted_as_it_stands_and_proves_a_balance(service: DevChain, client: Client):
     key = a_key()
-    work_until_done(submit(key, request(BOB, block=3)), service)  # stores a head and a registry
-    for user in (None, key.user):
-        command = first_query.command(user)
-        assert command
-        assert "<" not in command
-        text = keys.reveal(key)
-        assert text
-        response = client.post(
-            "/submit-batch-query", body_of(command), content_type="application/json", headers={"api-key": text}
-        )
-        assert response.status_code == 200
-        assert work_until_done(Batch.objects.get(pk=response.json()["internalId"]), service).status == "DONE"
+    work_until_done(submit(key, request(BOB, block=3)), service)  # stores a head, a signer and a registry
+    command = first_query.command()
+    assert command
+    assert "<" not in command
+    text = keys.reveal(key)
+    assert text
+    response = client.post(
+        "/submit-batch-query", body_of(command), content_type="application/json", headers={"api-key": text}
+    )
+    assert response.status_code == 200
+    batch = work_until_done(Batch.objects.get(pk=response.json()["internalId"]), service)
+    assert batch.status == "DONE"
+    (query,) = client.get(f"{path(batch)}.json").json()["queryList"]
+    assert int(query["facts"][0]["word"], 16) > 0
 
 
 @pytest.mark.parametrize("text", ["it's", "'", "''; rm -rf /; '", '{"a": "\\u0027"}', "$(id) `id` \\ !"])
