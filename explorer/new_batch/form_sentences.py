@@ -3,30 +3,30 @@
 from django.core.exceptions import ValidationError
 
 FORM_SENTENCES = {
-    "missing_row": "The form names row {last} and lacks row {missing}. Number its rows without gaps.",
+    "missing_row": "The form has row {last} but not row {missing}. Number its rows without gaps.",
     "more_faults": "There are {count:,} more faults like these.",
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
 _WORD_SENTENCES = {
-    "log": "{word!r} is no index of a log. Write it in decimal digits.",
-    "transaction": "{word!r} is no transaction. Name it by its hash, or by its index in the block.",
+    "log": "{word!r} is not the index of a log. Write it in decimal digits.",
+    "transaction": "{word!r} is not a transaction. Name it by its hash, or by its index in the block.",
 }
 LINE_SENTENCES = {
     "above_columns": "Line {above} names an account above the columns, which line {number} names.",
     "bad_csv": "Line {number} can't be read as CSV: look at its quotation marks.",
-    "bad_account": "Line {number}: {word!r} is no address, nor a name.",
+    "bad_account": "Line {number}: {word!r} is neither an address nor a name.",
     "bad_block": (
-        "Line {number}: {word!r} is no block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or "
-        "as latest or finalized."
+        "Line {number}: {word!r} is not a block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, "
+        "or as latest or finalized."
     ),
     "bad_logs": "Line {number}: " + _WORD_SENTENCES["log"],
-    "bad_name": "Line {number}: {word!r} is none of {names}.",
+    "bad_name": "Line {number}: {word!r} is not one of {names}.",
     "bad_transaction": "Line {number}: " + _WORD_SENTENCES["transaction"],
     "column_twice": "Line {number} names the column {name} twice.",
     "more_faults": FORM_SENTENCES["more_faults"],
     "nameless_column": "Line {number}: {word!r} stands in a column without a name.",
     "no_address": "Line {number} has no address. One about a transaction or a header needs none.",
-    "no_lines": "It has no line that asks for anything.",
+    "no_lines": "No line asks for anything.",
     "no_table": "Line {number} names neither an account nor a column: {cells}.",
     "no_table_at_all": "Line {number} names neither an account nor a column: {cells}. The columns are {names}.",
     "too_many_cells": "Line {number} has {count} cells, and there are {columns} columns.",
@@ -35,7 +35,7 @@ LINE_SENTENCES = {
         "It asks for {count:,} different things: blocks, or what is proven at them. The form holds {most} rows. Add "
         "them in parts, or use the API."
     ),
-    "unknown_column": "{name!r} is no column. Line {number} may name {names}.",
+    "unknown_column": "{name!r} is not a column. Line {number} may name {names}.",
     "value_above_columns": (
         "Line {above} says {cells} above the columns, which line {number} names: put it into a column."
     ),
@@ -48,7 +48,7 @@ FIELD_SENTENCES = {
     "empty": "It is empty.",
     "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
     "fee_too_large": "The fee cap is too large.",
-    "file": "The file is no text in UTF-8.",
+    "file": "The file is not UTF-8 text.",
     "logs": _WORD_SENTENCES["log"],
     "nothing_asked": "Name an account or a transaction, or tick a header field.",
     "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
@@ -59,8 +59,8 @@ FIELD_SENTENCES = {
 }
 # Sentences by field, for fields with a single possible error. The API's own sentences are about its JSON.
 API_FAULT_SENTENCES = {
-    "destination": "No facts can be made readable on this chain here.",
-    "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
+    "destination": "This service can't make facts readable on this chain.",
+    "sender": "The service has no signer on this chain, so it can't pay there. Choose “I pay myself”.",
     "source": "This chain can't be proven on the destination that you chose.",
     "time": "Name a time after 1970.",
 }
@@ -68,11 +68,11 @@ API_FAULT_SENTENCES = {
 HINT_SENTENCES = {
     "addresses": "Addresses, as many as you like. Separate several with spaces or line breaks.",
     "addresses_or_names": "Addresses or ENS names, as many as you like. Separate several with spaces or line breaks.",
-    "block_logs": "By their indexes within the block, as eth_getLogs and explorers count. Separate them with spaces.",
+    "block_logs": "Indexes within the block, as eth_getLogs and explorers count. Separate them with spaces.",
     "block_of": "The block that holds it.",
-    "logs": "Of each of these transactions, by their indexes within the receipt, from 0. Separate them with spaces.",
-    "slots": "Of each of these accounts. Hexadecimal. Separate several with spaces or line breaks.",
-    "time": "The latest block that is not after it.",
+    "logs": "Indexes within the receipt of each of these transactions, from 0. Separate them with spaces.",
+    "slots": "For each of these accounts, hexadecimal. Separate several with spaces or line breaks.",
+    "time": "The latest block at or before this time.",
     "transactions": "Hashes, or indexes in the block, from 0. Separate several with spaces or line breaks.",
 }
 SLOT_SENTENCES = {
@@ -83,8 +83,8 @@ SLOT_SENTENCES = {
     "uint256": "The key is a number below 2^256: decimal, or hexadecimal with 0x.",
 }
 REFUSAL_SENTENCES = {
-    "csrf_failed": "This form is of an earlier session, or of another site. Go on, look through it, then submit it.",
-    "no_api_key": "You have no API key. Make one among your keys: batches belong to one.",
+    "csrf_failed": "This form is from an earlier session, or from another site. Check it, then submit it again.",
+    "no_api_key": "You have no API key. Create one on the page of your keys: each batch belongs to a key.",
     "not_signed_in": "You are signed out. Sign in in another tab, then go on here.",
 }
 

@@ -225,7 +225,7 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
     assert "fee" not in request_of(alice, form({"accounts": ALICE}, fee="much", sender="self"))
 
 
-NO_TRANSACTION = "is no transaction. Name it by its hash, or by its index in the block."
+NO_TRANSACTION = "is not a transaction. Name it by its hash, or by its index in the block."
 TOO_LARGE = "A transaction is named by its hash, or by its index in the block, which is too large."
 NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
 
@@ -254,7 +254,7 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
         (
             {"transactions": "1", "block_logs": "1 -1"},
             "block_logs",
-            "'-1' is no index of a log. Write it in decimal digits.",
+            "'-1' is not the index of a log. Write it in decimal digits.",
         ),
         ({"transactions": "65536", "logs": "1"}, "transactions", TOO_LARGE),
         ({"transactions": "1", "logs": "65536"}, "logs", "The index of a log is too large."),
@@ -268,7 +268,7 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
             "id_webhook",
             "The name in a webhook's URL must be a full one, such as hooks.example.org.",
         ),
-        ({"destination": "8"}, "id_destination", "No facts can be made readable on this chain here."),
+        ({"destination": "8"}, "id_destination", "This service can't make facts readable on this chain."),
     ],
 )
 def test_a_fault_stands_at_the_field_that_it_is_about(alice, row, control, sentence):
@@ -472,28 +472,28 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "It has no line that asks for anything."),
-        ("address,block\n", "It has no line that asks for anything."),
-        (f"address,colour\n{ALICE},red", "'colour' is no column."),
-        (f"{ALICE}\n\n{ALICE},{BOB},NONCE", f"Line 3: '{BOB}' is no block."),
+        ("", "No line asks for anything."),
+        ("address,block\n", "No line asks for anything."),
+        (f"address,colour\n{ALICE},red", "'colour' is not a column."),
+        (f"{ALICE}\n\n{ALICE},{BOB},NONCE", f"Line 3: '{BOB}' is not a block."),
         (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,0,1,more", "Line 2 has 9 cells, and there are 8 columns."),
-        (f"tx,log\n{TRANSACTION},one", "Line 2: 'one' is no index of a log."),
-        (f"tx\n{TRANSACTION}1", f"Line 2: '{TRANSACTION}1' is no transaction."),
+        (f"tx,log\n{TRANSACTION},one", "Line 2: 'one' is not the index of a log."),
+        (f"tx\n{TRANSACTION}1", f"Line 2: '{TRANSACTION}1' is not a transaction."),
         (
             f"tx,props\n{TRANSACTION},BALANCE",
-            "Line 2: 'BALANCE' is none of STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT, HASH.",
+            "Line 2: 'BALANCE' is not one of STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT, HASH.",
         ),
-        (f"{ALICE},1,STATUS", "Line 1: 'STATUS' is none of NONCE, "),
-        (f"{ALICE},transaction:0x12", "Line 1: 'transaction:0x12' is no block."),
-        (f"{ALICE},transaction:5", "Line 1: 'transaction:5' is no block."),
+        (f"{ALICE},1,STATUS", "Line 1: 'STATUS' is not one of NONCE, "),
+        (f"{ALICE},transaction:0x12", "Line 1: 'transaction:0x12' is not a block."),
+        (f"{ALICE},transaction:5", "Line 1: 'transaction:5' is not a block."),
         (f"{ALICE}\n,15,BALANCE", "Line 2 has no address."),
-        (f"{ALICE},15,BALANCE NONCEE", "Line 1: 'NONCEE' is none of NONCE, BALANCE, STORAGE_ROOT, CODE_HASH."),
-        (f"{ALICE},15,,,GAS", "Line 1: 'GAS' is none of PARENT_HASH, "),
+        (f"{ALICE},15,BALANCE NONCEE", "Line 1: 'NONCEE' is not one of NONCE, BALANCE, STORAGE_ROOT, CODE_HASH."),
+        (f"{ALICE},15,,,GAS", "Line 1: 'GAS' is not one of PARENT_HASH, "),
         (f'{ALICE}\n"{ALICE}', "Line 2 can't be read as CSV: "),
         ("\n".join(f"{ALICE},{block}" for block in range(51)), "It asks for 51 different things"),
         ("\n".join(f"{ALICE},{block}" for block in range(50)), "The form holds 50 rows, and would have 51."),
         ("a\n" * 10_001, "It has more than 10,000 lines."),
-        (b"\xff\xfe", "The file is no text in UTF-8."),
+        (b"\xff\xfe", "The file is not UTF-8 text."),
     ],
 )
 def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
@@ -584,7 +584,7 @@ def test_a_row_that_others_are_missing_before_makes_no_form(alice, settings, pat
     settings.MAX_BATCHES_PER_MINUTE = 1
     answer = alice.post(path, {"do": "add", "rows-49-a": ""})
     assert answer.status_code == (400 if path == "/new-batch" else 200)
-    assert "The form names row 50 and lacks row 1." in answer.text
+    assert "The form has row 50 but not row 1." in answer.text
     assert 'id="id_rows-' not in answer.text
     assert "You may estimate 1 batches" in alice.post(path, form({})).text
 
