@@ -1,8 +1,6 @@
 """Endpoints for monitors and load balancers: `/healthz`, `/livez`, `/readyz`, `/metrics`. No chain is asked."""
 
 import logging
-import tomllib
-from functools import cache
 
 from django.conf import settings
 from django.db import Error as DatabaseError
@@ -86,18 +84,12 @@ def get_health(request: HttpRequest) -> JsonResponse:
             "running": not {"no_worker", "database_unavailable"}.intersection(codes),
             "lastBeat": last_beat.isoformat() if last_beat else None,
         },
-        "version": _version(),
+        "version": settings.VERSION,
         "problems": [problem.sentence for problem in problems if is_for_operator],
         "codes": codes,
         "notices": [notice.sentence for notice in notices if is_for_operator],
     }
     return JsonResponse(state, status=503 if problems else 200)
-
-
-@cache
-def _version() -> str:
-    project: dict[str, str] = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text("utf-8"))["project"]
-    return project["version"]
 
 
 @never_cache

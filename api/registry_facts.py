@@ -48,6 +48,8 @@ def list_facts(
 ) -> dict[str, Any] | HttpResponse:
     """List the facts that the facts registries in use hold of an account, or of a block and its transactions.
 
+    Those of the block that was asked for last come first.
+
     Any user may have asked for them, and other services may have proven more. A later page may list a fact again that
     several queries have. A client address may search by a slot, or read a file, 30 times a minute.
     """

@@ -24,6 +24,10 @@ class ChainName(JsonObject):
         """Return the chain's name, or its id if it is no longer configured."""
         return self.name if self.is_configured else f"chain {self.id}"
 
+    def explorer_page(self, kind: str, value: str | int) -> str:
+        """Return the URL of a `block`, `tx` or `address` on the chain's explorer (EIP-3091). Empty: it has none."""
+        return f"{self.explorer_url}/{kind}/{value}" if self.explorer_url else ""
+
 
 def chain_name(chain_id: int) -> ChainName:
     try:

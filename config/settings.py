@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import sys
+import tomllib
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -95,6 +96,13 @@ def _base_url(value: str) -> str:
     if parsed.scheme not in {"http", "https"} or not parsed.hostname or parsed.path or parsed.query:
         raise ValidationError(f"Must look like https://example.org, not {value!r}.")
     return parsed.geturl()
+
+
+@env.parser_for("page_url")
+def _page_url(value: str) -> str:
+    if value and not re.match(r"https?://[^/]", value):
+        raise ValidationError(f"Must look like https://example.org/page, not {value!r}.")
+    return value.rstrip("/")
 
 
 @env.parser_for("folder")
@@ -197,6 +205,10 @@ OPERATOR_ADDRESSES: list[str] = env.items("OPERATOR_ADDRESSES", "")
 # If True, everybody may see the list of all batches. Seeing a batch's page always needs only its link.
 PUBLIC_BATCH_LIST = env.bool("PUBLIC_BATCH_LIST", default=False)
 
+# The addresses of the service's source code and documentation, to which pages link.
+SOURCE_URL: str = env.page_url("SOURCE_URL", "")
+DOCUMENTATION_URL: str = env.page_url("DOCUMENTATION_URL", "")
+
 # Maximum queries in one batch. Each account, slot and header counts as a query, here and below.
 MAX_QUERIES_PER_BATCH = env.int("MAX_QUERIES_PER_BATCH", 10_000, validate=_ONE_OR_MORE)
 # Maximum blocks above the head that a batch may wait for.
@@ -270,6 +282,8 @@ if _faults:
 
 SECRET_KEY = SECRET_KEY or _generated(STATE_DIR / "secret_key")
 API_KEY_SECRET = API_KEY_SECRET or _generated(STATE_DIR / "api_key_secret")
+
+VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
 _https = BASE_URL.startswith("https:")
 ALLOWED_HOSTS = [urlsplit(BASE_URL).hostname or "", *_other_hosts]

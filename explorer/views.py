@@ -117,7 +117,8 @@ def _batch_page(
 
 def _webhook(request: HttpRequest, page: ShownBatch) -> dict[str, object]:
     """Return the webhook's part of the page, which only the batch's owner gets."""
-    webhook = delivery_display.read(page.batch.pk, request.user if isinstance(request.user, User) else None)
+    user = request.user if isinstance(request.user, User) else None
+    webhook = delivery_display.read(page.batch.pk, user, request.GET.get("deliveries", ""))
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 
@@ -139,7 +140,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
     """Return the webhook deliveries of the user's batch, for htmx."""
-    webhook = delivery_display.read(internal_id, user)
+    webhook = delivery_display.read(internal_id, user, request.GET.get("deliveries", ""))
     if webhook is None:
         raise Http404
     context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}

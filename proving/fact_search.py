@@ -1,7 +1,8 @@
 """A search for facts that this service has proven for any user. Users are never named.
 
-A search reads the completed queries of an account or a block in the order of an index: by block and id. Each page
-begins where the previous page ended. A query may have thousands of slots, so a page may end within a query.
+A search reads completed queries backwards in the order of an index: by block and id. So what was asked for last comes
+first. Each page begins where the previous page ended. A query may have thousands of slots, so a page may end within a
+query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,6 @@ from queries.columns import AccountField, HeaderField, TransactionField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.query_parameters import Address, Number, Slot, TransactionName
 
-# Maximum queries of one batch that are read for the list of the latest facts.
-_MOST_OF_BATCH = 1000
 _FIELDS = AccountField, TransactionField, HeaderField
 PROPERTIES = tuple(
     sorted({name for fields in _FIELDS for name in fields.names} | {"SLOT", "LOG", "BLOCK_AT_TIMESTAMP"})
@@ -66,7 +65,8 @@ class FactCursor:
         return f"{self.block}.{self.query}.{self.fact}"
 
 
-START, CURSOR = "0.0.0", r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$"
+_LAST = 10**18 - 1
+START, CURSOR = f"{_LAST}.{_LAST}.0", r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$"
 
 
 @dataclass(frozen=True)
@@ -80,32 +80,22 @@ class FoundFact:
     registry: FactsRegistry
     transaction: ToldTransaction | None  # the transaction that the query is about
     transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
+    batch: Batch  # one that asks for the fact; not everybody may know of it
 
 
-def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[FoundFact], FactCursor | None]:
-    """Return a page of matching facts of an account or a block, and where the next page begins.
+def search(
+    filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None
+) -> tuple[list[FoundFact], FactCursor | None]:
+    """Return a page of matching facts, newest first, and where the next page begins.
 
-    `filters` must name an account or a block. Registries may hold more facts, which others have proven. A fact of
-    several queries may appear again on a later page.
+    `filters` name an account or a block, or nothing for the latest facts. Registries may hold more facts, which others
+    have proven. A fact of several queries may appear again on a later page. Among batches that ask for the same fact,
+    those of the user with the id `reader` come first.
     """
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
-    page, following = _page(filters, rows, start, limit)
+    page, following = _page(filters, rows, start, limit, reader)
     return list(_held_facts(page, held)), following
-
-
-def latest(limit: int) -> list[FoundFact]:
-    """Return facts of the batches that were done last, newest first, without repetitions."""
-    held = _RegistriesInUse.by(_registries(FactFilters()))
-    # Two statements without the status DONE are used. Otherwise SQLite would scan all blocks and all DONE batches.
-    ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
-    done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
-    queries = Query.objects.filter(held.condition, batch__in=done, position__lt=_MOST_OF_BATCH).select_related("block")
-    matches: dict[tuple[int | None, str, Fact], _FactOfQuery] = {}
-    for query in queries.order_by("-batch__finished_at", "position")[:limit]:
-        for fact in facts.of(query)[:limit]:
-            matches.setdefault((query.block_id, query.address, fact), _FactOfQuery(query, fact))
-    return list(_held_facts(list(matches.values())[:limit], held))
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -170,29 +160,31 @@ def _rows(filters: FactFilters, held: _RegistriesInUse, start: FactCursor, most:
     queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
         queries = queries.filter(address=filters.account)
-    if filters.block is None:
+    if filters.account and filters.block is None:
         # Two statements are used, because with an OR a database would scan all other rows.
-        rows = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
-        return rows + _first(queries.filter(block_id__gt=start.block), most - len(rows))
+        rows = _first(queries.filter(block_id=start.block, pk__lte=start.query), most)
+        return rows + _first(queries.filter(block_id__lt=start.block), most - len(rows))
     rows = []
     # Blocks are read one after another, because an index has the queries of each block in this order.
-    for block in _blocks(filters.block, held):
-        if block >= start.block and len(rows) < most:
-            first = start.query if block == start.block else 0
-            rows += _first(queries.filter(block_id=block, pk__gte=first), most - len(rows))
+    for block in _blocks(filters.block, held, start.block, queries)[:most]:
+        if len(rows) < most:
+            first = start.query if block == start.block else _LAST
+            rows += _first(queries.filter(block_id=block, pk__lte=first), most - len(rows))
     return rows
 
 
 def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
     length = Length(Cast("slots", TextField()))
-    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
+    return [_Row(*row) for row in queries.order_by("-block_id", "-pk").values_list("pk", "block_id", length)[:most]]
 
 
-def _blocks(number: int, held: _RegistriesInUse) -> list[int]:
+def _blocks(number: int | None, held: _RegistriesInUse, start: int, queries: QuerySet[Query]) -> "QuerySet[Block, int]":
+    """Return the ids of blocks from `start` on, newest first: with this number, or all that have such queries."""
     of_connections = Q(pk__in=[])
     for destination, source in held.rows:
         of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
-    return list(Block.objects.filter(of_connections, number=number).order_by("pk").values_list("pk", flat=True))
+    blocks = Block.objects.filter(of_connections, pk__lte=start).order_by("-pk").values_list("pk", flat=True)
+    return blocks.filter(Exists(queries.filter(block=OuterRef("pk"))) if number is None else Q(number=number))
 
 
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
@@ -205,7 +197,12 @@ def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
     elif filters.transaction:
         place = {"block": OuterRef("block"), "index": OuterRef("transaction_index")}
         queries = queries.filter(Exists(ProvenTransaction.objects.filter(**place, hash=filters.transaction)))
-    match filters.property:
+    return with_property(filters.property, queries)
+
+
+def with_property(name: str | None, queries: QuerySet[Query]) -> QuerySet[Query]:
+    """Select queries that ask for a property (one of `PROPERTIES`). None: all."""
+    match name:
         case None:
             return queries
         case "SLOT":
@@ -233,7 +230,7 @@ class _FactOfQuery:
 
 
 def _page(
-    filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int
+    filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int, reader: int | None
 ) -> tuple[list[_FactOfQuery], FactCursor | None]:
     """Return the facts, and where the next page begins. `rows` has more than `limit` rows if there are more."""
     chosen = _enough(rows, start.fact + limit)
@@ -243,10 +240,12 @@ def _page(
             continue
         if len(matches) == limit:
             return list(matches.values()), place
-        matches.setdefault((place.block, match.fact), match)
+        known = matches.setdefault((place.block, match.fact), match)
+        if match.query.batch.user_id == reader != known.query.batch.user_id:
+            matches[place.block, match.fact] = match
     next_row = rows[len(chosen)] if len(chosen) < len(rows) else None
     if next_row is None and len(rows) > limit:
-        next_row = _Row(rows[-1].query + 1, rows[-1].block, 0)
+        next_row = _Row(rows[-1].query - 1, rows[-1].block, 0)
     return list(matches.values()), FactCursor(next_row.block, next_row.query) if next_row else None
 
 
@@ -263,7 +262,8 @@ def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
 def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[FactCursor, _FactOfQuery]]:
     if not rows:
         return
-    queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
+    whole = Query.objects.select_related("block", "batch").defer("batch__request")
+    queries = whole.in_bulk([row.query for row in rows])
     for row in rows:
         # Since the query was listed, it may have been deleted or moved to another block.
         if (query := queries.get(row.query)) is None or query.block_id != row.block:
@@ -301,6 +301,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iter
             held.rows[block.destination_chain_id, block.source_chain_id],
             about.get(match.query.pk),
             transactions.get((match.query.pk, kind), ""),
+            match.query.batch,
         )
 
 

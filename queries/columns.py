@@ -13,12 +13,20 @@ from queries.waits import WaitReason
 
 # The letters of a ULID may have any case (https://github.com/ulid/spec). Rows have upper case.
 ULID = "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}"
+ULID_PREFIX = ULID.replace("{26}", "{8,26}")
 _MESSAGE = re.compile(f"[Mm][Ss][Gg]_({ULID})")
 
 
 def batch_id(text: str) -> str:
     """Return a batch's identifier as it is stored. Return an empty string, which no batch has, if it isn't a ULID."""
     return text.upper() if re.fullmatch(ULID, text) else ""
+
+
+def batch_ids(prefix: str) -> tuple[str, str] | None:
+    """Return the first and the last identifier with this prefix, in any case. None: it is none, or too short."""
+    if not re.fullmatch(ULID_PREFIX, prefix) or prefix[:2] in {"0x", "0X"}:
+        return None
+    return prefix.upper().ljust(26, "0"), prefix.upper().ljust(26, "Z")
 
 
 def message_id(text: str) -> str:

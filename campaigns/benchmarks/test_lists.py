@@ -23,6 +23,7 @@ from django.utils import timezone
 from accounts import read_rate
 from accounts.models import AccountEvent, ApiKey, EventKind
 from campaigns.rows import BATCH_ID
+from proving.fact_search import START
 from proving.models import AccountProof, Share, SlotProof, Transaction
 from queries.models import Batch, Block, DeliveryStatus, Query, Webhook, WebhookDelivery
 from tests.explorer.batches import batch_at, beat, finish, mine, send, settle, word
@@ -197,7 +198,7 @@ def lists_of_batches() -> Iterator[Asked]:
 def lists_of_facts() -> Iterator[Asked]:
     for place in ({"account": ALICE}, {"account": CHARLIE}, {"block": "12"}, {"block": "14"}, _BOTH, _OTHER):
         at = Query.objects.filter(**_column(place)).order_by("block_id", "pk")[_ROWS // 2 : _ROWS // 2 + 1]
-        cursor = next((f"{query.block_id}.{query.pk}.0" for query in at), "0.0.0")
+        cursor = next((f"{query.block_id}.{query.pk}.0" for query in at), START)
         for more in (
             {},
             {"limit": "100"},
@@ -235,7 +236,7 @@ def lists_of_deliveries() -> Iterator[Asked]:
 
 
 def pages() -> Iterator[Asked]:
-    middle = middles()
+    middle, today = middles(), timezone.now().date().isoformat()
     for asker in ("*" + ALICE, "*" + BOB, ""):
         for path in ("/explorer",):
             for parameters in (
@@ -243,6 +244,16 @@ def pages() -> Iterator[Asked]:
                 {"of": "everybody"},
                 *({"status": status} for status in ("DONE", "REJECTED")),
                 {"chain": "1"},
+                {"source": "31337"},
+                *({"source": source, "status": "DONE"} for source in ("31337", "1")),
+                *({"property": name} for name in ("BALANCE", "NONCE", "SLOT")),
+                {"property": "NONCE", "before": middle[_EQUAL]},
+                {"since": today},
+                {"until": today},
+                {"since": "2001-01-01", "until": "2001-01-01"},
+                {"since": "2001-01-01", "until": today, "status": "REJECTED"},
+                {"q": middle[_EQUAL][:8]},
+                {"q": middle[_EQUAL][:25]},
                 *({"before": before} for before in middle.values()),
                 *({"q": text} for text in (ALICE, CHARLIE, SIGNER, _NOBODY, "12", "13", "14", "99", "0x" + "7a" * 32)),
                 *({"q": text} for text in ("0x" + "ab" * 32, f"{1000000 + _ROWS // 2}")),

@@ -33,7 +33,6 @@ _NO_PART = TransactionPart()
 @dataclass(frozen=True)
 class ShownTransaction:
     hash: str
-    url: str  # on the chain's explorer; empty if none is configured
     row: Transaction | None = None  # None: this service doesn't know the transaction
     part: TransactionPart = _NO_PART
     final_block: int | None = None  # the newest final block, while the transaction's block isn't final
@@ -99,7 +98,7 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
     signed = {pk: row for pk, row in rows.items() if row.latest_hash}
     shown = [_shown(signed[pk], destination, head, parts.get(pk, _NO_PART)) for pk in pks if pk in signed]
     known = {tx_hash for row in signed.values() for tx_hash in row.hashes}
-    unknown = [ShownTransaction(tx_hash, _url(destination, tx_hash)) for tx_hash in sorted(hashes - known)]
+    unknown = list(map(ShownTransaction, sorted(hashes - known)))
     count = max(len(pks) - len(rows) + len(signed), len(shown) + len(unknown))
     return shown + (unknown if len(pks) <= MOST_SHOWN else []), count
 
@@ -128,12 +127,8 @@ def _parts(batch: Batch, pks: Sequence[int]) -> Mapping[int, TransactionPart]:
     return {pk: TransactionPart(*part) for pk, *part in rows}
 
 
-def _url(destination: ChainName, tx_hash: str) -> str:
-    return f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else ""
-
-
 def _shown(tx: Transaction, destination: ChainName, head: ChainHead | None, part: TransactionPart) -> ShownTransaction:
-    shown = ShownTransaction(tx.latest_hash, _url(destination, tx.latest_hash), tx, part)
+    shown = ShownTransaction(tx.latest_hash, tx, part)
     if head is None or tx.block_number is None or not shown.is_unconfirmed:
         return shown
     needed = get_chains().chain(destination.id).confirmations if destination.is_configured else 1

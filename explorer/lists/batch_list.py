@@ -7,14 +7,14 @@ because it counts all rows and numbers the pages.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from typing import Self
 from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -32,7 +32,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import START, FactCursor, search
+from proving.fact_search import PROPERTIES, START, FactCursor, search, with_property
 from proving.models import SignedTransaction, Transaction
 from queries import columns
 from queries.models import Batch, BatchStatus, Block, Query
@@ -44,9 +44,9 @@ MOST_IN_FILE = 1000
 _MOST_FACTS = 5
 _COLUMNS = (
     *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
-    "rejection_code",
+    *("rejection_code", "fee_wei"),
 )
-_STATUS = re.compile("|".join(BatchStatus.values))
+_STATUS, _PROPERTY = re.compile("|".join(BatchStatus.values)), re.compile("|".join(PROPERTIES))
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ class BatchListFilters:
     everybody: bool = False
     status: str = ""
     chain: str = ""  # the destination's chain id
+    source: str = ""  # a source chain's id
+    property: str = ""  # one of `fact_search.PROPERTIES`
+    since: str = ""  # dates in UTC, of which the last counts too
+    until: str = ""
     search: str = ""
     before: str = ""  # identifier; older batches are shown
     after: str = ""  # identifier; newer batches are shown
@@ -63,14 +67,24 @@ class BatchListFilters:
     @classmethod
     def of(cls, query: QueryDict) -> Self:
         """Read the filters. A malformed filter counts as empty."""
-        forms = {
-            "status": _STATUS,
-            "chain": NUMBER,
-        }
+        forms = {"status": _STATUS, "chain": NUMBER, "source": NUMBER, "property": _PROPERTY}
         given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
+        given |= {name: _date(query.get(name, "")) for name in ("since", "until")}
         given |= {name: columns.batch_id(query.get(name, "")) for name in ("before", "after")}
         search = query.get("q", "").strip().replace("\0", "")[:100]
         return cls(everybody=query.get("of") == "everybody", search=search, **given)
+
+
+def _date(text: str) -> str:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return ""
+    return day.isoformat() if day.year < date.max.year else ""  # there is a day after it
+
+
+def _midnight(day: str) -> datetime:
+    return datetime.combine(date.fromisoformat(day), time.min, UTC)
 
 
 def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
@@ -95,10 +109,10 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. Redirect an identifier to its batch."""
     filters = BatchListFilters.of(request.GET)
-    wanted = columns.batch_id(filters.search)
-    if wanted and Batch.objects.filter(pk=wanted).exists():
-        return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
+    wanted = columns.batch_id(filters.search)
+    if found := _only(filters, user):
+        return HttpResponseRedirect(reverse("explorer:batch", args=[found]))
     context = {"filters": filters, "is_identifier": bool(wanted), "resolves_names": get_chains().ens is not None}
     rows, is_everybodys = [], _is_everybodys(user, filters)
     if user or is_everybodys:
@@ -122,9 +136,11 @@ def page(request: HttpRequest) -> HttpResponse:
             "facts_address": f"{reverse('facts')}?{urlencode(fact_filters.model_dump(exclude_none=True))}"
             if fact_filters
             else "",
-            "facts": list(fact_list.rows(facts)),
+            "facts": list(fact_list.rows(facts, request.user.pk)),
             "has_more_facts": more_facts is not None,
             "statuses": BatchStatus.values,
+            "properties": PROPERTIES,
+            "sources": fact_list.source_chains(),
             "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
         }
     return render(
@@ -161,11 +177,30 @@ def _cells(row: BatchRow) -> Iterator[str]:
     yield str(row.destination.id)
     yield "" if batch.is_self_funded else str(batch.spent)
     code = batch.rejection_code if batch.status == BatchStatus.REJECTED else ""
-    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code)
+    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code, str(batch.fee))
 
 
 def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
     return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
+
+
+def _only(filters: BatchListFilters, user: User | None) -> str:
+    """Return the identifier of the batch that the search names. A prefix must name one alone that the reader may list.
+
+    Empty: there is none.
+    """
+    if not (ids := _ids(filters.search)):
+        return ""
+    batches = Batch.objects.filter(pk__range=ids)
+    if ids[0] != ids[1] and not settings.PUBLIC_BATCH_LIST:
+        batches = batches.filter(user=user) if user else batches.none()
+    found = list(batches.values_list("pk", flat=True)[:2])
+    return found[0] if len(found) == 1 else ""
+
+
+def _ids(text: str) -> tuple[str, str] | None:
+    """Return the first and the last identifier that the text may stand for. Numbers of blocks begin with no zero."""
+    return None if text.isdecimal() and not text.startswith("0") else columns.batch_ids(text)
 
 
 # --- Search -----------------------------------------------------------------------------------------------------------
@@ -192,18 +227,12 @@ def _matching(
     filters: BatchListFilters, user: User | None, account: SearchedAccount | None
 ) -> tuple["QuerySet[Batch]", str]:
     """Return the matching batches and the kind of the search. If nothing can match, return no batches and no kind."""
-    batches = Batch.objects.all()
-    if user and not _is_everybodys(user, filters):
-        batches = batches.filter(user=user)
-    if filters.status:
-        batches = batches.filter(status=filters.status)
-    if filters.chain:
-        batches = batches.filter(destination_chain_id=int(filters.chain))
+    batches = _filtered(filters, user)
     text = filters.search
     if not text:
         return batches, ""
-    if identifier := columns.batch_id(text):
-        return batches.filter(pk=identifier), "identifier"
+    if ids := _ids(text):
+        return batches.filter(pk__range=ids), "identifier"
     if NUMBER.fullmatch(text):
         # With the ids in the statement, PostgreSQL can estimate the number of their queries.
         numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
@@ -219,3 +248,24 @@ def _matching(
         return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "account"
     # An unknown name matches nothing. An empty address would match queries about headers.
     return batches.none(), "account" if account else ""
+
+
+def _filtered(filters: BatchListFilters, user: User | None) -> "QuerySet[Batch]":
+    """Return the batches of the list, without the search."""
+    batches = Batch.objects.all()
+    if user and not _is_everybodys(user, filters):
+        batches = batches.filter(user=user)
+    if filters.status:
+        batches = batches.filter(status=filters.status)
+    if filters.chain:
+        batches = batches.filter(destination_chain_id=int(filters.chain))
+    if filters.since:
+        batches = batches.filter(created_at__gte=_midnight(filters.since))
+    if filters.until:
+        batches = batches.filter(created_at__lt=_midnight(filters.until) + timedelta(days=1))
+    if filters.source or filters.property:
+        queries = Query.objects.filter(batch=OuterRef("pk"))
+        if filters.source:
+            queries = queries.filter(source_chain_id=int(filters.source))
+        batches = batches.filter(Exists(with_property(filters.property or None, queries)))
+    return batches

@@ -5,10 +5,11 @@ The number of SQL statements doesn't grow with the number of batches.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import Count, OuterRef, Subquery
 
 from config.chain_names import ChainName, chain_name
 from explorer.batch import fact_display
@@ -24,12 +25,19 @@ from queries.models import Batch, Query
 _MOST_READ = 64
 
 
+class RowProgress(NamedTuple):
+    completed: int
+    total: int
+    counts_queries: bool  # there are too many queries to count their steps
+
+
 @dataclass(frozen=True)
 class BatchRow:
     batch: Batch  # without its request
     headline: Headline
     sources: tuple[ChainName, ...]  # empty: there are several, and not all are configured
     destination: ChainName
+    progress: RowProgress | None  # None: the batch is not open
 
     @property
     def reads_itself(self) -> bool:
@@ -58,10 +66,17 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
     alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)
     singles = {query.batch_id: query for query in alone.select_related("block", "batch")}
     values = _values(list(singles.values()))
+    large = [batch.pk for batch in batches if batch.is_open and (counts[batch.pk][0] or 0) >= _MOST_READ]
+    done = dict(queries.filter(batch__in=large, step=None).order_by().values_list("batch").annotate(Count("pk")))
     rows = []
     for batch in batches:
         known_queries = [singles[batch.pk]] if batch.pk in singles else known[batch.pk]
         last_position, last_source = counts[batch.pk]
+        if batch.pk in large:
+            progress = RowProgress(done.get(batch.pk, 0), last_position + 1, counts_queries=True)
+        else:
+            steps = sum(query.completed for query in known_queries), sum(len(query.kinds) for query in known_queries)
+            progress = RowProgress(*steps, counts_queries=False)
         sources = list(dict.fromkeys(query.source_chain_id for query in known_queries))
         is_whole = last_position == len(known_queries) - 1 or sources == [last_source]
         rows.append(
@@ -72,6 +87,7 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
                 else Headline("No queries"),
                 sources=tuple(map(chain_name, sources)) if is_whole else (),
                 destination=chain_name(batch.destination_chain_id),
+                progress=progress if batch.is_open else None,
             )
         )
     return rows
@@ -115,9 +131,14 @@ def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[
     )
     if count == 1:
         return headlines.of_query(query, names_chain=False)
-    where = headlines.block_in_words(query) if batch.block_count == 1 else f"{batch.block_count:,} blocks"
-    if count > len(known):
-        return Headline(f"{count:,} queries", "", f"at {where}")
-    accounts = {query.address for query in known}
-    done = sum(query.step is None for query in known)
-    return headlines.of_several(count, done, f"at {where}", accounts.pop() if len(accounts) == 1 else "")
+    has_one_source = len({query.source_chain_id for query in known}) == 1
+    line = Headline(
+        f"{count:,} queries",
+        where=f"at {batch.block_count:,} blocks",
+        source=query.source if has_one_source and count <= len(known) else None,
+    )
+    if count <= len(known):
+        accounts, done = {query.address for query in known}, sum(query.step is None for query in known)
+        address = accounts.pop() if len(accounts) == 1 else ""
+        line = replace(line, address=address, state=headlines.progress(count, done))
+    return headlines.at_block(line, query) if batch.block_count == 1 else line

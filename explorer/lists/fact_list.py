@@ -34,7 +34,7 @@ from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
 
-PAGE_SIZE, _LATEST = 25, 10
+PAGE_SIZE = 25
 # Maximum lines of a file.
 MOST_IN_FILE = 1000
 _COLUMNS = (
@@ -59,6 +59,7 @@ class FactRow:
     source: ChainName
     destination: ChainName
     value: Value
+    batch: str  # empty: the reader may not know which one asks for the fact
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,14 @@ class FactSearch:
     faults: Mapping[str, str] = field(default_factory=dict)  # sentences by field
 
 
-def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
+def rows(facts_found: Sequence[FoundFact], reader: int | None) -> Iterator[FactRow]:
+    """Yield the facts for a page of the user with the id `reader`. It names no batch of others but of a public list."""
     for fact in facts_found:
         source, destination = chain_name(fact.block.source_chain_id), chain_name(fact.block.destination_chain_id)
         snippets = code_snippets.reading(fact.registry, fact.block.number, fact.fact)
         value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets=snippets)
-        yield FactRow(fact, source, destination, value)
+        is_known = settings.PUBLIC_BATCH_LIST or fact.batch.user_id == reader
+        yield FactRow(fact, source, destination, value, fact.batch.pk if is_known else "")
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
@@ -100,6 +103,10 @@ def _with_hash(text: str) -> Block | None:
     queries = Transaction.queries.through.objects.filter(transaction__in=sent).values("query")
     about = Block.objects.filter(pk__in=Query.objects.filter(pk__in=queries).values("block")).order_by("pk")
     return Block.objects.filter(hash=text).first() or about.first()
+
+
+def source_chains() -> list[ChainName]:
+    return [chain_name(pk) for pk in sorted({connection.source_id for connection in get_chains().connections})]
 
 
 # --- Views ------------------------------------------------------------------------------------------------------------
@@ -147,19 +154,20 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     following: FactCursor | None = None
     if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
-    if search.filters:
-        facts_found, following = fact_search.search(search.filters, FactCursor.of(cursor), PAGE_SIZE)
-    elif settings.PUBLIC_BATCH_LIST and not search.typed:
-        facts_found = fact_search.latest(_LATEST)
+    filters = search.filters
+    if settings.PUBLIC_BATCH_LIST and not search.typed:
+        filters = FactFilters()
+    if filters:
+        facts_found, following = fact_search.search(filters, FactCursor.of(cursor), PAGE_SIZE, reader=request.user.pk)
     context = {
         "search": search,
-        "rows": list(rows(facts_found)),
+        "rows": list(rows(facts_found, request.user.pk)),
         "is_first": cursor == fact_search.START,
         "next": str(following or ""),
         "most_in_file": MOST_IN_FILE,
         "resolves_names": chains.ens is not None,
         "properties": fact_search.PROPERTIES,
-        "sources": [chain_name(pk) for pk in sorted({connection.source_id for connection in chains.connections})],
+        "sources": source_chains(),
         "destinations": [chain_name(chain.id) for chain in chains.destinations()],
     }
     return render(request, "explorer/fact_list/page.html", context)

@@ -1,7 +1,7 @@
 """The title of a batch's page: the answer if one fact was requested, otherwise the progress."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config.chain_names import ChainName
 from explorer.batch.fact_display import ADDRESS_ENDS, InShort, Value
@@ -24,20 +24,26 @@ _MOST_OF_SLOT = 12
 
 @dataclass(frozen=True)
 class Headline:
-    """A title such as "balance of <address> at <block>: <answer>", from `about`, `address`, `where` and the answer."""
+    """A title such as "balance of <address> at block <number>: <answer>"."""
 
     about: str
-    address: str = ""  # or the hash of a transaction; empty: about neither, or several
+    address: str = ""  # empty: about no account, or several
+    transaction: str = ""  # its hash
     where: str = ""
+    block: int | None = None  # the number that follows `where`
+    of_chain: str = ""  # the words after the block
+    source: ChainName | None = None  # the chain of the account, the transaction and the block
     answer: InShort | None = None
     state: str = ""  # the progress, if there isn't a single answer
-    of: str = "of"  # the words before the address
 
     @property
     def text(self) -> str:
         """Return the title as one line with long values shortened."""
-        address = f"{self.of} {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
-        subject = " ".join(filter(None, (self.about, address, self.where)))
+        address = f"of {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
+        transaction = f"of transaction {_by_its(ADDRESS_ENDS, self.transaction)}" if self.transaction else ""
+        block = "" if self.block is None else f"{self.block:,}"
+        parts = (self.about, address, transaction, self.where, block, self.of_chain)
+        subject = " ".join(filter(None, parts))
         if self.answer:
             value = _by_its(self.answer.ends, self.answer.text) if self.answer.ends else self.answer.text
             return f"{subject}: {value} {self.answer.unit}".strip()
@@ -63,17 +69,20 @@ class HeadlineQuery:
 
 def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> Headline:
     count = len(query.fields) + query.slot_count + len(query.logs)
-    chain = f" of {query.source.in_words}" if names_chain else ""
     is_of_header = not query.address and not query.transaction_name
-    where = f"{'of the header of' if is_of_header else 'at'} {block_in_words(query)}{chain}"
     about = _fact_in_words(query) if count == 1 else f"{count:,} {'properties' if is_of_header else 'facts'}"
-    address, of = query.address or query.transaction_name, "of transaction" if query.transaction_name else "of"
-    if query.transaction_name.isdecimal():  # an index, which isn't shortened
-        about, address = f"{about} of transaction {query.transaction_name}", ""
-    if count != 1:
-        return Headline(about, address, where, state="all proven" if query.values else "", of=of)
+    is_index = query.transaction_name.isdecimal()  # which isn't shortened
     answers = (value.in_short for value in query.values if value.number is not None or value.slot or value.is_log)
-    return Headline(about, address, where, next(answers, None), of=of)
+    line = Headline(
+        f"{about} of transaction {query.transaction_name}" if is_index else about,
+        query.address or "",
+        "" if is_index else query.transaction_name,
+        of_chain=f"of {query.source.in_words}" if names_chain else "",
+        source=query.source,
+        answer=next(answers, None) if count == 1 else None,
+        state="all proven" if query.values and count != 1 else "",
+    )
+    return at_block(line, query, "of the header of" if is_of_header else "at")
 
 
 def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
@@ -82,12 +91,11 @@ def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], desti
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
     for_whom = destination.in_words
     where = f"about {chains}" + ("" if names == [for_whom] else f", for {for_whom}")
-    return of_several(total, counts.at_step.get(None, 0), where)
+    return Headline(f"{total:,} queries", where=where, state=progress(total, counts.at_step.get(None, 0)))
 
 
-def of_several(total: int, done: int, where: str, address: str = "") -> Headline:
-    """Return the headline of several queries. They are all about one account if `address` isn't empty."""
-    return Headline(f"{total:,} queries", address, where, state="all proven" if done == total else f"{done:,} proven")
+def progress(total: int, done: int) -> str:
+    return "all proven" if done == total else f"{done:,} proven"
 
 
 def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
@@ -99,12 +107,16 @@ def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
     return f"Slot {slot}" if len(slot) <= _MOST_OF_SLOT else "A slot"
 
 
-def block_in_words(query: ShownQuery | HeadlineQuery) -> str:
-    """Return a phrase for the query's block."""
+def at_block(line: Headline, query: ShownQuery | HeadlineQuery, where: str = "at") -> Headline:
+    """Return the headline with the query's block after the words `where`."""
+    if query.timestamp is None and query.block_number is not None:
+        return replace(line, where=f"{where} block", block=query.block_number)
+    return replace(line, where=f"{where} {_block_in_words(query)}")
+
+
+def _block_in_words(query: ShownQuery | HeadlineQuery) -> str:
     if query.timestamp is not None:
         return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block at a time"
-    if query.block_number is not None:
-        return f"block {query.block_number}"
     if query.selector.startswith("transaction:"):
         return "the block of a transaction"
     return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
-from config.chain_names import chain_name
+from config.chain_names import ChainName, chain_name
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
 from explorer.formatting.amounts import cost, gas_price, limit, whole_units
 from explorer.formatting.utc_times import iso
@@ -175,10 +175,55 @@ _MOST_OF_SLOT = 20
 # --- Long values ------------------------------------------------------------------------------------------------------
 
 
+def _on_explorer(text: SafeString, chain: ChainName | None, kind: str, value: str | int) -> SafeString:
+    """Return a text that links to the value's page on the chain's explorer, if the chain has one."""
+    url = chain.explorer_page(kind, value) if chain else ""
+    return html('<a href="{}" rel="noreferrer">{}</a>', url, text) if url else text
+
+
 @register.simple_tag
-def hexadecimal(value: str, what: str) -> SafeString:
-    """Return a long value and a button that copies it. `what` is the button's name."""
-    return html('<span class="hex">{}</span> {}', value, copy(value, what))
+def hexadecimal(value: str, what: str, chain: ChainName | None = None, kind: str = "address") -> SafeString:
+    """Return a long value and a button that copies it. `what` is the button's name.
+
+    With a `chain`, the value links to its page on the chain's explorer. `kind` is as in `ChainName.explorer_page`.
+    """
+    text = _on_explorer(html('<span class="hex">{}</span>', value), chain, kind, value)
+    return html("{} {}", text, copy(value, what))
+
+
+@register.simple_tag
+def brief(value: str, what: str, chain: ChainName | None = None, kind: str = "address") -> SafeString:
+    """Return the same as `hexadecimal`, shortened. Without `what` there is no button."""
+    text = _on_explorer(_by_its_ends(value), chain, kind, value)
+    return html('<span class="nowrap">{} {}</span>', text, copy(value, what)) if what else text
+
+
+@register.simple_tag
+def account(address: str, what: str, chain: ChainName | None, *, is_short: bool = False) -> SafeString:
+    """Return an account that links to its facts, a button that copies it, and a link to the chain's explorer.
+
+    Without `what` there is no button.
+    """
+    text = _by_its_ends(address) if is_short else html('<span class="hex">{}</span>', address)
+    link = html('<a href="{}?account={}">{}</a>', reverse("facts"), address, text)
+    parts = [link, copy(address, what) if what else "", outside_link(chain, "address", address) if chain else ""]
+    whole = SafeString(" ".join(filter(None, parts)))
+    return html('<span class="nowrap">{}</span>', whole) if is_short else whole
+
+
+@register.simple_tag
+def outside_link(chain: ChainName, kind: str, value: str | int, text: str = "") -> SafeString:
+    """Return a link to a page on a chain's explorer, which shows the text and an icon. Empty: there is no explorer."""
+    url = chain.explorer_page(kind, value)
+    link = '<a class="out" href="{}" rel="noreferrer" aria-label="On the explorer of {}">{}{}</a>'
+    return html(link, url, chain.name, text, _OUT) if url else SafeString("")
+
+
+@register.simple_tag
+def block_number(number: int, chain: ChainName | None, what: str = "") -> SafeString:
+    """Return a block's number in groups. It links to the block on the chain's explorer. `what` names a copy button."""
+    text = _on_explorer(SafeString(f"{number:,}"), chain, "block", number)
+    return html('<span class="nowrap">{} {}</span>', text, copy(str(number), what)) if what else text
 
 
 @register.simple_tag
@@ -194,6 +239,10 @@ def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) 
         value[start:-end],
         value[-end:],
     )
+
+
+def _by_its_ends(value: str) -> SafeString:
+    return short(value, *(ADDRESS_ENDS if len(value) == _ADDRESS_LENGTH else WORD_ENDS))
 
 
 @register.simple_tag
@@ -213,7 +262,7 @@ def with_short_values(reason: WaitReason | str) -> SafeString:
     """Return a sentence, or a reason's sentence, with shortened addresses and hashes."""
     return SafeString(
         "".join(
-            escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
+            escape(part) if at % 2 == 0 else _by_its_ends(part)
             for at, part in enumerate(_LONG_VALUE.split(in_words(reason)))
         )
     )
@@ -256,7 +305,8 @@ def with_code(text: str) -> SafeString:
     return SafeString("".join(f"<code>{escape(part)}</code>" if at % 2 else escape(part) for at, part in parts))
 
 
-# base.html draws the icon once. The style sheet hides the buttons without scripts. The empty span gets the result.
+# base.html draws each icon once. The style sheet hides the buttons without scripts. The empty span gets the result.
+_OUT = mark_safe('<svg class="ic" aria-hidden="true"><use href="#out-icon"/></svg>')
 _COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon"/></svg><span></span>')
 
 
@@ -295,6 +345,15 @@ def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
     match = getattr(context.get("request"), "resolver_match", None)
     current = ' aria-current="page"' if match and match.view_name == name else ""
     return html('<a href="{}"{}>{}</a>', reverse(name), SafeString(current), text)
+
+
+@register.simple_tag
+def about_service() -> dict[str, str]:
+    """Return the version, and the addresses of its source code and documentation, as far as they are known."""
+    source = settings.SOURCE_URL
+    # GitHub and GitLab have a tag's files at this path.
+    of_version = f"{source}/tree/v{settings.VERSION}/docs" if source else ""
+    return {"version": settings.VERSION, "source": source, "documentation": settings.DOCUMENTATION_URL or of_version}
 
 
 @register.simple_tag

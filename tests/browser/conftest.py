@@ -101,7 +101,7 @@ def under_way() -> Iterator[set[int]]:
 def site(live_server, under_way: set[int], settings: Any, tmp_path: Path) -> Iterator[Any]:
     """Yield the server's address, which sign-in messages name. Its chain has no node unless a test configures one."""
     settings.BASE_URL = str(live_server.url)
-    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain='explorer_url = "https://scan.example"')
     yield settings.BASE_URL
     # A closed page's last request may still be in progress. It must not see the next test's settings.
     until(lambda: not under_way, "requests of closed pages are answered")

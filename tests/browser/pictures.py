@@ -26,6 +26,8 @@ MOST_BYTES = 60_000
 """Maximum size of a page and all that it loads, as sent."""
 
 
+_HAS_HIGH_ROWS = "[...document.querySelectorAll('.batches tr:not(.group)')].some(row => row.offsetHeight > 48)"
+
 Address = Callable[[Stage], str]
 """A function that stores the rows of a page and returns the page's address."""
 
@@ -345,4 +347,6 @@ def unfold(page: Page) -> bool:
 
 def faults_as_shown(page: Page) -> list[str]:
     """Return the page's faults in its present colours and width."""
-    return [*axe_violations(page), *(["It must be scrolled sideways."] if overflows(page) else [])]
+    faults = [*axe_violations(page), *(["It must be scrolled sideways."] if overflows(page) else [])]
+    is_wide = (page.viewport_size or NARROW)["width"] >= WIDE["width"]
+    return [*faults, "A batch has several lines in the list."] if is_wide and page.evaluate(_HAS_HIGH_ROWS) else faults

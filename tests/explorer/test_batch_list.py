@@ -14,12 +14,28 @@ from explorer.lists import batch_list
 from queries import ens_names, progress
 from queries.columns import RejectionCode
 from queries.ens_names import Account, NoAccount
-from queries.models import Batch, Block
-from tests.explorer.batches import HASH, TRANSACTION, a_batch, batch_at, finish, path, read_files, send
+from queries.models import Batch, Block, StepKind
+from tests.explorer.batches import (
+    HASH,
+    TRANSACTION,
+    a_batch,
+    accept,
+    batch_at,
+    complete,
+    connect_source,
+    finish,
+    of_two_sources,
+    path,
+    read_files,
+    send,
+)
+from tests.explorer.pages import text_of
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db
+
+COMMON = {"destination_chain_id": 31337, "fee": 0, "request": "{}", "deadline_at": timezone.now() + timedelta(days=1)}
 
 
 def ids(html: str) -> list[str]:
@@ -119,6 +135,73 @@ def test_it_filters_by_status_and_destination(alice):
     assert listed(alice, status="NOTHING", chain="x") == [rejected.pk, open_batch.pk]
 
 
+def test_it_filters_by_source_property_and_date_as_its_file_does(alice, tmp_path):
+    connect_source(tmp_path)
+    first, second = batch_at(block_9={"header": ["TIMESTAMP"]}), of_two_sources()
+    slots = batch_at(block_12={"accounts": {ALICE: {"slots": ["0x1"]}}})
+    days = ("2026-01-30T23:59:59Z", "2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z")
+    for batch, day in zip((first, second, slots), days, strict=True):
+        Batch.objects.filter(pk=batch.pk).update(created_at=datetime.fromisoformat(day))
+    for parameters, expected in (
+        ({"source": "5"}, [second]),
+        ({"source": "31337"}, [slots, second, first]),
+        ({"source": "6"}, []),
+        ({"property": "TIMESTAMP"}, [first]),
+        ({"property": "BALANCE"}, [second]),
+        ({"property": "SLOT", "status": "RECEIVED"}, [slots]),
+        ({"property": "SLOT", "source": "5"}, []),
+        ({"since": "2026-01-31"}, [slots, second]),
+        ({"until": "2026-01-31"}, [second, first]),
+        ({"since": "2026-01-31", "until": "2026-01-31"}, [second]),
+        ({"source": "x", "property": "balance", "since": "31.1.2026", "until": "9999-12-31"}, [slots, second, first]),
+    ):
+        ids = [batch.pk for batch in expected]
+        assert listed(alice, **parameters) == ids, parameters
+        rows = csv.DictReader(io.StringIO(alice.get("/explorer.csv", parameters).content.decode("utf-8-sig")))
+        assert [row["internal_id"] for row in rows] == ids
+
+
+def test_the_beginning_of_an_identifier_finds_what_its_reader_may_list(alice, client, settings):
+    others, mine = submit(a_key(BOB), request(BOB, block=12)), [f"01ABCDEF{end * 18}" for end in "01"]
+    key = a_key()
+    Batch.objects.bulk_create(Batch(id=pk, user=key.user, api_key=key, **COMMON) for pk in mine)
+    bob = client_of(BOB)
+
+    def found(reader: Client, text: str) -> str:
+        return str(reader.get("/explorer", {"q": text}).headers.get("Location", ""))
+
+    assert found(alice, f" {mine[1][:9].lower()} ") == f"/explorer/query/{mine[1]}"
+    assert listed(alice, q="01abcdef") == mine[::-1]
+    assert "This is none of them." in alice.get("/explorer", {"q": mine[1][:7]}).text
+    for reader in (alice, client):
+        page = reader.get("/explorer", {"q": others.pk[:25]})
+        assert (page.status_code, others.pk in page.text) == (200, False)
+    assert found(bob, others.pk[:25]) == path(others)
+    assert found(bob, mine[1][:9]) == found(client, mine[1][:9]) == ""
+    assert found(client, mine[1]) == f"/explorer/query/{mine[1]}"
+    settings.PUBLIC_BATCH_LIST = True
+    assert found(client, others.pk[:25]) == found(alice, others.pk[:25]) == path(others)
+    # A number is that of a block.
+    batch = a_batch(block=12_345_678)
+    assert listed(alice, q="12345678") == [batch.pk]
+
+
+def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
+    finish(done := a_batch(block=1_234_567))
+    batch, _ = a_batch(BOB, block=13, fee=1_234_567_890_000_000_000_000), a_batch(block=14)
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    progress.reject([Batch.objects.latest("pk").pk], code=RejectionCode.BLOCK_TOO_OLD, reason="X.", retryable=False)
+    html = alice.get("/explorer").text
+    text = text_of(html)
+    assert f"Balance of {ALICE} at block 1,234,567 = 123,456,789.0123… ETH" in text
+    assert re.search(r"1,234.56789 ETH IN_PROGRESS 1 of 4 steps", text)
+    assert re.search(r"DONE in \d", text)
+    assert "REJECTED block_too_old" in text
+    assert f'<a href="{path(done)}">' in html
+    assert not re.search(r"(?<![.\d])\d{5}", re.sub(r"0x\w+|[0-9A-Z]{26}|\(\d+\)", "", text))
+
+
 BLOCK_77 = "sourceChainId=31337&amp;block=77"
 
 
@@ -128,10 +211,10 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
     Block.objects.update(hash=HASH)
     charlie = client_of(CHARLIE)
     for text in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
-        html = charlie.get("/explorer", {"q": text}).text
+        html = charlie.get("/explorer", {"q": text}).text.partition("<main")[2]
         assert "123,456,789.0123" in html
         links = re.findall(r'href="/facts\?([^"]+)"', html)
-        assert links == [f"account={BOB}" if len(text) == 42 else "block=77" if text == "77" else BLOCK_77]
+        assert links[0] == (f"account={BOB}" if len(text) == 42 else "block=77" if text == "77" else BLOCK_77)
         assert batch.pk not in html
         # Visitors who may not list batches see no facts in the search either.
         assert "123,456,789.0123" not in client.get("/explorer", {"q": text}).text
@@ -143,7 +226,7 @@ def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
     send(batch)
     Block.objects.update(hash=HASH)
     for text in (HASH, TRANSACTION):
-        html = alice.get("/explorer", {"q": text}).text
+        html = alice.get("/explorer", {"q": text}).text.partition("<main")[2]
         assert "/facts?" not in html
         assert "None of your batches matches" in html
 
@@ -216,20 +299,9 @@ def test_a_long_list_is_several_files(alice, monkeypatch):
 
 def many(count: int) -> list[str]:
     """Store batches of Alice. Return their ids, newest first."""
-    now = timezone.now()
     key = a_key()
-    rows = [
-        Batch(
-            id=f"01J2VM6636VWW45ZRPGEQE{number:04d}",
-            user=key.user,
-            api_key=key,
-            destination_chain_id=31337,
-            fee=0,
-            request="{}",
-            deadline_at=now + timedelta(days=1),
-        )
-        for number in range(count)
-    ]
+    ids = (f"01J2VM6636VWW45ZRPGEQE{number:04d}" for number in range(count))
+    rows = [Batch(id=pk, user=key.user, api_key=key, **COMMON) for pk in ids]
     Batch.objects.bulk_create(rows)
     return [row.pk for row in reversed(rows)]
 

@@ -1,5 +1,7 @@
 """A webhook's deliveries on the batch's page. Only the owner sees them, with a button to send one again."""
 
+import re
+
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -57,6 +59,24 @@ def test_the_part_of_the_page_is_refreshed_with_it(batch):
     assert "It said no." in part
     # The page's refresh is the same for all visitors, so it has no deliveries.
     assert "msg_" not in client.get(path(batch), headers=HTMX).text
+
+
+def test_older_deliveries_are_on_further_pages(batch):
+    like = batch.webhook.deliveries.latest("pk")
+    for number in range(40):
+        like.pk, like.message_id = None, f"msg_{number:026}"
+        like.save(force_insert=True)
+    expected = list(batch.webhook.deliveries.order_by("-pk").values_list("message_id", flat=True))
+    listed: list[str] = []
+    address, nexts = path(batch), 0
+    while address:
+        html = client_of(ALICE).get(address).text
+        listed += re.findall(r'mono">(msg_\w+)', html)
+        nexts += html.count("The next attempt is")
+        following = re.search(r'href="([^"#]+deliveries=\d+)#deliveries" rel="next"', html)
+        address = following[1] if following else ""
+    assert (listed, nexts) == (expected, 1)
+    assert client_of(ALICE).get(path(batch), {"deliveries": "x"}).text.count('mono">msg_') == 20
 
 
 def test_a_button_sends_one_again(batch):

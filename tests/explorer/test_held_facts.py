@@ -143,14 +143,14 @@ def test_each_filter_leaves_others_out(tmp_path):
     there = ("9", ALICE, "BALANCE")
     at_time = ("13", None, "BLOCK_AT_TIMESTAMP")
     for parameters, expected in (
-        ({"block": "12"}, [nonce, balance, *of_slots, *of_header]),
-        ({"account": ALICE}, [nonce, balance, *of_slots, there]),
+        ({"block": "12"}, [*of_header, nonce, balance, *of_slots]),
+        ({"account": ALICE}, [there, nonce, balance, *of_slots]),
         ({"account": ALICE, "sourceChainId": "5"}, [there]),
         ({"account": ALICE, "sourceChainId": "31337"}, [nonce, balance, *of_slots]),
         ({"account": ALICE, "destinationChainId": "5"}, []),
         ({"account": ALICE, "block": "9"}, [there]),
-        ({"account": ALICE.lower(), "property": "BALANCE"}, [balance, there]),
-        ({"block": "12", "property": "NONCE"}, [nonce, of_header[1]]),
+        ({"account": ALICE.lower(), "property": "BALANCE"}, [there, balance]),
+        ({"block": "12", "property": "NONCE"}, [of_header[1], nonce]),
         ({"block": "12", "property": "TIMESTAMP"}, of_header[:1]),
         ({"account": ALICE, "property": "TIMESTAMP"}, []),
         ({"account": ALICE, "property": "SLOT"}, of_slots),
@@ -191,7 +191,7 @@ def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks():
         assert set(listed) == {(str(block), ALICE, name) for block in (12, 13) for name in names}
         # Two queries about a block requested the nonce, so it may appear twice.
         assert len(listed) - len(set(listed)) <= 2
-        assert [block for block, *_ in listed] == sorted(block for block, *_ in listed)
+        assert [block for block, *_ in listed] == sorted((block for block, *_ in listed), reverse=True)
 
 
 def add_slots(batch: Batch) -> None:
@@ -284,8 +284,39 @@ def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_i
         assert part in html
     for page in (html, opened(bob, "/facts.csv", account=ALICE), opened(bob, block="12")):
         assert batch.pk not in page
-        assert BOB not in page.replace(f'Signed in as <span class="mono break">{BOB}</span>', "")
+        assert BOB not in page.partition("<main")[2]
     assert "No matching facts yet." in opened(bob, account=CHARLIE)
+
+
+def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
+    batches.finish(others := batches.a_batch())
+    own = submit(a_key(BOB), request(ALICE, block=12))
+    batches.accept(own)
+    batches.complete(own, *StepKind)
+    for reader, named, hidden in ((BOB, own, others), (ALICE, others, own)):
+        html = opened(client_of(reader), account=ALICE)
+        assert (batches.path(named) in html, hidden.pk in html) == (True, False)
+    assert "/explorer/query/" not in opened(client_of(CHARLIE), account=ALICE)
+    settings.PUBLIC_BATCH_LIST = True
+    assert batches.path(own) in opened(Client())
+
+
+def test_the_latest_facts_go_on_page_by_page(settings):
+    settings.PUBLIC_BATCH_LIST = True
+    expected = []
+    for block in range(20, 50):
+        batches.finish(batch := batches.a_batch(block=block))
+        expected.insert(0, batches.path(batch))
+    batches.reject(batches.a_batch(block=50))
+    listed: list[str] = []
+    address = "/facts"
+    while address:
+        html = opened(Client(), address)
+        listed += re.findall(r'href="(/explorer/query/\w{26})"', html)
+        following = re.search(r'href="([^"]+)" rel="next"', html)
+        address = f"/facts{following[1]}" if following else ""
+    assert listed == expected
+    assert "Name an account or a block." in opened(Client(), property="BALANCE")
 
 
 def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):

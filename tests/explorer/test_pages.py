@@ -1,5 +1,6 @@
 """The example on the home page, identifiers and methods in requests, and error pages without details."""
 
+import re
 import time
 
 import pytest
@@ -7,9 +8,21 @@ from django.templatetags.static import static
 from django.test import Client
 
 from accounts.models import User
-from tests.explorer.batches import a_batch, finish, path
+from config.configured_chains import forget_chains
+from queries.models import Block
+from tests.explorer.batches import (
+    BLOCK_HASH_SOURCE,
+    DEAD_NODE,
+    HASH,
+    REGISTRY,
+    TRANSACTION,
+    a_batch,
+    batch_at,
+    finish,
+    path,
+)
 from tests.factories import client_of
-from tests.service import ALICE, BOB, header
+from tests.service import ALICE, BOB, chains_toml, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -37,6 +50,58 @@ def test_programs_that_ask_unseen_get_the_icon_and_which_pages_are_no_use_to_a_s
     robots = Client().get("/robots.txt")
     assert robots.headers["Content-Type"].startswith("text/plain")
     assert "Disallow: /explorer\n" in robots.text
+
+
+SCAN = "https://scan.example"
+
+
+def links(client: Client, address: str) -> set[str]:
+    """Return the links in a page's main part, without those into the page itself."""
+    html = client.get(address, headers={"accept": "text/html"}).text
+    return set(re.findall(r'<a [^>]*?href="([^"#]+)"', html.partition("<main")[2]))
+
+
+def test_accounts_blocks_transactions_and_contracts_are_links_on_every_page(settings, tmp_path):
+    finish(batch := a_batch(props=["BALANCE"]))
+    batch.queries.get().steps.update(transaction_hash=TRANSACTION)
+    Block.objects.update(hash=HASH)
+    log = batch_at(block_12={"transactions": {TRANSACTION: {"props": ["STATUS"]}}})
+    alice, page = client_of(ALICE), path(batch)
+    account, block = {f"/facts?account={ALICE}", f"{SCAN}/address/{ALICE}"}, {f"{SCAN}/block/12"}
+    contracts = {f"{SCAN}/address/{REGISTRY}", f"{SCAN}/address/{BLOCK_HASH_SOURCE}"}
+    sent, registry = {f"{SCAN}/tx/{TRANSACTION}"}, {f"{SCAN}/address/{REGISTRY}"}
+    named = {
+        page: account | block | contracts | sent | {f"{SCAN}/block/{HASH}"},
+        "/explorer": account | block | sent | {page},
+        "/dashboard": account | block | sent | {page},
+        "/": account | block | {page},
+        f"/facts?account={ALICE}": account | block | sent | registry | {page},
+        "/facts?block=12": account | block | sent | registry | {page},
+        "/chains": contracts,
+        path(log): sent | block,
+    }
+    for address, expected in named.items():
+        assert expected <= links(alice, address), address
+    text = alice.get(page).text
+    for copied in (ALICE, "12", HASH, TRANSACTION, REGISTRY, BLOCK_HASH_SOURCE):
+        assert f'data-copy="{copied}"' in text
+    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+    forget_chains()
+    assert not [link for address in named for link in links(alice, address) if link.startswith("http")]
+
+
+def test_the_footer_leads_to_documentation_and_source_and_tells_the_version(settings):
+    def footer() -> str:
+        return str(Client().get("/").text.partition("<footer")[2])
+
+    assert f"Version {settings.VERSION}" in footer()
+    assert "href" not in footer()
+    settings.SOURCE_URL = "https://forge.example/bqs"
+    assert f'href="https://forge.example/bqs/tree/v{settings.VERSION}/docs"' in footer()
+    assert 'href="https://forge.example/bqs"' in footer()
+    settings.DOCUMENTATION_URL = "https://docs.example"
+    assert 'href="https://docs.example"' in footer()
+    assert "/tree/" not in footer()
 
 
 def test_a_host_that_is_not_ours_gets_a_page_of_ours():
