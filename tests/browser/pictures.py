@@ -198,6 +198,12 @@ def _fill_in_wrong(page: Page) -> None:
     expect(page.get_by_role("alert").first).to_be_visible()
 
 
+def _submit_two(page: Page) -> None:
+    page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
+    page.locator("#submit").click()
+    expect(page.get_by_role("button", name="Submit 2 queries")).to_be_visible()
+
+
 # --- The table --------------------------------------------------------------------------------------------------------
 
 _PUBLIC = {"PUBLIC_BATCH_LIST": True}
@@ -283,6 +289,13 @@ PICTURES = (
     Picture("Log", at("/dashboard/log"), who=ALICE),
     Picture("New batch", at("/new-batch"), who=ALICE),
     Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
+    Picture(
+        "New batch, to confirm",
+        _on_chains("/new-batch"),
+        who=ALICE,
+        then=_submit_two,
+        settings={"CONFIRM_ABOVE_QUERIES": 1},
+    ),
     Picture("New batch, with faults", at("/new-batch"), who=ALICE, then=_fill_in_wrong, status=400),
     Picture("Chains", at("/chains"), rows=installations.seen_chains),
     Picture("Chains: nothing seen yet", at("/chains")),
