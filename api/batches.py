@@ -32,6 +32,10 @@ router = Router(tags=["Batch queries"])
 
 # Maximum transactions in an answer. The largest batches have a few hundred.
 _MOST_TRANSACTIONS = 1000
+_CANCELLED_SENTENCES = {
+    "key": "The batch was cancelled with an API key of the user who submitted it.",
+    "page": "The batch was cancelled on its page by the user who submitted it.",
+}
 
 
 class BatchQueryList(Schema):
@@ -121,14 +125,17 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
     Transactions that were sent stay paid, and the facts that they prove stay proven. Cancelling again changes nothing.
     """
     batch = own_batch(request, internalId)
+    cancel(batch, by="key")
+    return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
+
+
+def cancel(batch: Batch, *, by: str) -> None:
+    """Cancel a batch for its user. `by` is a key of `_CANCELLED_SENTENCES`. Raises `ApiError`: already_finished."""
     code = RejectionCode.CANCELLED_BY_USER
-    if batch.rejection_code != code and not progress.cancel(
-        batch.pk, code=code, reason="The batch was cancelled with an API key of the user who submitted it."
-    ):
+    if batch.rejection_code != code and not progress.cancel(batch.pk, code=code, reason=_CANCELLED_SENTENCES[by]):
         batch.refresh_from_db(fields=["status", "rejection_code"])
         if batch.rejection_code != code:
             raise ApiError(409, "already_finished", f"The batch is {batch.status}, so there is nothing to cancel.")
-    return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
 
 
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:

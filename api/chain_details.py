@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
+from django.db.models import Max
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
@@ -309,17 +311,20 @@ def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
 def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
     """Return the seconds from submission to DONE of recent batches, by the chains of their first query.
 
-    Self-funded batches are left out, because their time depends on their senders.
+    A batch that names a block to come begins when the block is there. Self-funded batches are left out, because their time depends on their senders.
     """
     ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
     recent = ended.values_list("pk", "status")[:_RECENT]
     # The identifiers keep SQLite from reading all batches that are DONE.
     done = [pk for pk, status in recent if status == BatchStatus.DONE]
     firsts = Query.objects.filter(position=0, batch__in=done).values_list(
-        "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"
+        "batch", "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"
     )
+    named = Query.objects.filter(batch__in=done, block_tag="", block_of="").order_by().values_list("batch")
+    newest = dict(named.annotate(newest=Max(Coalesce("timestamp", "block__timestamp"))))
     seconds: dict[_Ends, list[float]] = defaultdict(list)
-    for source, destination, created_at, finished_at in firsts:
+    for batch, source, destination, created_at, finished_at in firsts:
         if finished_at:
-            seconds[source, destination].append((finished_at - created_at).total_seconds())
+            begun = max(created_at.timestamp(), newest.get(batch) or 0)
+            seconds[source, destination].append(max(0, finished_at.timestamp() - begun))
     return seconds

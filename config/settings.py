@@ -211,6 +211,9 @@ DOCUMENTATION_URL: str = env.page_url("DOCUMENTATION_URL", "")
 
 # Maximum queries in one batch. Each account, slot and header counts as a query, here and below.
 MAX_QUERIES_PER_BATCH = env.int("MAX_QUERIES_PER_BATCH", 10_000, validate=_ONE_OR_MORE)
+# Queries, and wei at most, above which the form asks once more before it submits a batch.
+CONFIRM_ABOVE_QUERIES = env.int("CONFIRM_ABOVE_QUERIES", 1000, validate=_FROM_ZERO)
+CONFIRM_ABOVE_WEI = env.int("CONFIRM_ABOVE_WEI", 10**16, validate=_FROM_ZERO)
 # Maximum blocks above the head that a batch may wait for.
 MAX_BLOCKS_AHEAD = env.int("MAX_BLOCKS_AHEAD", 64, validate=_FROM_ZERO)
 # Seconds after which an unfinished batch is rejected.

@@ -38,6 +38,7 @@ urlpatterns = [
     path("explorer", batch_list.page, name="batches"),
     path("explorer.csv", batch_list.file, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),
+    path("explorer/query/<batch:internal_id>/cancel", views.cancel, name="cancel"),
     path("explorer/query/<batch:internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
     path("explorer/query/<batch:internal_id>/deliveries", views.deliveries, name="deliveries"),
     path("explorer/query/<batch:internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),

@@ -1,7 +1,9 @@
 """Views: pages for anyone with the link, and lists of a user's own batches.
 
-They write only throttle counts and requests to repeat a webhook's delivery.
+They write only throttle counts, cancellations, and requests to repeat a webhook's delivery.
 """
+
+from contextlib import suppress
 
 from django.conf import settings
 from django.contrib import messages
@@ -12,7 +14,7 @@ from django.http import (
     HttpResponseRedirect,
     JsonResponse,
 )
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -25,8 +27,9 @@ from accounts import read_rate
 from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
-from api import missing, submitted_request
+from api import batches, missing, submitted_request
 from api.transactions import check_self_funded
+from config.chain_names import chain_name
 from config.error_answers import Refused, error_answer, wants_json
 from explorer.batch import (
     batch_page,
@@ -34,6 +37,7 @@ from explorer.batch import (
     facts_csv,
     fragment,
     read_from_chain,
+    transaction_display,
     unsigned_transactions,
 )
 from explorer.batch.batch_page import ShownBatch
@@ -161,6 +165,20 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
     except Refused as refused:
         messages.error(request, refused.sentence)
     return back
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def cancel(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
+    """Cancel a batch of the user on POST, if no more was sent than the user has seen. On GET, ask for confirmation."""
+    own = get_object_or_404(Batch.objects.defer("request"), pk=internal_id, user=user)
+    sent = transaction_display.sent_until_now(own)
+    if request.method == "POST" and (not own.is_open or request.POST.get("versions") == str(sent.versions)):
+        with suppress(ApiError):
+            batches.cancel(own, by="page")
+            return redirect("explorer:batch", own.pk)
+    context = {"batch": own, "destination": chain_name(own.destination_chain_id), "sent": sent}
+    return render(request, "explorer/batch/cancel.html", context, status=409 if request.method == "POST" else 200)
 
 
 @never_cache

@@ -29,7 +29,6 @@ from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from queries import query_rows
-from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 from queries.waits import Actor, WaitReason
 
@@ -160,20 +159,6 @@ class ShownBatch:
     def offers_bundle(self) -> bool:
         """Return whether the proofs of all the batch's queries can be downloaded as one file."""
         return self.batch.status == BatchStatus.DONE and not self.batch.why_no_proofs
-
-    @property
-    def was_rejected_at_once(self) -> bool:
-        """Return whether the batch was rejected before any work began or money was spent."""
-        is_untouched = self.batch.estimated_gas is None and not self.transaction_count
-        return self.batch.status == BatchStatus.REJECTED and is_untouched
-
-    @property
-    def was_cancelled(self) -> bool:
-        return self.batch.rejection_code in {RejectionCode.CANCELLED_BY_OPERATOR, RejectionCode.CANCELLED_BY_USER}
-
-    @property
-    def rejection_title(self) -> str:
-        return self.batch.rejection_code.replace("_", " ").capitalize()
 
     @property
     def rejection(self) -> str:

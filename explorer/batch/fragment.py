@@ -24,7 +24,7 @@ from explorer.formatting.one_line import one_line
 _KEPT_SECONDS = 0.5
 # Placeholders for values that are inserted after rendering.
 _VERSION = "VersionOfTheFragment"
-_PAYER = "PayerOfTheBatch"
+_READER = "ReaderOfTheBatch"
 _PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
 
 
@@ -40,10 +40,9 @@ class Fragment:
 
     def of(self, request: HttpRequest) -> SafeString:
         """Return the fragment for this reader, with a CSRF token and the words for the submitter or for others."""
-        content = self.content
-        if (payer := _PAYER + self.token) in content:
-            before, own, of_others, after = content.split(payer)
-            content = before + (own if request.user.pk == self.submitter else of_others) + after
+        marker = _READER + self.token
+        kept = r"\1" if request.user.pk == self.submitter else r"\2"
+        content = re.sub(f"{marker}(.*?){marker}(.*?){marker}", kept, self.content, flags=re.DOTALL)
         is_needed = self.token in content
         return SafeString(content.replace(self.token, get_token(request)) if is_needed else content)
 
@@ -51,7 +50,7 @@ class Fragment:
 def render(page: ShownBatch, **context: object) -> Fragment:
     """Render a page's fragment."""
     token = secrets.token_hex(16)
-    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "payer": _PAYER + token}
+    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "reader": _READER + token}
     values |= context
     values["announcement"] = announcement = one_line("explorer/batch/_announcement.html", values)
     content: str = render_to_string("explorer/batch/_fragment.html", values)

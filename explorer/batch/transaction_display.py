@@ -30,6 +30,14 @@ class TransactionPart(NamedTuple):
 _NO_PART = TransactionPart()
 
 
+class SentTransactions(NamedTuple):
+    """The transactions that were sent for a batch, or are being sent, and the most that the batch's part costs."""
+
+    transactions: int
+    versions: int
+    wei: int
+
+
 @dataclass(frozen=True)
 class ShownTransaction:
     hash: str
@@ -101,6 +109,12 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
     unknown = list(map(ShownTransaction, sorted(hashes - known)))
     count = max(len(pks) - len(rows) + len(signed), len(shown) + len(unknown))
     return shown + (unknown if len(pks) <= MOST_SHOWN else []), count
+
+
+def sent_until_now(batch: Batch) -> SentTransactions:
+    shares = batch.shares.exclude(transaction__state=TransactionState.DISPLACED)
+    parts = shares.annotate(versions=Count("transaction__versions")).values_list("versions", "wei")
+    return SentTransactions(len(parts), sum(versions for versions, _ in parts), sum(wei for _, wei in parts))
 
 
 def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
@@ -13,7 +14,7 @@ from explorer.new_batch.forms import NewBatchForm
 from proving import batch_estimate, money
 from proving.gas import CostPart
 from queries import submission
-from queries.batch_request import InvalidRequest
+from queries.batch_request import AUTO, InvalidRequest
 from queries.submission import ESTIMATES
 from queries.waits import Actor
 
@@ -31,6 +32,20 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
         return {}
     except Refused as refused:
         return {"not_estimated": refused.sentence}
+
+
+def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
+    """Return the estimate of a batch that is above the operator's limits for the form. Empty: it needs no confirmation.
+
+    Nothing asks for the cost where the fee already limits it. A cost that can't be estimated now isn't asked about.
+    Raises `InvalidRequest` if the form is too large.
+    """
+    is_large, most = form.size > settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI
+    fee = form.document.get("fee", "0")  # A self-funded batch costs the service nothing.
+    is_real = form.destination is not None and not form.destination.test_network
+    may_be_dear = is_real and (fee == AUTO or int(fee) > most)
+    panel = context(user, form) if is_large or may_be_dear else {}
+    return panel if is_large or ("estimate" in panel and panel["estimate"].cost.wei.bound > most) else {}
 
 
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:

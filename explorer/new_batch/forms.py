@@ -307,6 +307,12 @@ class NewBatchForm:
         return all(row.is_blank for row in self.rows)
 
     @property
+    def destination(self) -> Chain | None:
+        """Return the chosen chain; None if it isn't connected."""
+        chosen = self.batch["destination"].value()
+        return next((chain for chain in get_chains().destinations() if str(chain.id) == chosen), None)
+
+    @property
     def facts(self) -> int:
         """Count the facts that the rows request. In a posted form, a fact in several rows counts once."""
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:

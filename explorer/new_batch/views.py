@@ -48,18 +48,18 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _first(request)
     button = request.POST.get("do", "")
-    name, _, number = button.partition("-")
+    name, _, of = button.partition("-")
     try:
         user = _check(request)
-        _count(user, button)
+        _count(user, name)
         form = NewBatchForm(request.POST, user)
     except Refused as refused:
         return _kept(request, refused)
-    is_of_row = number in map(str, range(len(form.rows.forms)))
+    is_of_row = of in map(str, range(len(form.rows.forms)))
     # A submit without a button, such as with Enter in a field, estimates the batch.
     action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
     try:
-        return action(_Post(request, user, form, int(number) if is_of_row else 0))
+        return action(_Post(request, user, form, of))
     except Refused as refused:
         return _answer(request, form, refused=refused)
 
@@ -151,12 +151,10 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:
     """Return the texts next to the form: about the chosen destination, and the same request for the API."""
-    chains = get_chains()
-    chosen = form.batch["destination"].value()
-    chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
+    chain = form.destination
     beside: dict[str, Any] = {
         "chosen": chain,
-        "sources": [source.name for source in chains.sources(chain.id)] if chain else [],
+        "sources": [source.name for source in get_chains().sources(chain.id)] if chain else [],
     }
     # An invalid field would have another value in the JSON.
     if form.batch.is_bound and not form.is_blank and form.batch.is_valid() and form.rows.is_valid():
@@ -251,12 +249,16 @@ def _rows_of_transactions(transactions: Mapping[str, Mapping[str, Any]]) -> Iter
 
 @dataclass(frozen=True)
 class _Post:
-    """A form that a user posted with a button. `number` is the button's row, if it has one."""
+    """A form that a user posted with a button. `of` is the button's row, or the request that it confirms, if any."""
 
     request: HttpRequest
     user: User
     form: NewBatchForm
-    number: int
+    of: str
+
+    @property
+    def number(self) -> int:
+        return int(self.of)
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
@@ -285,6 +287,10 @@ class _Post:
             return _answer(self.request, self.form)
         token = self.form.batch.cleaned_data["token"] or secrets.token_hex()
         try:
+            # A changed form is another request, and is confirmed anew.
+            asked = hashlib.sha256(self.form.body).hexdigest()
+            if self.of != asked and (panel := estimate_panel.to_confirm(self.user, self.form)):
+                return _answer(self.request, self.form, to_confirm=asked, **panel)
             # A form that is posted twice creates one batch. A changed form creates another one.
             name = hashlib.sha256(token.encode() + self.form.body).hexdigest()
             batch = submission.submit(key, name, lambda: self.form.body).batch_id

@@ -4,6 +4,8 @@
 import { span } from "./times.js";
 
 const LONGEST_PAUSE = 30; // seconds between tries while the connection is lost
+// Seconds between polls of a hidden page. A quiet one takes the server 8 ms: 1,000 hidden pages take 13 % of a core.
+const HIDDEN_PAUSE = 60;
 
 const bar = document.getElementById("live");
 if (bar && document.getElementById("batch")?.dataset.pollSeconds) follow(bar);
@@ -67,12 +69,14 @@ function follow(bar) {
     clearTimeout(timer);
     const seconds = Number(batch().dataset.pollSeconds);
     if (!seconds) return stop();
-    if (!paused) timer = setTimeout(refresh, 1000 * Math.min(LONGEST_PAUSE, seconds * 2 ** failures));
+    // A hidden page waits for the end of its batch alone, which its title tells.
+    if (paused || (document.hidden && !isOpen())) return;
+    const pause = document.hidden && !notifies ? HIDDEN_PAUSE : Math.min(LONGEST_PAUSE, seconds * 2 ** failures);
+    timer = setTimeout(refresh, 1000 * pause);
   }
 
   function refresh() {
-    // A hidden page asks again when it is shown. If it is to notify of the end, it also asks while it is hidden.
-    if (!paused && (notifies || !document.hidden)) htmx.trigger(batch(), "refresh");
+    if (!paused) htmx.trigger(batch(), "refresh");
   }
 
   function stop() {
@@ -118,7 +122,7 @@ function follow(bar) {
     schedule();
   });
 
-  document.addEventListener("visibilitychange", refresh);
+  document.addEventListener("visibilitychange", () => (document.hidden ? schedule() : refresh()));
   button.addEventListener("click", () => {
     paused = !paused;
     button.textContent = paused ? "Resume updates" : "Pause updates";

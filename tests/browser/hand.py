@@ -47,8 +47,13 @@ def leave(page: Page, event: str) -> None:
     """Dispatch the event of a page that is left (pagehide) or hidden (visibilitychange)."""
     page.evaluate(
         """(event) => {
-            Object.defineProperty(document, "hidden", { get: () => true });
+            Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
             (event === "pagehide" ? window : document).dispatchEvent(new Event(event));
         }""",
         event,
     )
+
+
+def come_back(page: Page) -> None:
+    """Show a page that `leave` has hidden."""
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")

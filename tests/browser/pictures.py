@@ -200,6 +200,12 @@ def _fill_in_wrong(page: Page) -> None:
     expect(page.get_by_role("alert").first).to_be_visible()
 
 
+def _submit_two(page: Page) -> None:
+    page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
+    page.locator("#submit").click()
+    expect(page.get_by_role("button", name="Submit 2 queries")).to_be_visible()
+
+
 # --- The table --------------------------------------------------------------------------------------------------------
 
 _PUBLIC = {"PUBLIC_BATCH_LIST": True}
@@ -211,7 +217,8 @@ PICTURES = (
     Picture("Batch: its block is mistyped", of(states.mistyped)),
     Picture("Batch: ACCEPTED", of(states.accepted)),
     Picture("Batch: IN_PROGRESS, two queries", of(states.running)),
-    Picture("Batch: its transaction is sent", of(states.being_sent)),
+    Picture("Batch: its transaction is sent", of(states.being_sent), who=ALICE),
+    Picture("Batch: cancel", of(states.being_sent, "/cancel"), who=ALICE),
     Picture("Batch: its transaction is being confirmed", of(states.being_confirmed)),
     Picture("Batch: waits, a node is down", of(states.waiting)),
     Picture("Batch: waits for attesters", of(states.of_two_sources_waiting)),
@@ -284,6 +291,13 @@ PICTURES = (
     Picture("Log", at("/dashboard/log"), who=ALICE),
     Picture("New batch", at("/new-batch"), who=ALICE),
     Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
+    Picture(
+        "New batch, to confirm",
+        _on_chains("/new-batch"),
+        who=ALICE,
+        then=_submit_two,
+        settings={"CONFIRM_ABOVE_QUERIES": 1},
+    ),
     Picture("New batch, with faults", at("/new-batch"), who=ALICE, then=_fill_in_wrong, status=400),
     Picture("Chains", at("/chains"), rows=installations.seen_chains),
     Picture("Chains: nothing seen yet", at("/chains")),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from accounts.models import User
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.deploying import deploy
+from tests.browser.hand import come_back, leave
 from tests.browser.wallet import Wallet
-from tests.explorer.batches import a_batch, accept, beat, finish, path
+from tests.explorer.batches import a_batch, accept, beat, finish, path, reject
 from tests.inside.working import a_worker
 from tests.service import a_key, chains_toml, request, submit
 
@@ -89,6 +91,28 @@ def test_done_is_on_the_screen_soon(page: Page):
     finish(batch)
     expect(page.locator(".headline .chip")).to_have_text("DONE")
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
+
+
+@pytest.mark.parametrize(("end", "title"), [(finish, "DONE"), (reject, "REJECTED")])
+def test_a_hidden_page_polls_once_a_minute_until_its_title_says_how_the_batch_ended(page: Page, end: Any, title: str):
+    beat()
+    batch = a_batch()
+    accept(batch)
+    page.clock.install()
+    page.goto(path(batch))
+    page.wait_for_load_state("networkidle")
+    leave(page, "visibilitychange")
+    polls: list[str] = []
+    page.on("request", lambda request: polls.append(request.url) if "version=" in request.url else None)
+    page.clock.run_for(58_000)
+    assert polls == []
+    end(batch)
+    page.clock.run_for(4_000)
+    expect(page).to_have_title(re.compile(f"^{title} · "))
+    page.clock.run_for(600_000)
+    assert len(polls) == 1, "The batch has ended."
+    with page.expect_request(lambda request: "version=" in request.url) if end is finish else nullcontext():
+        come_back(page)
 
 
 def test_a_page_whose_last_script_comes_late_refreshes_itself(page: Page):

@@ -32,10 +32,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("code", RejectionCode)
 def test_every_rejection_has_advice_of_its_own(code):
-    for template in ("explorer/batch/_what_happened.html", "explorer/shared/_what_to_do.html"):
-        advice = render_to_string(template, {"code": code.value})
-        assert advice != render_to_string(template, {"code": "a code of an earlier version"})
-        assert [render_to_string(template, {"code": other.value}) for other in RejectionCode].count(advice) == 1
+    template = "explorer/shared/_what_to_do.html"
+    advice = render_to_string(template, {"code": code.value})
+    assert advice != render_to_string(template, {"code": "a code of an earlier version"})
+    assert [render_to_string(template, {"code": other.value}) for other in RejectionCode].count(advice) == 1
 
 
 def test_the_last_error_is_escaped():
@@ -170,6 +170,15 @@ def test_a_batch_that_is_rejected_at_once_shows_the_steps_that_it_had(queries):
     batch = batches.a_batch(*batches.many_accounts(queries))
     batches.reject(batch)
     assert re.search(r"INITIAL_STATE STOPPED .*UTC to [\d:]{8}.*_AVAILABLE not begun", text_of(batches.page(batch)))
+
+
+def test_a_rejected_batch_says_once_what_happened_and_what_to_do():
+    batch, reason = batches.a_batch(), wait("node_fails", problem="The node is down.")
+    progress.note_failure(batches.queries_of(batch), reason)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
+    text = text_of(batches.page(batch))
+    once = ("deadline", "The node is down.", "send the same batch again", "Edit and submit again")
+    assert [text.count(word) for word in once] == [1] * len(once)
 
 
 # --- Cost -------------------------------------------------------------------------------------------------------------

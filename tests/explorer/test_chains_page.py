@@ -18,7 +18,7 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving import stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
-from queries.models import Batch, Sender
+from queries.models import Batch, Block, Query, Sender
 from tests.chains import lying_node
 from tests.explorer import batches
 from tests.inside.working import observe, watch
@@ -134,6 +134,20 @@ def test_it_tells_how_long_half_of_the_last_batches_took_and_nothing_of_too_few(
     assert connection()["usualTime"] == {"seconds": pytest.approx(40), "batches": 3}
     Batch.objects.filter(pk=batch.pk).update(sender=Sender.SELF)
     assert connection()["usualTime"] is None, "It took as long as its sender did."
+
+
+@pytest.mark.parametrize(("named", "seconds"), [("block_99", 30), ("timestamp_1", 30), ("latest", 1000)])
+def test_the_usual_time_leaves_out_how_long_a_batch_waits_for_its_last_block_to_come(no_node, named, seconds):
+    asked, came_at = {"accounts": {ALICE: {"props": ["BALANCE"]}}}, int(time.time()) - 30
+    for number in range(3):
+        batch = batches.batch_at(**{f"block_{number}": asked, named: asked})
+        batches.find_block(batch, 99)
+        batches.finish(batch)
+        now = timezone.now()
+        Batch.objects.filter(pk=batch.pk).update(created_at=now - timedelta(seconds=1000), finished_at=now)
+    Block.objects.filter(number=99).update(timestamp=came_at)
+    Query.objects.exclude(timestamp=None).update(timestamp=came_at)
+    assert connection()["usualTime"]["seconds"] == pytest.approx(seconds, abs=20)
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------

@@ -22,11 +22,23 @@ from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch
 from queries.waits import wait
-from tests.explorer.batches import TRANSACTION, batch_at, many_accounts, path
+from tests.explorer.batches import DEAD_NODE, TRANSACTION, batch_at, many_accounts, path
 from tests.explorer.pages import text_of
 from tests.golden_pages import compare
 from tests.proving.logs import block_with_logs
-from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, request, secret_of, submit, work_until_done
+from tests.proving.money import COSTLY, serve
+from tests.service import (
+    ACCOUNT_FIELDS,
+    ALICE,
+    BOB,
+    CHARLIE,
+    HEADER_FIELDS,
+    chains_toml,
+    request,
+    secret_of,
+    submit,
+    work_until_done,
+)
 
 pytestmark = pytest.mark.django_db
 HTMX = {"hx-request": "true"}
@@ -331,7 +343,8 @@ def test_whatever_is_typed_is_answered(alice, settings, value):
     assert alice.post("/new-batch").status_code == 400
 
 
-def test_the_largest_forms_are_taken(alice):
+def test_the_largest_forms_are_taken(alice, settings):
+    settings.CONFIRM_ABOVE_QUERIES = 10_000
     row = {"props": ACCOUNT_FIELDS, "header": HEADER_FIELDS, "slot_base": "0", "slot_key": "0"}
     html = post(alice, "add", *(row | {"accounts": account} for account in many_accounts(MAX_ROWS)))
     assert "The form holds 50 rows." in html
@@ -524,6 +537,51 @@ def test_a_slot_is_found_as_solidity_keeps_it(alice, kind, key, value):
         assert [control for control, _ in faults_in(post(alice, "slot-0", row | wrong, status=400))] == [
             f"id_rows-0-{field}"
         ]
+
+
+# --- Confirmation -----------------------------------------------------------------------------------------------------
+
+
+def submitted(client: Client, do: str, *rows: dict[str, Any], **others: Any) -> tuple[str, str]:
+    """Return the sentence that asks once more and the value of its button, or else the new batch's address."""
+    answer = client.post("/new-batch", form(*rows, **others) | {"do": do})
+    if answer.status_code == 303:
+        return "", answer.headers["Location"]
+    asked = re.search(r"yet.</strong>(.*?)</p>\s*<p><button name=\"do\" value=\"(submit-\w+)\"", answer.text, re.DOTALL)
+    assert answer.status_code == 200, answer.text
+    assert asked, answer.text
+    assert values(answer.text, "accounts") == [row["accounts"].replace("\n", "\r\n") for row in rows]
+    assert filled(answer.text)["token"] == ["a-token"]
+    return " ".join(asked[1].split()), asked[2]
+
+
+def test_a_batch_above_the_operator_s_limits_is_confirmed_once(chain, alice, settings, tmp_path):
+    serve(settings, tmp_path, chain)
+    settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI = 2, 10**18
+    two, three = ({"accounts": " ".join(accounts)} for accounts in ([ALICE, BOB], [ALICE, BOB, CHARLIE]))
+    sentence, confirm = submitted(alice, "submit", three)
+    assert re.fullmatch(r"This batch has 3 queries. It costs at most 0\.0\d+ ETH.", sentence)
+    assert submitted(alice, confirm, two | {"header": ["GAS_USED"]}) != submitted(alice, "submit", three)
+    assert not Batch.objects.exists()
+    for _ in range(2):  # posted twice
+        assert submitted(alice, confirm, three) == ("", path(Batch.objects.get()))
+    assert submitted(alice, "submit", two)[0] == ""
+    settings.CONFIRM_ABOVE_WEI, one = 10**9, {"accounts": ALICE}
+    sentence, confirm = submitted(alice, "submit", one)
+    assert "has 1 query. It costs at most 0.0" in sentence
+    stored = Batch.objects.count()
+    for do, others in ((confirm, {}), ("submit", {"fee": "0.000000001"}), ("submit", {"sender": "self"})):
+        assert submitted(alice, do, one, **others)[0] == ""
+    assert Batch.objects.count() == stored + 3
+
+
+def test_where_nodes_are_down_only_the_size_is_asked_about(alice, settings, tmp_path):
+    settings.CHAINS_FILE, settings.ALLOWED_ADDRESSES = chains_toml(tmp_path, DEAD_NODE, chain=COSTLY), ["*"]
+    settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI = 1, 0
+    assert submitted(alice, "submit", {"accounts": ALICE})[0] == ""
+    sentence, confirm = submitted(alice, "submit", {"accounts": f"{ALICE} {BOB}"})
+    assert sentence == "This batch has 2 queries. Its cost can't be estimated now."
+    assert submitted(alice, confirm, {"accounts": f"{ALICE} {BOB}"})[0] == ""
 
 
 # --- Estimates --------------------------------------------------------------------------------------------------------
