@@ -26,7 +26,7 @@ STATUS_OF_REFUSAL = {
 
 
 def given_in(request: HttpRequest) -> FieldReader:
-    """Return a reader of the fields of a form or a JSON object. A missing field is empty, and so is an array, an object or null.
+    """Return a reader of the fields of a form or a JSON object. A missing field, an array, an object and null are "".
 
     Raises `Refused`: malformed_request, too_large.
     """

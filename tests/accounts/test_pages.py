@@ -47,10 +47,8 @@ def test_a_program_signs_in_and_takes_its_key():
         "address": ALICE.address,
         "chainId": None,
         "keys": [
-            {
-                **{"id": key.pk, "name": "default", "access": "full", "expiresAt": None},
-                **{"prefix": key.prefix, "lastFour": key.last_four},
-            }
+            {"id": key.pk, "name": "default", "access": "full", "expiresAt": None}
+            | {"prefix": key.prefix, "lastFour": key.last_four}
         ],
     }
     token = {"X-CSRFToken": client.cookies["csrftoken"].value}
