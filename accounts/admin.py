@@ -90,7 +90,7 @@ class UserAdmin(ReadOnlyAdmin):
 @admin.register(ApiKey)
 class ApiKeyAdmin(ReadOnlyAdmin):
     search_fields = ("=user__address", "=last_four")
-    list_display = fields = ("ends", "name", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
+    list_display = fields = ("ends", "name", "access", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
     list_select_related = ("user",)
     ordering = ("-pk",)
 

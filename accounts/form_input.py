@@ -15,7 +15,7 @@ from config.logs import redact_keys
 FieldReader = Callable[[str], str]
 
 STATUS_OF_REFUSAL = {
-    **dict.fromkeys(("malformed_request", "malformed_name", "malformed_overlap"), 400),
+    **dict.fromkeys(("malformed_request", "malformed_name", "malformed_access", "malformed_overlap"), 400),
     **dict.fromkeys(("malformed_address", "malformed_message", "malformed_signature", "unknown_chain"), 400),
     "address_not_allowed": 403,
     "too_large": 413,
@@ -26,7 +26,7 @@ STATUS_OF_REFUSAL = {
 
 
 def given_in(request: HttpRequest) -> FieldReader:
-    """Return a reader of the fields of a form or a JSON object. A missing field, or one that isn't a string, is empty.
+    """Return a reader of the fields of a form or a JSON object. A missing field, an array, an object and null are "".
 
     Raises `Refused`: malformed_request, too_large.
     """
@@ -43,9 +43,7 @@ def given_in(request: HttpRequest) -> FieldReader:
 
     def given(name: str) -> str:
         value = body.get(name, "")
-        if name == "chainId" and type(value) is int:
-            return str(value)
-        return value if isinstance(value, str) else ""
+        return str(value) if isinstance(value, str | int) else ""
 
     return given
 

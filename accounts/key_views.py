@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from accounts import event_log, keys, webhook_secrets
 from accounts.form_input import STATUS_OF_REFUSAL, given_in
-from accounts.models import AccountEvent, ApiKey, EventKind, User
+from accounts.models import AccountEvent, ApiKey, EventKind, KeyAccess, User
 from accounts.signed_in import signed_in
 from config.error_answers import Refused, refused_answer, wants_json
 from config.logs import redact_keys
@@ -136,7 +136,9 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
-    """Create a key named `name`. If a program leaves the name out, the key gets a numbered one.
+    """Create a key named `name`, with `access` (one of `KeyAccess`, by default full).
+
+    If a program leaves the name out, the key gets a numbered one.
 
     The page that refuses a name has this address. So a GET, such as a reload, redirects to the keys page.
     """
@@ -144,14 +146,15 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
         return redirect("accounts:keys")
     try:
         event_log.check_pace(user)
-        name = given_in(request)("name")
+        given = given_in(request)
+        name, access = given("name"), given("access")
         if not name and wants_json(request):
             name = keys.free_name(user, "key")
-        key = keys.issue(user, name)
+        key = keys.issue(user, name, access or KeyAccess.FULL)
     except Refused as refused:
-        name = redact_keys(request.POST.get("name", ""))
-        return _refused(request, refused, partial(_keys_page, request, user, name=name))
-    event_log.record(request, user, EventKind.KEY_MADE, key)
+        entered = {field: redact_keys(request.POST.get(field, "")) for field in ("name", "access")}
+        return _refused(request, refused, partial(_keys_page, request, user, **entered))
+    event_log.record(request, user, EventKind.KEY_MADE, key, "It may only read." if key.is_read_only else "")
     return _made(request, key, f"The key {key.name} was made.")
 
 
@@ -306,6 +309,7 @@ def _described(key: ApiKey) -> dict[str, int | str | None]:
     return {
         "id": key.pk,
         "name": key.name,
+        "access": key.access,
         "prefix": key.prefix,
         "lastFour": key.last_four,
         "expiresAt": key.expires_at.isoformat() if key.expires_at else None,

@@ -20,7 +20,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from accounts.models import AccountEvent, ApiKey, EventKind, User, may_sign_in, user_name
+from accounts.models import AccountEvent, ApiKey, EventKind, KeyAccess, User, may_sign_in, user_name
 from config.error_answers import Refused
 from config.logs import redact_keys
 from database import statements
@@ -39,9 +39,11 @@ _NOTED_EACH = timedelta(minutes=1)
 _noting_from = 0.0  # `time.monotonic` from which uses are stored again, after a write failed
 
 
-def issue(user: User, name: str) -> ApiKey:
-    """Make a new key. Raises `Refused`: malformed_name, name_taken, too_many_keys."""
+def issue(user: User, name: str, access: str = KeyAccess.FULL) -> ApiKey:
+    """Make a new key. Raises `Refused`: malformed_name, malformed_access, name_taken, too_many_keys."""
     name = _valid_name(name)
+    if access not in KeyAccess.values:
+        raise Refused("malformed_access", f"The access must be one of {', '.join(KeyAccess.values)}.")
     now = timezone.now()
     try:
         with transaction.atomic():
@@ -54,7 +56,7 @@ def issue(user: User, name: str) -> ApiKey:
                     "too_many_keys",
                     f"You have {MAX_KEYS} keys, which is the limit. Revoke one that you no longer use.",
                 )
-            return ApiKey.objects.create(user=user, name=name, **_new_fields())
+            return ApiKey.objects.create(user=user, name=name, access=access, **_new_fields())
     except IntegrityError:
         raise Refused("name_taken", f"You already have a key named {name}. Choose another name.") from None
 
@@ -66,8 +68,9 @@ def issue_first(user: User) -> None:
 
 
 def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
-    """Create a key that replaces `key`. The old key expires after the overlap, or at once without an overlap.
+    """Create a key that replaces `key`, with the same access.
 
+    The old key expires after the overlap, or at once without an overlap.
     Raises `Refused`: the codes of `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
@@ -77,7 +80,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
         if not ApiKey.objects.filter(pk=key.pk, expires_at=None, revoked_at=None).update(**expiry):
             raise Refused("key_expires", f"The key {key.name} was already rotated or revoked.")
-        new = issue(key.user, name)
+        new = issue(key.user, name, key.access)
     key.refresh_from_db(fields=["expires_at", "revoked_at"])
     return new
 
@@ -96,9 +99,12 @@ def reveal(key: ApiKey) -> str | None:
     return derived if hmac.compare_digest(digest(derived), key.key_hash) else None
 
 
-def authenticate_hash(key_hash: str) -> ApiKey | None:
-    """Return the key with this `digest`. None if it is unknown, revoked, expired or no longer allowed."""
-    known = authenticate_and_read(_KEYS, key_hash)
+def authenticate_hash(key_hash: str, *, reads_only: bool = False) -> ApiKey | None:
+    """Return the key with this `digest`. None if it is unknown, revoked, expired or no longer allowed.
+
+    Raises `Refused` like `authenticate_and_read`.
+    """
+    known = authenticate_and_read(_KEYS, key_hash, reads_only=reads_only)
     return known[0] if known else None
 
 
@@ -108,25 +114,28 @@ def working() -> "QuerySet[ApiKey]":
     return ApiKey.objects.filter(unexpired, key_hash=QueryParameter("key_hash"), revoked_at=None).order_by()
 
 
-OWN_COLUMNS = ("pk", "user_id", "last_used_at", "user__address", "user__chain_id")
+OWN_COLUMNS = ("pk", "user_id", "access", "last_used_at", "user__address", "user__chain_id")
 _KEYS = CompiledQuery(lambda: working().values_list(*OWN_COLUMNS))
 
 
 def authenticate_and_read(
-    query: CompiledQuery[tuple[Any, ...]], key_hash: str, **given: object
+    query: CompiledQuery[tuple[Any, ...]], key_hash: str, *, reads_only: bool = False, **given: object
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
     """Return the key like `authenticate_hash`, and the query's further columns.
 
     `query` selects `working` keys, and its columns begin with `OWN_COLUMNS`. `key_hash` is the `digest` of the key.
+    Raises `Refused`: read_only_key, unless the caller `reads_only` or the key has full access.
     """
     row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:
         return None
-    key_id, user_id, last_used_at, address, chain_id, *others = row
+    key_id, user_id, access, last_used_at, address, chain_id, *others = row
     # The operator may have removed the user from the list in the meantime. Then its keys must not work.
     if not may_sign_in(user_name(address, chain_id)):
         return None
     _note_use(key_id, last_used_at)
+    if access != KeyAccess.FULL and not reads_only:
+        raise Refused("read_only_key", "This API key may only read. Use one with full access.")
     return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)
 
 

@@ -174,6 +174,11 @@ def predecessors(address: str) -> models.QuerySet[User]:
     return User.objects.filter(address=address, chain_id=None, own_key_known=False)
 
 
+class KeyAccess(models.TextChoices):
+    FULL = "full", "Full access"
+    READ = "read", "Read only"
+
+
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def live(self, now: datetime) -> "ApiKeyQuerySet":
         return self.filter(models.Q(expires_at=None) | models.Q(expires_at__gt=now), revoked_at=None)
@@ -191,6 +196,10 @@ class ApiKey(models.Model):
     key_hash = models.CharField(max_length=64, unique=True)  # SHA-256 of the key, in hex
     prefix = models.CharField(max_length=12)
     last_four = models.CharField(max_length=4)
+    # Only endpoints that say so accept a key without full access, see `accounts.keys.authenticate_and_read`.
+    access = models.CharField(
+        max_length=4, choices=KeyAccess.choices, default=KeyAccess.FULL, db_default=KeyAccess.FULL.value
+    )
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True)  # accurate to a minute
     expires_at = models.DateTimeField(null=True)  # set at rotation
@@ -208,6 +217,10 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.ends})"
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.access != KeyAccess.FULL
 
     @property
     def ends(self) -> str:
@@ -238,7 +251,7 @@ class EventKind(models.TextChoices):
     SIGNED_IN = "signed_in", "Signed in"
     SIGNED_OUT = "signed_out", "Signed out"
     SIGNED_OUT_EVERYWHERE = "signed_out_everywhere", "Signed out everywhere"
-    KEY_MADE = "key_made", "Key made"
+    KEY_MADE = "key_made", "Key created"
     KEY_SHOWN = "key_shown", "Key shown or copied"
     KEY_ROTATED = "key_rotated", "Key rotated"
     KEY_REVOKED = "key_revoked", "Key revoked"

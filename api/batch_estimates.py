@@ -9,7 +9,7 @@ from proving import batch_estimate
 from proving.batch_estimate import BatchEstimate
 from proving.gas import Amount
 from proving.source_estimate import SourceEstimate
-from queries.api_endpoint import BATCH_REQUEST, SUBMITTING_KEY, ApiError, body_of, errors
+from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, ApiError, body_of, errors
 from queries.batch_request import InvalidRequest
 
 router = Router(tags=["Batch queries"])
@@ -85,7 +85,7 @@ class Estimate(Schema):
 @router.post(
     "/estimate-batch-query",
     operation_id="estimate_batch_query",
-    auth=SUBMITTING_KEY,
+    auth=ESTIMATING_KEY,
     response={200: Estimate, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
     exclude_none=True,
     openapi_extra=dict(BATCH_REQUEST),

@@ -21,7 +21,7 @@ from config.json_objects import iso
 from proving import batch_waits, deployments, facts, told_transactions
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries import batch_json, columns, progress, query_rows
-from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
+from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
@@ -92,7 +92,7 @@ def _named(values: Mapping[str, object]) -> dict[str, Any]:
 @router.get(
     "/batch-queries",
     operation_id="list_batch_queries",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: BatchQueryList, **errors(400, 401, 503)},
 )
 def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], limit: int = LIMIT) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
     "/batch-queries/{internalId}/cancel",
     operation_id="cancel_batch_query",
     auth=KEY,
-    response={200: Cancelled, **errors(401, 404, 409, 503)},
+    response={200: Cancelled, **errors(401, 403, 404, 409, 503)},
 )
 def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
     """Cancel one of your batch queries for good: it becomes REJECTED with the code `cancelled_by_user`.
@@ -197,7 +197,7 @@ class BatchDetail(BatchState):
 @router.get(
     "/batch-queries/{internalId}",
     operation_id="get_batch_query",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: BatchDetail, **errors(400, 401, 404, 503)},
     by_alias=True,
     openapi_extra=CONDITIONAL,

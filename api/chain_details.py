@@ -311,7 +311,8 @@ def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
 def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
     """Return the seconds from submission to DONE of recent batches, by the chains of their first query.
 
-    A batch that names a block to come begins when the block is there. Self-funded batches are left out, because their time depends on their senders.
+    A batch that names a block to come begins when the block is there. Self-funded batches are left out, because their
+    time depends on their senders.
     """
     ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
     recent = ended.values_list("pk", "status")[:_RECENT]

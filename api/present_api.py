@@ -16,7 +16,7 @@ from api.batches import own_batch
 from config.json_objects import iso
 from queries import batch_request, query_rows, strict_json, submission
 from queries.api import SUBMISSION
-from queries.api_endpoint import KEY, PRESENT_REQUEST, SUBMITTING_KEY, ApiError, body_of, errors
+from queries.api_endpoint import PRESENT_REQUEST, READING_KEY, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import AUTO, BodyFault, InvalidRequest
 from queries.models import BatchStatus, Step, StepKind, StepStatus
 
@@ -107,7 +107,7 @@ def _translated(body: bytes) -> bytes:
 @router.get(
     "/get_queries/{request_id}",
     operation_id="get_queries",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: PresentQueries, **errors(401, 404, 503)},
 )
 def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
 @router.get(
     "/get_actions/{query_id}",
     operation_id="get_actions",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: PresentActions, **errors(401, 404, 503)},
 )
 def get_actions(request: HttpRequest, query_id: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from proving import batch_estimate, facts, shown_proofs
 from proving.facts import AccountFact, SlotFact
 from proving.shown_proofs import ShownFact
 from proving.shown_receipts import ShownReceiptPart
-from queries.api_endpoint import BATCH_REQUEST, JSON, SUBMITTING_KEY, ApiError, body_of, errors
+from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
 from queries.batch_request import BodyFault, InvalidRequest, pointer
 from queries.columns import TransactionField
 from queries.strict_json import UNSUPPORTED
@@ -65,7 +65,7 @@ class ReadProofs(Schema):
 @router.post(
     "/read-proofs",
     operation_id="read_proofs",
-    auth=SUBMITTING_KEY,
+    auth=ESTIMATING_KEY,
     response={200: ReadProofs, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
     openapi_extra=dict(BATCH_REQUEST),
 )

@@ -13,7 +13,7 @@ from api import fact_schema
 from api.fact_schema import Fact
 from proving import fact_search
 from proving.fact_search import FactCursor, FactFilters, FoundFact
-from queries.api_endpoint import KEY, ApiError, errors
+from queries.api_endpoint import READING_KEY, ApiError, errors
 from queries.query_parameters import CURSOR, LIMIT
 from queries.strict_json import INVALID
 
@@ -36,7 +36,7 @@ class HeldFacts(Schema):
 @router.get(
     "/facts",
     operation_id="list_facts",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: HeldFacts, **errors(400, 401, 429, 503)},
     url_name="list_facts",
 )

@@ -19,7 +19,7 @@ from database import statements
 from database.statements import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import MissingTransactions
-from queries.api_endpoint import KEY, ApiError, errors
+from queries.api_endpoint import READING_KEY, ApiError, errors
 from queries.models import Batch, BatchStatus, Block, Query
 
 router = Router(tags=["Batch queries"])
@@ -66,7 +66,7 @@ class LeftToSend(Schema):
 @router.get(
     "/batch-queries/{internalId}/transactions",
     operation_id="get_batch_transactions",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: LeftToSend, **errors(401, 404, 409, 429, 503)},
     summary="Transactions to send",
 )

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from queries import columns, webhooks
-from queries.api_endpoint import KEY, ApiError, errors
+from queries.api_endpoint import KEY, READING_KEY, ApiError, errors
 from queries.models import DeliveryStatus, WebhookDelivery, WebhookEvent
 from queries.query_parameters import CURSOR, LIMIT, Ulid
 
@@ -62,7 +62,7 @@ class DeliveryFilters(Schema):
 @router.get(
     "/webhook-deliveries",
     operation_id="list_webhook_deliveries",
-    auth=KEY,
+    auth=READING_KEY,
     response={200: DeliveryList, **errors(400, 401, 503)},
 )
 def list_webhook_deliveries(
@@ -81,7 +81,7 @@ def list_webhook_deliveries(
     "/webhook-deliveries/{deliveryId}/send-again",
     operation_id="send_webhook_delivery_again",
     auth=KEY,
-    response={202: SentAgain, **errors(401, 404, 429, 503)},
+    response={202: SentAgain, **errors(401, 403, 404, 429, 503)},
 )
 def send_webhook_delivery_again(request: HttpRequest, deliveryId: str) -> Status[dict[str, str]]:
     """Send a delivery again now, whether it was delivered or not. Its id stays the same.

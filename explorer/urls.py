@@ -4,7 +4,7 @@ from django.views.generic import TemplateView
 
 from api import health
 from explorer import api_docs, operator_page, views
-from explorer.lists import batch_list, chains
+from explorer.lists import batch_list, chains, webhook_list
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home
 from explorer.new_batch import views as new_batch_views
@@ -35,6 +35,9 @@ urlpatterns = [
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
     path("dashboard", dashboard, name="dashboard"),
+    path("webhooks", webhook_list.page, name="webhooks"),
+    path("webhooks/test", webhook_list.send_test, name="send_test"),
+    path("webhooks/deliveries/<delivery_id>", views.send_again, name="send_listed_again"),
     path("explorer", batch_list.page, name="batches"),
     path("explorer.csv", batch_list.file, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),

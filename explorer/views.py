@@ -54,7 +54,6 @@ from queries.models import OPEN_STATUSES, Batch
 # A larger batch's request is offered only as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
-_DELIVERY_SENTENCES = {"sent_again": "The delivery is sent again, now."}
 
 
 class HtmxRequest(HttpRequest):
@@ -153,15 +152,17 @@ def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpRespon
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: str) -> HttpResponse:
-    """Repeat a webhook delivery of the user. A GET redirects to the batch's page."""
-    back = HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]) + "#deliveries")
+def send_again(request: HttpRequest, user: User, delivery_id: str, internal_id: str = "") -> HttpResponse:
+    """Repeat a webhook delivery of the user. A GET redirects to the page of the batch, or of all deliveries."""
+    parts = f"?{request.GET.urlencode()}" if request.GET else ""
+    page = reverse("explorer:batch", args=[internal_id]) if internal_id else reverse("explorer:webhooks") + parts
+    back = HttpResponseRedirect(f"{page}#deliveries")
     if request.method != "POST":
         return back
     try:
         if not webhooks.send_again(user.pk, columns.message_id(delivery_id)):
             raise Http404
-        messages.success(request, _DELIVERY_SENTENCES["sent_again"])
+        messages.success(request, delivery_display.DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
         messages.error(request, refused.sentence)
     return back

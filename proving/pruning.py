@@ -51,6 +51,7 @@ from queries.models import (
     Step,
     Webhook,
     WebhookDelivery,
+    WebhookEvent,
 )
 
 logger = logging.getLogger(__name__)
@@ -217,10 +218,12 @@ def _prune_calldata(before: datetime) -> int:
 def _prune_webhooks(before: datetime) -> int:
     """Delete ended deliveries. Delete webhooks without deliveries if their batch can have no further event."""
     ended = WebhookDelivery.objects.filter(ended_at__lt=before)
-    if oldest := _first(ended.order_by("ended_at")):
-        # The condition is checked again, because a user may have requested that a delivery be sent again.
-        return ended.filter(pk__in=oldest).delete()[0]
     deliveries = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
+    if oldest := _first(ended.order_by("ended_at")):
+        tests = _first(ended.filter(pk__in=oldest, event=WebhookEvent.TEST), column="webhook")
+        # The condition is checked again, because a user may have requested that a delivery be sent again.
+        deleted: int = ended.filter(pk__in=oldest).delete()[0]
+        return deleted + Webhook.objects.filter(~Exists(deliveries), pk__in=tests).delete()[0]
     over = Webhook.objects.filter(~Exists(deliveries), batch__in=_settled(before).order_by())
     return over.filter(pk__in=_first(over)).delete()[0]
 
@@ -228,8 +231,8 @@ def _prune_webhooks(before: datetime) -> int:
 # --- Other rows -------------------------------------------------------------------------------------------------------
 
 
-def _first(rows: QuerySet[Any], most: int = _ROWS) -> list[Any]:
-    return list(rows.values_list("pk", flat=True)[:most])
+def _first(rows: QuerySet[Any], most: int = _ROWS, column: str = "pk") -> list[Any]:
+    return list(rows.values_list(column, flat=True)[:most])
 
 
 def _older(model: type[Model], column: str, most: int = _ROWS) -> Callable[[datetime], int]:

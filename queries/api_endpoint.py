@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -54,7 +54,7 @@ class ApiError(Refused):
 # The HTTP status by code. It is 429 for other codes.
 _REFUSED_STATUS = {
     **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
-    "too_large_for_limit": 403,
+    **dict.fromkeys(("read_only_key", "too_large_for_limit"), 403),
 }
 
 
@@ -128,6 +128,7 @@ ERROR_CODES = (
     (400, "invalid_idempotency_key", "the header Idempotency-Key is malformed"),
     (400, "bad_request", "the request as such is malformed"),
     (401, "unauthorized", "the key is missing, unknown, expired or revoked, or its owner may not sign in"),
+    (403, "read_only_key", "the key may only read"),
     (403, "too_large_for_limit", "no wait makes room for a batch of this size"),
     (404, "not_found", "there is none with this identifier, or it is another's"),
     (404, "not_done", "the query, or one of the batch, is not completed yet"),
@@ -290,18 +291,18 @@ class KeyAuth(APIKeyHeader, Generic[Authenticated]):
         return self._read(request, keys.digest(key)) if key else None
 
 
-def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    return keys.authenticate_hash(key_hash)
+def _key(_: HttpRequest, key_hash: str, *, reads_only: bool = False) -> ApiKey | None:
+    return keys.authenticate_hash(key_hash, reads_only=reads_only)
 
 
 _LIMITS = ("max_batches_per_minute", "max_queries_per_minute")
-_SUBMITTING = CompiledQuery(
+_WITH_LIMITS = CompiledQuery(
     lambda: keys.working().values_list(*keys.OWN_COLUMNS, *(f"user__{limit}" for limit in _LIMITS))
 )
 
 
-def _submitting_key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    key_and_limits = keys.authenticate_and_read(_SUBMITTING, key_hash)
+def _key_with_limits(_: HttpRequest, key_hash: str, *, reads_only: bool = False) -> ApiKey | None:
+    key_and_limits = keys.authenticate_and_read(_WITH_LIMITS, key_hash, reads_only=reads_only)
     if key_and_limits is None:
         return None
     key, limits = key_and_limits
@@ -310,10 +311,16 @@ def _submitting_key(_: HttpRequest, key_hash: str) -> ApiKey | None:
 
 
 KEY = KeyAuth(_key)
-"""`request.auth` is the `ApiKey`, with its `user_id`."""
+"""A key with full access: `request.auth` is the `ApiKey`, with its `user_id`."""
 
-SUBMITTING_KEY = KeyAuth(_submitting_key)
+READING_KEY = KeyAuth(partial(_key, reads_only=True))
+"""The same, or a read-only key. An endpoint that changes nothing may use it."""
+
+SUBMITTING_KEY = KeyAuth(_key_with_limits)
 """The same as `KEY`. Its `user` also has the limits that `queries.submission` needs."""
+
+ESTIMATING_KEY = KeyAuth(partial(_key_with_limits, reads_only=True))
+"""The same as `SUBMITTING_KEY`, or a read-only key."""
 
 
 class Detail(Schema):

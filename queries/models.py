@@ -490,15 +490,17 @@ class WebhookEvent(models.TextChoices):
     REJECTED = "REJECTED"
     WENT_BACK = "WENT_BACK"
     STEP = "STEP"
+    TEST = "TEST"  # about no batch
 
 
 class Webhook(DueRow):
-    """The receiver of a batch's events. The row is due while a delivery is pending."""
+    """The receiver of a batch's events, or of a user's test event. The row is due while a delivery is pending."""
 
-    batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
+    # The receiver of a test event has a ULID of its own, which no batch has. So the database doesn't check it.
+    batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook", db_constraint=False)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+"
-    )  # the batch's user
+    )  # the batch's user, or the sender of the test event
     receiver = models.CharField(max_length=270)  # host:port, which the user may see
     sealed = models.BinaryField()  # the URL and the headers, see `queries.webhooks`
     events = models.JSONField(default=list)  # values of WebhookEvent
@@ -506,6 +508,7 @@ class Webhook(DueRow):
     class Meta:
         indexes: ClassVar = [
             models.Index(fields=["user", "due_at"], condition=models.Q(due_at__isnull=False), name="webhooks_due"),
+            models.Index(fields=["user", "batch"]),
         ]
 
     def __str__(self) -> str:

@@ -139,7 +139,7 @@ def read(key_hash: str, batch_id: str) -> KeyAndBatch | None:
 
     `key_hash` is `keys.digest` of the key.
     """
-    row = keys.authenticate_and_read(_KEY_AND_BATCH, key_hash, batch=columns.batch_id(batch_id))
+    row = keys.authenticate_and_read(_KEY_AND_BATCH, key_hash, reads_only=True, batch=columns.batch_id(batch_id))
     if row is None:
         return None
     key, batch = row

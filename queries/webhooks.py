@@ -1,34 +1,39 @@
-"""Webhooks: the events of a batch, and the results of their deliveries.
+"""Webhooks: the events of a batch, test events, and the results of their deliveries.
 
 An event is stored as a `WebhookDelivery` in the transaction of the change itself, so no event is lost or wrong (an
 outbox). This module creates and lists events, and makes them due again. `proving.webhooks` delivers them.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts import throttle, webhook_secrets
+from accounts.models import User
 from config.error_answers import Refused
 from database import statements
 from queries import clock
-from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
-from queries.webhook_targets import WebhookRequest, target
+from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent, new_batch_id
+from queries.webhook_targets import NotAllowed, WebhookRequest, target
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
 # Maximum deliveries that a user may repeat per minute.
 _MAX_AGAIN_PER_MINUTE = 60
+# Maximum test events that a user may send per minute. Nothing else of a user is sent before a batch is submitted.
+_MAX_TESTS_PER_MINUTE = 10
 
 _TYPES = {
     WebhookEvent.DONE: "batch_query.done",
     WebhookEvent.REJECTED: "batch_query.rejected",
     WebhookEvent.WENT_BACK: "batch_query.went_back",
     WebhookEvent.STEP: "batch_query.step_completed",
+    WebhookEvent.TEST: "webhook.test",
 }
 
 
@@ -37,13 +42,12 @@ _TYPES = {
 
 def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
     """Return the webhook of a new batch, for `store`."""
-    return Webhook(
-        batch_id=batch.pk,
-        user_id=batch.user_id,
-        receiver=target(request.url).receiver,
-        sealed=webhook_secrets.seal(json.dumps({"url": request.url, "headers": request.headers}), _row(batch.pk)),
-        events=request.events,
-    )
+    return _to(request.url, request.headers, batch.pk, batch.user_id, request.events)
+
+
+def _to(url: str, headers: Mapping[str, str], pk: str, user_id: int, events: Sequence[str]) -> Webhook:
+    sealed = webhook_secrets.seal(json.dumps({"url": url, "headers": headers}), _row(pk))
+    return Webhook(batch_id=pk, user_id=user_id, receiver=target(url).receiver, sealed=sealed, events=events)
 
 
 def store(webhook: Webhook) -> None:
@@ -69,9 +73,45 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
 
     The caller has locked the batches. The event contains the batch's identifier, `status` and `more`.
     """
-    receivers = [webhook for webhook in webhooks if event in webhook.events]
-    if not receivers:
-        return
+    if receivers := [webhook for webhook in webhooks if event in webhook.events]:
+        _store_events(receivers, event, {"queryStatus": status, **more})
+
+
+def send_test(user_id: int, url: str, headers: Mapping[str, str] | None = None) -> None:
+    """Store a test event of the user for this URL. Raises `Refused`: malformed_url, too_many_requests."""
+    try:
+        webhook = _to(url, headers or {}, new_batch_id(), user_id, [WebhookEvent.TEST])
+    except NotAllowed as refused:
+        raise Refused("malformed_url", str(refused)) from None
+    if seconds := throttle.take("test events", user_id, _MAX_TESTS_PER_MINUTE):
+        raise Refused(
+            "too_many_requests",
+            f"You may send {_MAX_TESTS_PER_MINUTE} test events in a minute.",
+            retry_after=seconds,
+        )
+    with transaction.atomic():
+        statements.lock(User.objects.filter(pk=user_id))
+        store(webhook)
+        _store_events([webhook], WebhookEvent.TEST, {})
+
+
+def send_test_to_receiver(user_id: int, receiver: str) -> None:
+    """Store a test event for the URL and headers that the user named last at this receiver.
+
+    Raises `Refused`: unknown_receiver, secret_lost, and the codes of `send_test`.
+    """
+    webhook = Webhook.objects.filter(user=user_id, receiver=receiver).order_by("-pk").first()
+    if webhook is None:
+        raise Refused("unknown_receiver", "None of your webhooks is sent there.")
+    try:
+        url, headers = destination(webhook)
+    except webhook_secrets.CantOpen:
+        raise Refused("secret_lost", "This service can no longer read the receiver's URL.") from None
+    send_test(user_id, url, headers)
+
+
+def _store_events(receivers: Sequence[Webhook], event: WebhookEvent, data: Mapping[str, object]) -> None:
+    """Store an event with the webhook's identifier and `data` for each of these webhooks, in a transaction."""
     now = timezone.now()
     rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in receivers])
     # A worker without further deliveries holds this lock while it makes the webhook not due.
@@ -82,7 +122,7 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
             webhook=webhook,
             user_id=webhook.user_id,
             event=event,
-            body=_body(event, now, {"internalId": webhook.pk, "queryStatus": status, **more}),
+            body=_body(event, now, {"internalId": webhook.pk, **data}),
             created_at=now,
             next_try_at=Now(),
             gives_up_at=gives_up_at,
@@ -122,7 +162,7 @@ def listed(
     user_id: int, *, batch: str = "", status: str = "", before: int | None = None, limit: int = 50
 ) -> list[WebhookDelivery]:
     """Return the user's deliveries with a lower primary key, newest first, optionally of one batch or status."""
-    rows = WebhookDelivery.objects.filter(user=user_id).order_by("-pk")
+    rows = WebhookDelivery.objects.filter(user=user_id).annotate(receiver=F("webhook__receiver")).order_by("-pk")
     if batch:
         rows = rows.filter(webhook=batch)
     if status:

@@ -1,13 +1,24 @@
-"""A batch's webhook deliveries. Only the batch's owner sees them, and only the host of the webhook's URL is shown."""
+"""Webhook deliveries of a batch, or of all batches of a user. Only the user sees them.
+
+Only the host and port of a webhook's URL are shown.
+"""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
+
+from django.db.models import Min
 
 from accounts.models import User
 from explorer.lists.searched_account import NUMBER
 from queries import webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
+
+DELIVERY_SENTENCES = {
+    "sent_again": "The delivery is sent again, now.",
+    "test": "The test event is sent now. Reload the page for its result.",
+}
 
 PAGE_SIZE = 20
 
@@ -25,20 +36,27 @@ def read(internal_id: str, user: User | None, before: str) -> dict[str, Any] | N
     last = int(before) if NUMBER.fullmatch(before) else None
     rows = webhooks.listed(user.pk, batch=internal_id, before=last, limit=PAGE_SIZE + 1)
     older, rows = len(rows) > PAGE_SIZE, rows[:PAGE_SIZE]
-    pending = WebhookDelivery.objects.filter(webhook=internal_id, status=DeliveryStatus.PENDING)
-    following = pending.order_by("pk").first()
-    deliveries = [
+    return {
+        "receiver": webhook.receiver,
+        "deliveries": displayed(rows),
+        "place": "" if last is None else f"?deliveries={last}",
+        "older": rows[-1].pk if older else "",
+    }
+
+
+def displayed(rows: Iterable[WebhookDelivery]) -> list[dict[str, Any]]:
+    """Return the deliveries for templates."""
+    rows = list(rows)
+    pending = {row.webhook_id for row in rows if row.status == DeliveryStatus.PENDING}
+    # The first pending delivery of each batch is sent next.
+    of_batches = WebhookDelivery.objects.filter(webhook__in=pending, status=DeliveryStatus.PENDING)
+    following = set(of_batches.values("webhook").annotate(first=Min("pk")).values_list("first", flat=True))
+    return [
         {
             "row": row,
             "step": json.loads(row.body)["data"].get("step", ""),
-            "is_next": row == following,
+            "is_next": row.pk in following,
             "attempts": [attempt | {"at": datetime.fromisoformat(attempt["at"])} for attempt in reversed(row.attempts)],
         }
         for row in rows
     ]
-    return {
-        "receiver": webhook.receiver,
-        "deliveries": deliveries,
-        "place": "" if last is None else f"?deliveries={last}",
-        "older": rows[-1].pk if older else "",
-    }

@@ -46,7 +46,10 @@ def test_a_program_signs_in_and_takes_its_key():
     assert shown == {
         "address": ALICE.address,
         "chainId": None,
-        "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four, "expiresAt": None}],
+        "keys": [
+            {"id": key.pk, "name": "default", "access": "full", "expiresAt": None}
+            | {"prefix": key.prefix, "lastFour": key.last_four}
+        ],
     }
     token = {"X-CSRFToken": client.cookies["csrftoken"].value}
     response = client.post(f"/dashboard/keys/{key.pk}/reveal", headers=JSON | token)

@@ -123,7 +123,7 @@ def _keys() -> None:
     """Issue three keys, and rotate one of them."""
     user = User.objects.for_address(ALICE)
     keys.issue_first(user)
-    keys.issue(user, "the program that watches balances")
+    keys.issue(user, "the program that watches balances", "read")
     keys.rotate(keys.issue(user, "nightly"), "nightly 2", timedelta(days=1))
 
 
@@ -289,6 +289,8 @@ PICTURES = (
     Picture("Keys: revoke", _key("revoke"), who=ALICE),
     Picture("Keys: rotate", _key("rotate"), who=ALICE),
     Picture("Log", at("/dashboard/log"), who=ALICE),
+    Picture("Webhooks: deliveries", after(states.with_tests, "/webhooks"), who=ALICE),
+    Picture("Webhooks: none", at("/webhooks"), who=ALICE),
     Picture("New batch", at("/new-batch"), who=ALICE),
     Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
     Picture(

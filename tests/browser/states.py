@@ -15,6 +15,7 @@ from queries.columns import HeaderField, RejectionCode, TransactionField
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
 from queries.waits import wait
 from tests.explorer import batches
+from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
 
 REORGANISED = "The destination chain was reorganised: block 14 is another one now."
@@ -237,6 +238,16 @@ def with_webhook() -> Batch:
     attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
     WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
     return over(31, batch)
+
+
+def with_tests() -> None:
+    """Store what `with_webhook` does, and a test event to each of two receivers."""
+    with_webhook()
+    for url in ("https://hooks.example.org/s3cret", "https://another.example.org/s3cret"):
+        client_of(ALICE).post("/webhooks/test", {"url": url})
+    attempt = {"at": timezone.now().isoformat(), "httpStatus": 204, "outcome": "The receiver took it.", "seconds": 0.1}
+    ended = {"status": "DELIVERED", "ended_at": timezone.now(), "attempts": [attempt]}
+    WebhookDelivery.objects.filter(webhook__receiver="another.example.org:443").update(**ended)
 
 
 # --- Several queries --------------------------------------------------------------------------------------------------

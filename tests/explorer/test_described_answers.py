@@ -17,6 +17,7 @@ from proving.models import Share
 from queries.models import Batch, DeliveryStatus, StepKind, WebhookDelivery
 from tests.explorer import batches
 from tests.explorer.batches import path
+from tests.factories import client_of
 from tests.service import ALICE, a_key, header, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -122,6 +123,9 @@ def test_deliveries_of_webhooks_are_as_described(models):
     answers.append(("DeliveryList", client.get(listed, headers=header(key)).json()))
     (delivery,) = answers[-1][1]["deliveries"]
     answers.append(("SentAgain", client.post(f"{listed}/{delivery['id']}/send-again", headers=header(key)).json()))
+    client_of(ALICE).post("/webhooks/test", {"url": "https://hooks.example.org"})
+    answers.append(("DeliveryList", client.get(listed, headers=header(key)).json()))
+    assert answers[-1][1]["deliveries"][0]["event"] == "TEST"
     assert refused(models, answers) == []
     assert [answer["deliveries"][0]["status"] for _, answer in answers[:2]] == ["PENDING", "FAILED"]
 

@@ -25,6 +25,7 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from accounts.models import User
+from batch_query_client import verify_webhook
 from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
 from tests.chains.hostile_node import DRIPS, FLOODS, Exchange, hostile_node
 from tests.explorer.batches import accept, complete, reopen, settle
@@ -85,7 +86,7 @@ def outcomes(batch: Batch) -> list[str]:
     return [attempt["outcome"] for attempt in rows(batch)[0].attempts]
 
 
-def secret_of(batch: Batch) -> str:
+def secret_of(batch: Batch | WebhookDelivery) -> str:
     """Return the user's webhook secret as its owner sees it."""
     shown = client_of(batch.user.address).post("/dashboard/webhooks/reveal", headers={"accept": "application/json"})
     return str(shown.json()["webhookSecret"])
@@ -271,6 +272,34 @@ def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch,
     assert [delivery.id for delivery in there.received] == [ids[0], ids[1], *ids[1:]]
 
 
+# --- Test events ------------------------------------------------------------------------------------------------------
+
+
+def test_a_test_event_is_signed_and_sent_like_any_other_and_tried_again(db):
+    statuses = [503, 204]
+    with receiver(lambda _: statuses.pop(0)) as hook:
+        client_of(ALICE).post("/webhooks/test", {"url": hook.url})
+        work()
+        WebhookDelivery.objects.update(next_try_at=timezone.now())
+        work()
+    event = WebhookDelivery.objects.get()
+    secret = secret_of(event)
+    assert [delivery.id for delivery in hook.received] == [event.message_id] * 2
+    for delivery in hook.received:
+        assert verify_webhook(delivery.body, delivery.headers, secret).type == "webhook.test"
+    page = " ".join(client_of(ALICE).get("/webhooks").text.split())
+    assert page.index("HTTP 204: The receiver took it.") < page.index("HTTP 503: The receiver answered")
+
+
+def test_a_test_event_to_a_receiver_has_the_url_and_headers_of_its_newest_webhook(hook):
+    deliver_all(done(hook.url.replace("hook", "older"), events=["DONE"]))
+    deliver_all(done(hook.url, block=13, events=["DONE"], headers={"Authorization": "Bearer mine"}))
+    client_of(ALICE).post("/webhooks/test", {"receiver": urlsplit(hook.url).netloc})
+    work()
+    *_, test = hook.received
+    assert (test.type, test.path, test.headers["authorization"]) == ("webhook.test", "/hook", "Bearer mine")
+
+
 # --- Slow receivers ---------------------------------------------------------------------------------------------------
 
 
@@ -356,6 +385,16 @@ TAKEN, NOT_PUBLIC = "The receiver took it.", "The receiver has no public address
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]", "[::ffff:127.0.0.1]"])
 def test_this_machine_is_not_sent_to_though_it_was_allowed_once(outcome_of, inside, host):
     assert outcome_of(inside.url.replace("127.0.0.1", host)) == NOT_PUBLIC
+    assert inside.received == []
+
+
+def test_no_test_event_is_sent_inside(inside, settings):
+    client = client_of(ALICE)
+    client.post("/webhooks/test", {"url": inside.url})
+    settings.WEBHOOK_ALLOW = []
+    assert client.post("/webhooks/test", {"url": inside.url}).status_code == 400
+    work()
+    assert [attempt["outcome"] for attempt in WebhookDelivery.objects.get().attempts] == [NOT_PUBLIC]
     assert inside.received == []
 
 
@@ -496,6 +535,12 @@ def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings)
     call_command("prune", stdout=StringIO())
     assert list(Webhook.objects.all()) == [pending.webhook]
     assert len(rows(pending)) == 1
+    client_of(ALICE).post("/webhooks/test", {"url": hook.url})
+    call_command("prune", stdout=StringIO())
+    assert Webhook.objects.count() == 2
+    WebhookDelivery.objects.filter(event="TEST").update(ended_at=old)
+    call_command("prune", stdout=StringIO())
+    assert list(Webhook.objects.all()) == [pending.webhook]
 
 
 def test_what_may_still_go_back_keeps_its_webhook(hook, settings):

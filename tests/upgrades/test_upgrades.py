@@ -276,7 +276,7 @@ def test_each_migration_only_adds():
         operations: list[Any] = list(migration.operations)
         made = {op.name_lower for op in operations if type(op).__name__ == "CreateModel"}
         for operation in operations:
-            if type(operation).__name__ == "AlterField" and _only_offers_more(loader, migration, operation):
+            if type(operation).__name__ == "AlterField" and _only_loosens(loader, migration, operation):
                 continue
             assert type(operation).__name__ in allowed, f"{app} {name}: {operation.describe()}"
             if type(operation).__name__ == "AddField" and operation.model_name_lower not in made:
@@ -286,11 +286,12 @@ def test_each_migration_only_adds():
                 assert operation.model_name.lower() in made, f"{app} {name}: {operation.describe()}"
 
 
-def _only_offers_more(loader: MigrationLoader, migration: Migration, operation: Any) -> bool:
-    """Return whether only the field's choices change, which the database doesn't store."""
+def _only_loosens(loader: MigrationLoader, migration: Migration, operation: Any) -> bool:
+    """Return whether only the field's choices change, which the database doesn't store, or its constraint goes."""
     before = loader.project_state(migration.dependencies).models[migration.app_label, operation.model_name_lower]
     described = []
     for field in (before.fields[operation.name], operation.field):
         _, kind, arguments, options = field.deconstruct()
-        described.append((kind, arguments, {**options, "choices": None}))
+        described.append((kind, arguments, {"db_constraint": True, **options, "choices": None}))
+    described[0][2]["db_constraint"] &= described[1][2]["db_constraint"]
     return described[0] == described[1]

@@ -39,7 +39,9 @@ class InvalidRequest(ServiceRefused):
 
 
 class Unauthorized(ServiceRefused):
-    """401, 403: the API key is missing, unknown, expired or revoked, or its user lacks the permission."""
+    """401, 403: the API key is missing, unknown, expired or revoked, may only read, or its user lacks the
+    permission.
+    """
 
 
 class NotFound(ServiceRefused):

@@ -1,0 +1,85 @@
+"""The page of a user's webhooks: receivers, deliveries over all batches, and test events."""
+
+import re
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from accounts.models import User
+from accounts.signed_in import signed_in
+from config.error_answers import Refused
+from config.logs import redact_keys
+from explorer.batch import delivery_display
+from queries import webhooks
+from queries.models import Webhook, WebhookDelivery
+from queries.webhook_targets import MAX_URL_CHARS
+
+_PAGE_SIZE = 25
+# Receivers are those of the user's newest deliveries and webhooks, so that their number doesn't slow the page.
+_MOST_READ, _MOST_RECEIVERS = 10_000, 50
+_CURSOR = re.compile("[0-9]{1,18}", re.ASCII)
+_STATUS_OF_REFUSAL = {"unknown_receiver": 404, "secret_lost": 409, "too_many_requests": 429}
+
+
+@require_safe
+@signed_in
+def page(request: HttpRequest, user: User) -> HttpResponse:
+    """List the user's receivers, and deliveries with a primary key below `before`."""
+    return _page(request, user)
+
+
+def _page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
+    given = request.GET.get("before", "")
+    before = int(given) if _CURSOR.fullmatch(given) else None
+    rows = webhooks.listed(user.pk, before=before, limit=_PAGE_SIZE + 1)
+    receivers = _receivers(user)
+    context |= {
+        "deliveries": delivery_display.displayed(rows[:_PAGE_SIZE]),
+        "before": before,
+        "older": rows[_PAGE_SIZE - 1].pk if len(rows) > _PAGE_SIZE else None,
+        "receivers": [(name, receivers[name]) for name in list(receivers)[:_MOST_RECEIVERS]],
+        "has_more_receivers": len(receivers) > _MOST_RECEIVERS,
+        "max_url_chars": MAX_URL_CHARS,
+    }
+    return render(request, "explorer/webhooks/page.html", context, status=status)
+
+
+def _receivers(user: User) -> dict[str, dict[str, Any] | None]:
+    """Return the last delivery to each receiver of the user, newest first. None: nothing was to be told yet."""
+    rows = WebhookDelivery.objects.filter(user=user).order_by("-pk").values_list("webhook__receiver", "pk")
+    last: dict[str, int] = {}
+    for receiver, pk in rows[:_MOST_READ]:
+        last.setdefault(receiver, pk)
+    shown = dict(list(last.items())[:_MOST_RECEIVERS])
+    deliveries = WebhookDelivery.objects.filter(pk__in=shown.values())
+    by_pk = {delivery["row"].pk: delivery for delivery in delivery_display.displayed(deliveries)}
+    named = Webhook.objects.filter(user=user).order_by("-pk").values_list("receiver", flat=True)[:_MOST_READ]
+    return dict.fromkeys([*last, *named]) | {receiver: by_pk.get(pk) for receiver, pk in shown.items()}
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def send_test(request: HttpRequest, user: User) -> HttpResponse:
+    """Send a test event to the `url`, or as the user's newest webhook at the `receiver` is sent.
+
+    The page that refuses a URL has this address. So a GET, such as a reload, redirects to the list.
+    """
+    if request.method != "POST":
+        return redirect("explorer:webhooks")
+    url, receiver = request.POST.get("url", "").strip(), request.POST.get("receiver", "")
+    try:
+        if receiver:
+            webhooks.send_test_to_receiver(user.pk, receiver)
+        else:
+            webhooks.send_test(user.pk, url)
+    except Refused as refused:
+        status = _STATUS_OF_REFUSAL.get(refused.code, 400)
+        response = _page(request, user, status=status, error=refused.sentence, url=redact_keys(url))
+        if refused.retry_after:
+            response.headers["Retry-After"] = str(refused.retry_after)
+        return response
+    messages.success(request, delivery_display.DELIVERY_SENTENCES["test"])
+    return redirect("explorer:webhooks")

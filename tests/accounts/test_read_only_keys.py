@@ -1,0 +1,112 @@
+"""A key that may only read: listed endpoints answer it, and all others refuse it."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from accounts.models import ApiKey, User
+from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
+from tests.accounts import over_http
+from tests.explorer.batches import accept, complete
+from tests.factories import client_of
+from tests.service import ALICE, asking, balances, header, request, submit
+from tests.users import secret_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("unreachable_chain")]
+
+# An endpoint that isn't here must refuse a read-only key.
+READING = {
+    *("get_batch_query_status", "list_batch_queries", "get_batch_query", "get_batch_transactions"),
+    *("estimate_batch_query", "read_proofs", "list_facts", "list_webhook_deliveries"),
+    *("get_queries", "get_actions"),
+}
+JSON = {"accept": "application/json"}
+
+
+def made(access: str, name: str = "it") -> ApiKey:
+    answer = over_http.ask(client_of(ALICE), "/dashboard/keys", {"name": name, "access": access})
+    assert answer["access"] == access
+    return ApiKey.objects.get(pk=answer["id"])
+
+
+@pytest.fixture
+def reading(db) -> ApiKey:
+    return made("read")
+
+
+def operations() -> list[tuple[str, str, str]]:
+    """Return the method, path and identifier of each operation that takes a key."""
+    document = Client().get("/api/openapi.json").json()
+    return [
+        (method, path, operation["operationId"])
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if operation.get("security")
+    ]
+
+
+def test_the_listed_operations_alone_answer_it(reading):
+    full = made("full", "full")
+    batch = submit(full, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})
+    accept(batch)
+    complete(batch, *StepKind)
+    self_funded = {**asking(balances([13])), "sender": "self"}
+    del self_funded["fee"]
+    opened = submit(full, self_funded)
+    accept(opened)
+    (delivery,) = WebhookDelivery.objects.all()
+    WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
+    Webhook.objects.update(due_at=None)
+    values = {"{internalId}": opened.pk, "{deliveryId}": delivery.message_id}
+    values |= {"{request_id}": batch.pk, "{query_id}": f"{batch.pk}-1"}
+    body = asking(balances([14]))
+
+    def ask(key: ApiKey, method: str, path: str, **more: Any) -> Any:
+        for name, value in values.items():
+            path = path.replace(name, value)
+        if method == "get":
+            return Client().get(path, {"batchQueryId": batch.pk, "wait": 1}, headers=header(key))
+        return Client().generic(method.upper(), path, json.dumps(body), "application/json", headers=header(key), **more)
+
+    answers = {operation: ask(reading, method, path) for method, path, operation in operations()}
+    refused = {operation for operation, answer in answers.items() if answer.status_code == 403}
+    assert {answers[operation].json()["code"] for operation in refused} == {"read_only_key"}
+    assert set(answers) - refused == READING
+    assert {answers[operation].status_code for operation in READING} <= {200, 400, 503}
+    # A key in the query string is the same key.
+    in_url = {"QUERY_STRING": f"apiKey={secret_of(reading)}"}
+    again = Client().generic("POST", "/submit-batch-query", json.dumps(body), "application/json", **in_url)
+    assert (again.status_code, again.json()["code"]) == (403, "read_only_key")
+    # Nothing has changed.
+    assert Batch.objects.count() == 2
+    opened.refresh_from_db()
+    assert opened.is_open
+    assert not WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING).exists()
+    assert ApiKey.objects.get(pk=reading.pk).last_used_at
+    # The same requests with full access aren't refused.
+    assert 403 not in {ask(full, method, path).status_code for method, path, _ in operations()}
+
+
+def test_it_is_chosen_when_it_is_made_and_stays_so(reading):
+    new = over_http.rotate(reading, "its successor", timedelta(hours=1))
+    assert (new.access, over_http.authenticate(secret_of(new))) == ("read", new)
+    listed = client_of(ALICE).get("/keys", headers=JSON).json()["keys"]
+    assert {key["name"]: key["access"] for key in listed} == {"it": "read", "its successor": "read"}
+    client = client_of(ALICE)
+    client.post("/dashboard/keys", {"name": "by form", "access": "read"})
+    client.post("/dashboard/keys", {"name": "without a choice"})
+    assert client.get("/keys").text.count("<dd>Read only</dd>") == 3
+    assert client.get("/dashboard/log").text.count("It may only read.") == 2
+    access = dict(User.objects.get().api_keys.values_list("name", "access"))
+    assert (access["by form"], access["without a choice"]) == ("read", "full")
+
+
+@pytest.mark.parametrize("access", ["READ", "write", True])
+def test_another_access_is_refused(access):
+    with pytest.raises(over_http.Refused) as refused:
+        over_http.ask(client_of(ALICE), "/dashboard/keys", {"name": "it", "access": access})
+    assert (refused.value.status, refused.value.code) == (400, "malformed_access")
+    assert not ApiKey.objects.exists()
