@@ -199,7 +199,7 @@ def _chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
         gasPrice=watch.gas_price,
         keepsHashes=watch.keeps_hashes,
         observedAt=watch.looked_at,
-        problems=[sentence for _, sentence in watch.problems],
+        problems=[sentence for _, sentence, *_ in watch.problems],
     )
 
 
