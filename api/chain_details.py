@@ -184,11 +184,11 @@ def read() -> ChainsDetail:
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(
         connections=list(_connections(watches)),
-        chains=[_chain(chain, watches[chain.id]) for chain in get_chains().chains],
+        chains=[detail_of_chain(chain, watches[chain.id]) for chain in get_chains().chains],
     )
 
 
-def _chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
+def detail_of_chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
     return ChainDetail(
         chainId=chain.id,
         name=chain.name,
@@ -201,7 +201,7 @@ def _chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
         gasPrice=watch.gas_price,
         keepsHashes=watch.keeps_hashes,
         observedAt=watch.looked_at,
-        problems=[sentence for _, sentence in watch.problems],
+        problems=[sentence for _, sentence, *_ in watch.problems],
     )
 
 

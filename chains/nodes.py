@@ -192,7 +192,7 @@ class ChainNodes:
         Do nothing if there is only one node.
         """
         for node in self._in_order() if len(self.all) > 1 else ():
-            if node.rests_until <= self._clock():
+            if not node.is_resting:
                 with suppress(NodeUnavailable):
                     list(node.ask({0: question}))
 
@@ -254,6 +254,10 @@ class RpcNode:
         A malformed answer doesn't count, because the question may be the cause.
         """
         return self._clock() < min(self._down_until, self.rests_until)
+
+    @property
+    def is_resting(self) -> bool:
+        return self._clock() < self.rests_until
 
     def takes_only_plainer(self, method: str) -> bool:
         """Return whether the node recently refused the usual form of the method, and accepted the plainer form."""

@@ -93,6 +93,10 @@ class RpcClient:
         errors = {index: node.wrong_chain() for index, node in enumerate(self._nodes.all)}
         return {index: wrong for index, wrong in errors.items() if wrong}
 
+    def resting_nodes(self) -> dict[str, str]:
+        """Return the last fault of each node that rests now, by its host."""
+        return {node.host: str(node.problem) for node in self._nodes.all if node.is_resting}
+
     # Blocks
 
     def head(self) -> Header:

@@ -78,6 +78,7 @@ def _secrets() -> list[str]:
     """Return the installation's own secrets, longest first, so that they can be removed from texts."""
     password = str(settings.DATABASES["default"].get("PASSWORD") or "")
     named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, password]
+    named += [settings.OPERATOR_WEBHOOK_SECRET, *secrets_of(settings.OPERATOR_WEBHOOK_URL)]
     if get_chains.cache_info().currsize:
         named += [secret for chain in get_chains().chains for url in chain.rpc_urls for secret in secrets_of(url)]
     return sorted((secret for secret in named if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)

@@ -10,6 +10,7 @@ import re
 import secrets
 import sys
 import tomllib
+from base64 import b64decode
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -147,6 +148,21 @@ def _is_broker(url: str) -> bool:
         return False
 
 
+def _is_web_address(url: str) -> bool:
+    try:
+        parsed = urlsplit(url)
+        return parsed.scheme in {"http", "https"} and bool(parsed.hostname) and parsed.port != 0
+    except ValueError:
+        return False
+
+
+def _is_webhook_secret(secret: str) -> bool:
+    try:
+        return secret.startswith("whsec_") and 24 <= len(b64decode(secret[6:], validate=True)) <= 64
+    except ValueError:
+        return False
+
+
 def _postgresql(url: str) -> dict[str, Any]:
     """Return Django's settings for the database at a URL. Empty if the URL can't be read."""
     import dj_database_url  # noqa: PLC0415 (slow to load, and SQLite doesn't need it)
@@ -250,6 +266,11 @@ KEEP_CALLDATA_DAYS: int | None = env.days("KEEP_CALLDATA_DAYS", "90")
 # batch ended.
 KEEP_WEBHOOK_DELIVERIES_DAYS: int | None = env.days("KEEP_WEBHOOK_DELIVERIES_DAYS", "30")
 
+# The operator's own webhook, which is told of problems: any address, also a private one and by http. Empty: nobody is.
+OPERATOR_WEBHOOK_URL = _secret("OPERATOR_WEBHOOK_URL")
+# The secret that signs its messages, as `whsec_` and base64 (Standard Webhooks).
+OPERATOR_WEBHOOK_SECRET = _secret("OPERATOR_WEBHOOK_SECRET")
+
 _log_level = env.log_level("LOG_LEVEL", logging.INFO)
 # `line` logs text for people, `json` logs JSON for a log collector. config/gunicorn.py reads this variable too.
 LOG_FORMAT = env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"]))
@@ -278,6 +299,11 @@ if BROKER_URL and not _is_broker(BROKER_URL):
     )
 if _database_url and not (_server := _postgresql(_database_url)):
     _faults.append("DATABASE_URL must be postgresql://user:password@host:port/database.")
+# Neither is quoted.
+if OPERATOR_WEBHOOK_URL and not _is_web_address(OPERATOR_WEBHOOK_URL):
+    _faults.append("OPERATOR_WEBHOOK_URL must be an http or https URL.")
+if OPERATOR_WEBHOOK_URL and not _is_webhook_secret(OPERATOR_WEBHOOK_SECRET):
+    _faults.append("OPERATOR_WEBHOOK_SECRET must be whsec_ and the base64 of 24 to 64 bytes, if there is a URL.")
 if _faults:
     sys.exit("\n".join(_faults))
 

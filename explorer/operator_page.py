@@ -1,11 +1,35 @@
-"""The operator's page: findings that need action, with links to the admin. Other users get 404."""
+"""The operator's page: problems, and figures of money, queues, chains and workers. Other users get 404.
 
+No chain is asked. Workers have stored what it shows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from api.chain_details import ChainDetail, detail_of_chain
+from chains.chains_file import Chain
+from config.configured_chains import get_chains
+from proving import money
 from proving.health import findings
+from proving.models import (
+    LIVE_STATES,
+    ChainWatch,
+    ProblemReport,
+    Transaction,
+    TransactionState,
+    WorkerHeartbeat,
+)
+from proving.money import SignerSpending
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, DeliveryStatus, Sender, Webhook
 
 # The admin's list for a finding, by code. Notices have no list.
 _LISTS = {
@@ -15,16 +39,147 @@ _LISTS = {
     **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused", "node_doubtful"), "proving/stop"),
     **dict.fromkeys(("no_registry", "registry_refused", ""), "proving/factsregistry"),
 }
+_DAY_SECONDS = 24 * 3600
+# Funds that last for longer are not worth a number.
+_LONG_SECONDS = 1000 * _DAY_SECONDS
+_WORKERS = 50
 
 
 @never_cache
 @require_safe
 def operator(request: HttpRequest) -> HttpResponse:
-    """Show the findings of `/healthz` to signed-in operators."""
+    """Show the findings of `/healthz`, and the service's figures, to signed-in operators."""
     if not request.user.is_staff:
         raise Http404
     problems, notices = findings.findings()
-    needs = [(finding.sentence, finding in problems, _LISTS.get(finding.code)) for finding in (*problems, *notices)]
-    response = render(request, "explorer/operator/page.html", {"needs": needs})
+    watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
+    context = {
+        "needs": [
+            (finding.sentence, finding in problems, _LISTS.get(finding.code)) for finding in (*problems, *notices)
+        ],
+        "signers": list(_signers(watches)),
+        "queues": list(_queues()),
+        "chains": list(_chains(watches)),
+        "workers": WorkerHeartbeat.objects.order_by("-beat_at")[:_WORKERS],
+        "silent_since": timezone.now() - WorkerHeartbeat.SILENCE,
+        "undelivered": ProblemReport.objects.exclude(failing_since=None).aggregate(
+            count=Count("pk"), since=Min("failing_since")
+        ),
+    }
+    response = render(request, "explorer/operator/page.html", context)
     response.headers["X-Robots-Tag"] = "noindex"
     return response
+
+
+# --- Money ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SignerFunds:
+    """A signer's money in wei."""
+
+    chain: Chain
+    address: str
+    balance: int
+    spending: SignerSpending
+
+    @property
+    def lasts_by_day(self) -> int | None:
+        """Return for how many seconds the funds last at the pace of the last 24 hours. None: nothing was spent."""
+        return self._lasts(self.spending.in_day)
+
+    @property
+    def lasts_by_week(self) -> int | None:
+        return self._lasts(self.spending.in_week // 7)
+
+    def _lasts(self, wei_in_day: int) -> int | None:
+        free = max(0, self.balance - self.spending.reserved - self.chain.minimum_signer_balance_wei)
+        return min(_LONG_SECONDS, free * _DAY_SECONDS // wei_in_day) if wei_in_day > 0 else None
+
+
+def _signers(watches: Mapping[int, ChainWatch]) -> Iterator[SignerFunds]:
+    spending = money.by_signer()
+    for chain in get_chains().destinations():
+        watch = watches.get(chain.id) or ChainWatch()
+        for address, wei in (watch.balances or {}).items():
+            yield SignerFunds(chain, address, int(wei), spending.get((chain.id, address), SignerSpending()))
+
+
+# --- Queues -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WaitingRows:
+    """Rows that wait in one stage of the work."""
+
+    count: int = 0
+    oldest: datetime | None = None
+
+
+@dataclass(frozen=True)
+class DestinationQueues:
+    """The rows of a destination that wait."""
+
+    chain: Chain
+    admission: WaitingRows
+    proving: WaitingRows
+    sending: WaitingRows
+    confirming: WaitingRows
+    webhooks: WaitingRows
+
+
+def _queues() -> Iterator[DestinationQueues]:
+    # Self-funded batches wait for their users.
+    batches = Batch.objects.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR)
+    is_new = Q(status=BatchStatus.RECEIVED)
+    admission, proving = _grouped(batches, "destination_chain_id", "created_at", is_new, ~is_new)
+    sent = Transaction.objects.filter(state__in=LIVE_STATES)
+    is_pending = Q(state=TransactionState.PENDING)
+    sending, confirming = _grouped(sent, "signer__chain_id", "spent_at", is_pending, ~is_pending)
+    # The due rows are few. An index finds their deliveries.
+    due = Webhook.objects.filter(due_at__isnull=False)
+    is_pending = Q(deliveries__status=DeliveryStatus.PENDING)
+    (webhooks,) = _grouped(due, "batch__destination_chain_id", "deliveries__created_at", is_pending)
+    for chain in get_chains().destinations():
+        stages = (admission, proving, sending, confirming, webhooks)
+        yield DestinationQueues(chain, *(stage.get(chain.id, WaitingRows()) for stage in stages))
+
+
+def _grouped(rows: Any, chain: str, since: str, *stages: Q) -> Sequence[Mapping[int, WaitingRows]]:
+    """Return the number of the rows and the oldest time in each stage, by chain, in one statement."""
+    sums = {
+        f"{name}_{place}": of(column, filter=stage)
+        for place, stage in enumerate(stages)
+        for name, of, column in (("count", Count, "pk"), ("oldest", Min, since))
+    }
+    grouped = {row[chain]: row for row in rows.order_by().values(chain).annotate(**sums)}
+    return [
+        {pk: WaitingRows(row[f"count_{place}"], row[f"oldest_{place}"]) for pk, row in grouped.items()}
+        for place in range(len(stages))
+    ]
+
+
+# --- Chains -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OperatedChain:
+    """A worker's last observation of a chain."""
+
+    chain: Chain
+    detail: ChainDetail
+    resting_nodes: Sequence[Mapping[str, Any]]
+    spent: int | None  # wei that count against the daily limit
+
+    @property
+    def spent_share(self) -> int:
+        """Return the spent part of the daily limit, in percent."""
+        limit = self.chain.daily_limit_wei
+        return min(100, 100 * (self.spent or 0) // limit) if limit else 100
+
+
+def _chains(watches: Mapping[int, ChainWatch]) -> Iterator[OperatedChain]:
+    for chain in get_chains().chains:
+        watch = watches.get(chain.id) or ChainWatch(chain_id=chain.id)
+        resting = [node | {"since": datetime.fromisoformat(node["since"])} for node in watch.resting_nodes]
+        yield OperatedChain(chain, detail_of_chain(chain, watch), resting, watch.spent_in_day)

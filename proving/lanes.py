@@ -83,6 +83,8 @@ class LaneKind(StrEnum):
     """Observes chains and attesters."""
     HOUSE = "house"
     """Rejects batches past their deadline, and prunes."""
+    PROBLEMS = "problems"
+    """Tells the operator's webhook of problems."""
 
 
 class LaneName(NamedTuple):
@@ -235,6 +237,7 @@ def every() -> list[LaneName]:
         *(LaneName(LaneKind.CONNECTION, each.destination_id, each.source_id) for each in chains.connections),
         LaneName(LaneKind.HISTORY),
         LaneName(LaneKind.WEBHOOKS),
+        *([LaneName(LaneKind.PROBLEMS)] if settings.OPERATOR_WEBHOOK_URL else []),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
+from ulid import ULID
 
 from chains.encoding import HISTORY_WINDOW
 from database.due_rows import DueRow
@@ -477,7 +478,7 @@ class ChainWatch(models.Model):
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when to observe it again; null means now
     looked_at = models.DateTimeField(null=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # time of the newest seen block, in unix seconds
-    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as in `proving.health.findings.Problem`
+    problems = models.JSONField(default=list)  # each as the list of a `proving.health.findings.Problem`
     number = models.PositiveBigIntegerField(null=True)  # number of the newest seen block
     seen_at = models.DateTimeField(null=True)  # when a node last reported that block
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, if nodes report one
@@ -486,10 +487,44 @@ class ChainWatch(models.Model):
     # Set for destinations: the signers' balances in wei by address, as decimal digits, and the wei that count against
     # the daily limit.
     balances = models.JSONField(default=dict, null=True)
+    # Its resting nodes: host, problem and `since`, see `proving.health.findings`.
+    resting_nodes = models.JSONField(default=list, db_default=[])
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"
+
+
+def new_problem_id() -> str:
+    return f"problem_{ULID()}"
+
+
+class ProblemReport(DueRow):
+    """A problem of `/healthz`, from when it was first seen until the operator's webhook was told of its end.
+
+    The row is due when a message must be sent. A row of `database_unavailable` waits for the next outage, in which all
+    workers send its id (`proving.health.problem_reports`).
+    """
+
+    id = models.CharField(primary_key=True, max_length=40, default=new_problem_id)
+    key = models.CharField(max_length=250)  # the code and the values
+    code = models.CharField(max_length=40)
+    sentence = models.TextField(blank=True)
+    values = models.JSONField(default=dict)
+    began_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    is_told = models.BooleanField(default=False)  # the message of its beginning was delivered, or given up
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["key"], condition=models.Q(ended_at=None), name="one_open_report_of_each_problem"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.key
 
 
 class AttesterWatch(models.Model):

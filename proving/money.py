@@ -42,7 +42,7 @@ from queries.waits import WaitReason, wait
 # Both fees of a replacement, in percent of the previous fees. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
-_DAY = timedelta(days=1)
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _PER_STATEMENT = 500
 
 
@@ -96,6 +96,37 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     ]
     # It is a UNION, because each part can use an index.
     return GWEI * sum(int(gwei) for (gwei,) in sums[0].union(sums[1], all=True))
+
+
+@dataclass(frozen=True)
+class SignerSpending:
+    """A signer's spending in wei, by the rules of limits. Pending transactions are only reserved."""
+
+    reserved: int = 0
+    in_day: int = 0
+    in_week: int = 0
+
+
+def by_signer() -> dict[tuple[int, str], SignerSpending]:
+    """Return the spending of signers, by chain and address, in two statements that read an index and a few rows."""
+    with clock.read_once():
+        week, day = Q(spent_at__gt=clock.earliest() - _WEEK), _in_a_day()
+    sums = {"all": Sum("reserved_gwei")}
+    sums |= {name: Sum("reserved_gwei", filter=span, default=0) for name, span in (("day", day), ("week", week))}
+    columns = ("signer__chain_id", "signer__address")
+    rows = Transaction.objects.order_by().values(*columns)
+    pending, recent = (
+        {tuple(map(row.get, columns)): row for row in rows.filter(counted).annotate(**sums)}
+        for counted in (_pending(), week)
+    )
+    none = dict.fromkeys(sums, 0)
+    return {
+        signer: SignerSpending(
+            GWEI * waiting["all"], GWEI * (spent["day"] - waiting["day"]), GWEI * (spent["week"] - waiting["week"])
+        )
+        for signer in pending.keys() | recent.keys()
+        for waiting, spent in [(pending.get(signer, none), recent.get(signer, none))]
+    }
 
 
 def of_user(user_id: int, chain_id: int, *, beside: int | None = None) -> int:

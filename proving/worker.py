@@ -25,6 +25,7 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -37,11 +38,12 @@ from chains.signer_keys import SignerError
 from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, schema
+from database.due_rows import DueRow
 from database.statements import CompiledQuery, chunks
 from proving import admit, lanes, money, pruning
-from proving.health import findings
+from proving.health import findings, problem_reports
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
-from proving.models import JumpLeaves, Signer, WorkerHeartbeat
+from proving.models import JumpLeaves, ProblemReport, Signer, WorkerHeartbeat
 from proving.paths import checkpoints
 from proving.reconcile import turn as reconcile
 from proving.transactions import transaction_monitor
@@ -59,7 +61,7 @@ _BEAT_SECONDS = 5
 # The longest pause of a lane whose turns fail as a whole, and so the longest delay after an outage.
 _LONGEST_PAUSE_SECONDS = 15
 # Lanes that get a turn although nothing is due, with the number of heartbeats between two turns.
-_BEATS = {LaneKind.WATCH: 1, LaneKind.HOUSE: 12}
+_BEATS = {LaneKind.WATCH: 1, LaneKind.HOUSE: 12, LaneKind.PROBLEMS: 2}
 
 
 def obstacle() -> str:
@@ -88,6 +90,7 @@ class Worker:
         self._lanes = lanes.every()
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
+        self._outages = problem_reports.OutageWatch() if settings.OPERATOR_WEBHOOK_URL else None
         # The counters must exist before their first event: Prometheus sees no increase in a series that begins with 1.
         for chain, event in itertools.product(get_chains().chains, lanes.ChainEvent):
             lanes.CHAIN_EVENTS.labels(str(chain.id), event)
@@ -109,6 +112,8 @@ class Worker:
         # Lanes that wait for databases and nodes get the interpreter back sooner from those that compute. In seconds.
         sys.setswitchinterval(0.001)
         logger.info("worker %s starts", self.name)
+        if self._outages:
+            threading.Thread(target=self._outages.run, args=(self._stopping,), name="outages", daemon=True).start()
         next_beat, beats = time.monotonic(), 0
         while not self._stopping.is_set():
             try:
@@ -141,6 +146,8 @@ class Worker:
         checkpoints.wake()
         if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
             WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
+        if self._outages:
+            self._outages.note_answer()
 
     def _begin_turns(self, kinds: Collection[LaneKind]) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
@@ -235,8 +242,9 @@ def turn_of_all(name: LaneName) -> int:
     keys = list(due_rows.due(rows(name)).order_by("due_at").values_list("pk", flat=True))
     failed = 0
     with lanes.hold(name) as lane:
-        # Rows are processed one by one, so that a failure affects no other row. The webhooks' turn finds its own rows.
-        several = list(chunks(keys, 1)) if keys and name.kind != LaneKind.WEBHOOKS else [[]]
+        # Rows are processed one by one, so that a failure affects no other row. Some turns find their own rows.
+        finds_rows = name.kind in {LaneKind.WEBHOOKS, LaneKind.PROBLEMS}
+        several = list(chunks(keys, 1)) if keys and not finds_rows else [[]]
         for place, some in enumerate(several, 1):
             if lane is not None:
                 lane.is_ending = place == len(several)
@@ -278,13 +286,18 @@ def rows(name: LaneName) -> QuerySet[Any]:
             return opened.filter(large if name.kind == LaneKind.LARGE_ADMISSION else ~large)
         case LaneKind.CONNECTION:
             return Block.objects.filter(destination_chain_id=name.destination, source_chain_id=name.source)
-        case LaneKind.HISTORY:
-            return JumpLeaves.objects.all()
-        case LaneKind.WEBHOOKS:
-            return Webhook.objects.all()
+        case LaneKind.HISTORY | LaneKind.WEBHOOKS | LaneKind.PROBLEMS:
+            return _TABLES[name.kind]._default_manager.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
             # These lanes get a turn at heartbeats, without rows.
             return Batch.objects.none()
+
+
+_TABLES: dict[LaneKind, type[DueRow]] = {
+    LaneKind.HISTORY: JumpLeaves,
+    LaneKind.WEBHOOKS: Webhook,
+    LaneKind.PROBLEMS: ProblemReport,
+}
 
 
 def _registries(name: LaneName) -> QuerySet[Any]:
@@ -308,8 +321,8 @@ def _pick(name: LaneName) -> list[Any]:
             return _shared_by_users(due, "user", _MANY_BLOCKS, size="block_count")[:1]
         case LaneKind.HISTORY:
             return list(due.order_by("due_at").values_list("pk", flat=True)[:1])
-        case LaneKind.WEBHOOKS:
-            return []  # The turn itself finds due webhooks repeatedly.
+        case LaneKind.WEBHOOKS | LaneKind.PROBLEMS:
+            return []  # The turn itself finds due rows.
         case _:
             return list(due.values_list("pk", flat=True))
 
@@ -401,6 +414,11 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     return _failed(partial(pruning.prune_when_due, lane))
 
 
+def _problems(lane: HeldLane, _: Sequence[Any]) -> int:
+    problem_reports.report(lane)
+    return 0
+
+
 def _failed(do: Callable[[], object]) -> int:
     """Call `do`. If it fails because of an internal error, log that and return 1."""
     try:
@@ -422,6 +440,7 @@ _TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
     LaneKind.WEBHOOKS: _webhooks,
     LaneKind.WATCH: _watch,
     LaneKind.HOUSE: _house,
+    LaneKind.PROBLEMS: _problems,
 }
 
 

@@ -49,6 +49,8 @@ class Problem(NamedTuple):
     """A stable word, on which monitoring may rely."""
     sentence: str
     """A sentence for people, with the remedy if it isn't obvious. It holds no secret and no path of a file."""
+    values: dict[str, str] = {}
+    """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
 
 
 # How long an observation of a chain is valid, and how long a new worker has for its first observations.
@@ -79,30 +81,40 @@ def chains() -> Iterator[Problem]:
     is_observing = WorkerHeartbeat.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     for chain_id, chain in configured.items():
         if chain_id in problems:
-            yield from (Problem(*pair) for pair in problems[chain_id])
+            yield from (Problem(*stored) for stored in problems[chain_id])
         elif is_observing:
             minutes = _COUNTS.total_seconds() / 60
             sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so nothing is known of it."
-            yield Problem("chain_not_watched", sentence)
+            yield Problem("chain_not_watched", sentence, _subject(chain_id))
 
 
 def stopped() -> Iterator[Problem]:
     destinations = [chain.id for chain in get_chains().destinations()]
     for stop in Stop.objects.filter(chain_id__in=destinations).order_by("chain_id", "source_chain_id", "signer"):
+        of_signer = _subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
-            yield Problem("node_doubtful", stop.sentence)
+            yield Problem("node_doubtful", stop.sentence, of_signer)
         elif stop.signer:
-            yield Problem("signer_paused", stop.sentence)
+            yield Problem("signer_paused", stop.sentence, of_signer)
         elif not stop.source_chain_id:
-            yield Problem("signing_stopped", stop.sentence)
+            yield Problem("signing_stopped", stop.sentence, _subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
-            yield Problem("connection_paused", stop.sentence)
+            yield Problem("connection_paused", stop.sentence, _connection(stop.source_chain_id, stop.chain_id))
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(nonce_problem="", receipt_problem="")
     for signer in in_trouble.order_by("pk"):
+        of_signer = _subject(signer.chain_id, signer=signer.address)
         if signer.nonce_problem:
-            yield Problem("nonce_gap", signer.nonce_problem)
+            yield Problem("nonce_gap", signer.nonce_problem, of_signer)
         if signer.receipt_problem:
-            yield Problem("receipt_unusable", signer.receipt_problem)
+            yield Problem("receipt_unusable", signer.receipt_problem, of_signer)
+
+
+def _subject(chain_id: int, **more: str) -> dict[str, str]:
+    return {"chainId": str(chain_id), **more}
+
+
+def _connection(source: int, destination: int) -> dict[str, str]:
+    return {"sourceChainId": str(source), "destinationChainId": str(destination)}
 
 
 def signers() -> Iterator[Problem]:
@@ -113,22 +125,27 @@ def signers() -> Iterator[Problem]:
     # Stops are left out, because `stopped` reports them.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
-    notices = [(signer.chain_id, signer.wait or signer.notice) for signer in hindered]
     for chain in get_chains().destinations():
-        # Several signers of a chain may have the same notice.
-        for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
-            yield Problem("signer_waits", str(notice))
+        # Several signers of a chain may have the same notice. It is about the first one.
+        signer_by_notice: dict[str, str] = {}
+        for signer in hindered:
+            if signer.chain_id == chain.id:
+                signer_by_notice.setdefault(str(signer.wait or signer.notice), signer.address)
+        for notice, address in signer_by_notice.items():
+            yield Problem("signer_waits", notice, _subject(chain.id, signer=address))
 
 
 def facts_registries() -> Iterator[Problem]:
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     rows = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     for connected in get_chains().connections:
-        row = rows.get((connected.source_id, connected.destination_id))
+        ends = connected.source_id, connected.destination_id
+        row = rows.get(ends)
         if row is None:
-            yield Problem("no_registry", str(deployments.not_deployed(connected.destination_id, connected.source_id)))
+            lacking = str(deployments.not_deployed(connected.destination_id, connected.source_id))
+            yield Problem("no_registry", lacking, _connection(*ends))
         elif row.refused:
-            yield Problem("registry_refused", str(row.refusal))
+            yield Problem("registry_refused", str(row.refusal), _connection(*ends))
 
 
 def storing() -> Iterator[Problem]:
@@ -201,7 +218,11 @@ class Examined:
 
 def examine(chain: Chain, rpc: RpcClient) -> Examined:
     problems = [
-        Problem("wrong_chain", f"URL {place + 1} of {chain.label} is not used: {error}.")
+        Problem(
+            "wrong_chain",
+            f"URL {place + 1} of {chain.label} is not used: {error}.",
+            _subject(chain.id, url=str(place + 1)),
+        )
         for place, error in rpc.wrong_chains().items()
     ]
     head, balances = None, dict[str, int]()
@@ -232,6 +253,7 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
         columns |= _state(chain, rpc, seen.head)
         problems = [*problems, *_gone_back(chain, seen.head)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
+    columns["resting_nodes"] = _resting_nodes(chain, rpc)
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
@@ -239,6 +261,17 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
+
+
+def _resting_nodes(chain: Chain, rpc: RpcClient) -> list[dict[str, str]]:
+    """Return the nodes that rest after `examine` asked each for its chain id, and since when."""
+    before = ChainWatch.objects.values_list("resting_nodes", flat=True).get(pk=chain.id)
+    since = {node["host"]: node["since"] for node in before}
+    now = timezone.now().isoformat()
+    return [
+        {"host": host, "problem": problem, "since": since.get(host, now)}
+        for host, problem in rpc.resting_nodes().items()
+    ]
 
 
 def _note_newest_block() -> None:
@@ -277,11 +310,11 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:
     if isinstance(error, NodeOfWrongChain):
-        return Problem("wrong_chain", str(error))
-    if isinstance(error, NodeUnavailable):
-        return Problem("chain_unavailable", str(error))
+        return Problem("wrong_chain", str(error), _subject(chain.id))
     # A node's own message isn't published.
-    return Problem("chain_unavailable", f"No node of {chain.label} can be used: it refuses what any node answers.")
+    refused = f"No node of {chain.label} can be used: it refuses what any node answers."
+    sentence = str(error) if isinstance(error, NodeUnavailable) else refused
+    return Problem("chain_unavailable", sentence, _subject(chain.id))
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
@@ -295,7 +328,7 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
     else:
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
-    yield Problem("clock", f"The newest block of {chain.label} {sentence}")
+    yield Problem("clock", f"The newest block of {chain.label} {sentence}", _subject(chain.id))
 
 
 def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
@@ -337,6 +370,7 @@ def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
         "wrong_history",
         f"The history contract {HISTORY_CONTRACT} (EIP-2935) of {chain.label} answers with another hash for block "
         f"{header.number} than the block has. {remedy}",
+        _subject(chain.id),
     )
 
 
@@ -347,6 +381,7 @@ def _wrong_slot(chain: Chain, header: Header) -> Problem:
         f"(EIP-2935) of {chain.label} holds another hash than that of block {header.number}, so that no hop leads "
         f"there. Set history_window, which is {chain.history_window}, to the number of slots that this chain writes, "
         "and window to no more; then deploy the registries of the chain anew, by deploy_registry --replace.",
+        _subject(chain.id),
     )
 
 
@@ -362,6 +397,7 @@ def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
             "head_went_back",
             f"The newest block of {chain.label} is {head.number}, and {head.number + behind} was seen "
             "a few minutes ago: its nodes are behind.",
+            _subject(chain.id),
         )
 
 
@@ -372,9 +408,11 @@ def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
             addresses.append(signer.account().address)
         except SignerError:
             which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
-            yield Problem("signer_unreadable", f"The key of {which} of {chain.label} can't be read.")
+            sentence = f"The key of {which} of {chain.label} can't be read."
+            yield Problem("signer_unreadable", sentence, _subject(chain.id, signer=str(number)))
     for address in sorted({address for address in addresses if addresses.count(address) > 1}):
-        yield Problem("signer_unreadable", f"Two signers of {chain.label} have the same key, that of {address}.")
+        sentence = f"Two signers of {chain.label} have the same key, that of {address}."
+        yield Problem("signer_unreadable", sentence, _subject(chain.id, signer=address))
 
 
 def _of_balances(chain: Chain, balances: Mapping[str, int]) -> Iterator[Problem]:
@@ -384,4 +422,5 @@ def _of_balances(chain: Chain, balances: Mapping[str, int]) -> Iterator[Problem]
                 "signer_unfunded",
                 f"The signer {address} on {chain.label} holds {in_units(balance)} {chain.native_currency}, less "
                 f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
+                _subject(chain.id, signer=address),
             )

@@ -11,7 +11,7 @@ import re
 import secrets
 import socket
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -195,18 +195,22 @@ def _is_early(delivery: WebhookDelivery) -> bool:
 
 def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str, str]]:
     """Return the URL, and the headers with the signature. Raises `webhook_secrets.CantOpen`."""
-    now = timezone.now().replace(microsecond=0)
     url, headers = webhooks.destination(webhook)
-    signers = [Signer(secret) for secret in webhook_secrets.signing(webhook.user_id)]
-    if not signers:
+    secrets = webhook_secrets.signing(webhook.user_id)
+    if not secrets:
         raise webhook_secrets.CantOpen
-    return url, {
-        **headers,
+    return url, {**headers, **signed_headers(delivery.message_id, delivery.body, secrets)}
+
+
+def signed_headers(message_id: str, body: str, secrets: Sequence[str]) -> dict[str, str]:
+    """Return the headers of a message with its signatures (Standard Webhooks), made now."""
+    now = timezone.now().replace(microsecond=0)
+    return {
         "Content-Type": "application/json",
         "User-Agent": "batch-query-service",
-        "webhook-id": delivery.message_id,
+        "webhook-id": message_id,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": " ".join(signer.sign(delivery.message_id, now, delivery.body) for signer in signers),
+        "webhook-signature": " ".join(Signer(secret).sign(message_id, now, body) for secret in secrets),
     }
 
 

@@ -6,11 +6,11 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from proving.deployments import expected_code
-from proving.models import AttesterWatch, ChainWatch, FactsRegistry
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
 from tests.browser import states
 from tests.explorer.batches import SOURCE, a_batch, accept, deployed
-from tests.service import ALICE, BOB, a_key
+from tests.service import ALICE, BOB, SIGNER, a_key
 
 ETHER, GWEI = 10**18, 10**9
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -44,9 +44,30 @@ def seen_chains() -> None:
 
 
 def operated() -> None:
-    """Store rows that need the operator: a registry with a notice, and failing blocks."""
+    """Store rows that need the operator: a registry with a notice, failing blocks, a resting node, a silent worker."""
     seen_chains()
     now = timezone.now()
+    balances = {"balances": {SIGNER: str(ETHER)}, "spent_in_day": ETHER // 20}
+    ChainWatch.objects.filter(chain_id=31337).update(**balances)
+    resting = {"host": "node.example", "problem": "node.example can't be reached"}
+    ChainWatch.objects.filter(chain_id=SOURCE).update(
+        resting_nodes=[resting | {"since": (now - 3 * MINUTE).isoformat()}]
+    )
+    signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
+    for nonce, (ago, state) in enumerate(
+        ((3 * DAY, "FINAL"), (DAY / 2, "FINAL"), (2 * MINUTE, "MINED"), (MINUTE / 2, "PENDING")), 1000
+    ):
+        Transaction.objects.create(
+            signer=signer,
+            nonce=nonce,
+            data=b"",
+            gas_limit=1,
+            state=state,
+            spent_at=now - ago,
+            reserved_gwei=ETHER // 100 // GWEI,
+        )
+    a_worker = {"started_at": now - DAY, "beat_at": now - 4 * MINUTE}
+    WorkerHeartbeat.objects.create(worker="silent:1", **a_worker)
     FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
     failing = a_batch(block=7)
     accept(failing)

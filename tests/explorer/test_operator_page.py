@@ -1,12 +1,13 @@
 """The operator's page, which only operators can see."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from proving.models import ChainWatch, Signer
+from proving.models import ChainWatch, ProblemReport, Signer, Transaction
 from queries.models import Block
 from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed
 from tests.factories import client_of
@@ -14,7 +15,9 @@ from tests.service import ALICE, BOB, SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
-STATEMENTS = 10
+ETHER = 10**18
+
+STATEMENTS = 19
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,29 @@ def test_it_only_reads_and_is_neither_kept_nor_indexed():
     assert '<meta name="robots" content="noindex">' in answer.text
     assert client.post("/operator").status_code == 405
     assert "<form" not in answer.text.partition("<main")[2].partition("</main>")[0]
+
+
+# --- Figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_tells_how_long_the_funds_last_and_what_waits():
+    """`golden/operator.html` has the other figures."""
+    ChainWatch.objects.update(balances={SIGNER: str(2 * ETHER)})
+    assert "nothing spent" in page()
+    signer, now = Signer.objects.create(chain_id=31337, address=SIGNER), timezone.now()
+    for nonce, (days, state, finney) in enumerate(
+        ((8, "FINAL", 900), (3, "FINAL", 120), (0.5, "FINAL", 10), (0.1, "MINED", 10), (2, "PENDING", 500))
+    ):
+        values = {"state": state, "spent_at": now - timedelta(days=days), "reserved_gwei": finney * 10**6}
+        Transaction.objects.create(signer=signer, nonce=nonce, data=b"", gas_limit=1, **values)
+    # The minimum balance is 0.5 ETH, and 0.5 ETH are reserved. So 1 ETH is left, and 0.02 or 0.14 / 7 are spent a day.
+    text = re.sub(r"<[^>]*>", "", page()).replace("\xa0", " ").replace("&nbsp;", " ")
+    for figure in ("2 ETH", "0.5 ETH", "0.02 ETH", "about 50 days at the pace of 7 days: about 50 days"):
+        assert figure in text, text
+    now = timezone.now()
+    values = {"key": "no_worker", "began_at": now, "seen_at": now, "failing_since": now - timedelta(minutes=9)}
+    ProblemReport.objects.create(**values)
+    assert "Your webhook has taken no message for 9 min" in re.sub(r"<[^>]*>", "", page())
 
 
 # --- Links ------------------------------------------------------------------------------------------------------------

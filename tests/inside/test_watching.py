@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def seen(chain_id: int = 31337) -> list[str]:
     """Return the codes that a worker has stored about a chain."""
-    return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
+    return [code for code, *_ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
 def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, tmp_path, monkeypatch, caplog):

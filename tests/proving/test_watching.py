@@ -27,7 +27,7 @@ DAY = timedelta(hours=25)
 
 def seen(chain_id: int = 31337) -> list[str]:
     """Return the codes that a worker has stored about the chain."""
-    return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
+    return [code for code, *_ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
 def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
@@ -44,7 +44,7 @@ def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
 def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
     service.rpc("anvil_setBalance", SIGNER, hex(10**15))
     work()
-    ((code, sentence),) = ChainWatch.objects.get().problems
+    ((code, sentence, _),) = ChainWatch.objects.get().problems
     assert code == "signer_unfunded"
     assert f"The signer {SIGNER} on Development chain (31337) holds 0.001000 ETH, less than the 0.01" in sentence
     due_at = ChainWatch.objects.get().due_at
@@ -60,8 +60,8 @@ def test_what_is_wrong_with_each_of_several_signers_is_seen(two_signers):
         two_signers.rpc("anvil_setBalance", address, hex(10**15))
     work()
     problems = ChainWatch.objects.get().problems
-    assert [code for code, _ in problems] == ["signer_unfunded"] * 2
-    assert [address for address in SIGNERS if any(address in sentence for _, sentence in problems)] == list(SIGNERS)
+    assert [code for code, *_ in problems] == ["signer_unfunded"] * 2
+    assert [address for address in SIGNERS if any(address in sentence for _, sentence, _ in problems)] == list(SIGNERS)
 
 
 def test_a_history_that_tells_another_hash_is_seen_and_told_by_healthz(service):
@@ -87,7 +87,8 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         work()
         host = other.url.removeprefix("http://")
         sentence = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
-        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence]]
+        about = {"chainId": "31337", "url": "3"}
+        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence, about]]
         assert sentence in Client().get("/healthz").json()["problems"]
 
 

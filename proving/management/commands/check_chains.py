@@ -27,4 +27,4 @@ class Command(BaseCommand):
         except ValueError as error:  # includes ChainsError
             raise CommandError(str(error)) from None
         if problems:
-            raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence in problems))
+            raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence, _ in problems))

@@ -1,0 +1,154 @@
+"""The operator's webhook is told of each problem of `/healthz` when it begins and when it ends."""
+
+import base64
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+from standardwebhooks.webhooks import Webhook as Verifier
+
+from proving.models import FactsRegistry, ProblemReport
+from tests.explorer.batches import SOURCE, beat, connect_source, deployed
+from tests.factories import is_done, until
+from tests.proving.receiver import Received, Receiver, receiver
+from tests.service import ALICE, a_key, expire_leases, request, submit, work
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
+
+SECRET = "whsec_" + base64.b64encode(b"the operator's own secret, 32 by").decode()
+SECONDS = 120
+
+
+@pytest.fixture
+def hook(settings, monkeypatch) -> Iterator[Receiver]:
+    with receiver() as hook:
+        tell(settings, monkeypatch, hook.url)
+        yield hook
+
+
+def tell(settings: Any, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Set the operator's webhook of this process, and of the processes that the test starts."""
+    for name, value in (("OPERATOR_WEBHOOK_URL", url), ("OPERATOR_WEBHOOK_SECRET", SECRET)):
+        setattr(settings, name, value)
+        monkeypatch.setenv(name, value)
+
+
+def later() -> None:
+    """Let 31 s pass for the problems that were seen, and the pause after a failure."""
+    then = timezone.now() - timedelta(seconds=31)
+    ProblemReport.objects.update(began_at=then, seen_at=then)
+    ProblemReport.objects.exclude(due_at=None).update(due_at=then)
+
+
+def told(hook: Receiver) -> list[tuple[str, str, str]]:
+    """Return the type, the code and the chain of each message. All are signed."""
+    messages = [Verifier(SECRET).verify(got.body, got.headers) for got in hook.received]
+    chain = ("chainId", "sourceChainId")
+    return sorted(
+        (message["type"], message["data"]["code"], next(filter(None, map(message["data"]["values"].get, chain)), ""))
+        for message in messages
+    )
+
+
+def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook, unreachable_chain, tmp_path):
+    connect_source(tmp_path, "http://127.0.0.1:1/secret-path")
+    deployed()
+    beat()
+    work()
+    assert hook.received == [], "A problem may be over in a moment."
+    later()
+    work()
+    health = Client().get("/healthz").json()
+    began = [
+        ("problem.began", code, chain)
+        for code, chain in zip(sorted(health["codes"]), ("31337", str(SOURCE), str(SOURCE)), strict=True)
+    ]
+    assert told(hook) == began
+    assert sorted(got.data("problem") for got in hook.received) == sorted(health["problems"])
+    (lacking,) = [got for got in hook.received if got.data("code") == "no_registry"]
+    deployed(SOURCE)
+    work()
+    # The problem comes and goes.
+    FactsRegistry.objects.filter(source_chain_id=SOURCE).update(deployed_at=None)
+    work()
+    deployed(SOURCE)
+    work()
+    assert told(hook) == began
+    later()
+    beat()
+    work()
+    assert told(hook) == [*began, ("problem.ended", "no_registry", str(SOURCE))]
+    ended = hook.received[-1]
+    assert (ended.data("id"), ended.data("problem")) == (lacking.data("id"), lacking.data("problem"))
+    assert lacking.data("beganAt") < ended.data("endedAt")
+    assert len({got.id for got in hook.received}) == 4
+    assert not any(b"secret" in got.body for got in hook.received)
+
+
+def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_receiver_fails(
+    settings, monkeypatch, unreachable_chain, start_worker
+):
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def kill_then_fail(_: Received) -> int:
+        if len(hook.received) == 1:
+            os.kill(workers[0].pid, signal.SIGKILL)
+            workers[0].wait()
+        return 500 if len(hook.received) == 2 else 204
+
+    with receiver(kill_then_fail) as hook:
+        tell(settings, monkeypatch, hook.url)
+        deployed()
+        beat()
+        work()
+        later()
+        workers.append(start_worker("--once"))
+        until(lambda: workers[0].poll() is not None, "the death of the worker")
+        expire_leases()
+        for count in (2, 3, 3):
+            work()
+            assert len(hook.received) == count
+    assert len({(got.id, got.body) for got in hook.received}) == 1
+
+
+def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
+    service, settings, monkeypatch, start_worker, tmp_path
+):
+    answers = threading.Event()
+    answers.set()
+
+    def answer(_: Received) -> int:
+        return 204 if answers.wait(SECONDS) else 500
+
+    def is_told(code: str) -> bool:
+        later()
+        return ProblemReport.objects.filter(code=code, is_told=True).exists()
+
+    connect_source(tmp_path)
+    with receiver(answer) as hook:
+        tell(settings, monkeypatch, hook.url)
+        start_worker()
+        start_worker()
+        until(lambda: is_told("no_registry") and is_told("chain_unavailable"), "the first messages")
+        assert [(kind, code) for kind, code, _ in told(hook)] == [
+            ("problem.began", "chain_unavailable"),
+            ("problem.began", "no_registry"),
+        ]
+        answers.clear()
+        call_command("stop", "31337", source=SOURCE, stdout=StringIO())
+        until(lambda: is_told("connection_paused") or len(hook.received) == 3, "the message that hangs")
+        batch = submit(a_key(), request(ALICE, block=service.head()))
+        until(lambda: is_done(batch), "DONE")
+        assert not ProblemReport.objects.filter(code="connection_paused", is_told=True).exists()
+        answers.set()
+        until(lambda: is_told("connection_paused"), "the last message")
+    assert len({got.id for got in hook.received}) == 3
