@@ -41,6 +41,13 @@ class Fact(Schema):
     call: Call | None = Field(description="How to read it there. null: the registry or the block isn't known yet.")
 
 
+SLOT_NAME = "Of SLOT that the request named: the slot of the variable, the keys and the layout."
+
+
+class QueriedFact(Fact):
+    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+
+
 def fact_json(
     fact: facts.Fact,
     word: bytes | None,

@@ -8,7 +8,7 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from api.fact_schema import ShownLog, ShownTransaction, log_json
+from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
 from chains.encoding import hex_data
 from chains.receipts import Log
 from proving import batch_estimate, facts, shown_proofs
@@ -49,6 +49,7 @@ class ReadProof(Schema):
     account: str | None = Field(description="null: it is about a transaction.")
     property: str = Field(description="The name of a property, or SLOT, or LOG.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
+    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
     transaction: ShownTransaction | None = Field(description="null: it is about an account.")
     log: ShownLog | None = Field(description="Of LOG: what the view returns.")
     word: str = Field(description="32 bytes, as the view returns it. Of LOG: the hash that a registry stores.")
@@ -90,10 +91,16 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
             400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
         )
     shown = shown_proofs.shown(parsed)
+    slot_names = {
+        (part.source, part.selector, SlotFact(part.address, slot)): name
+        for part in parsed.parts()
+        for slot, name in part.slot_names.items()
+    }
     destination = str(parsed.destinationChainId)
     proofs, size = list[str](), 0
     for fact in shown:
-        proofs.append(json.dumps(_proof(fact, destination)))
+        name = slot_names.get((fact.source, fact.selector, fact.fact)) if isinstance(fact.fact, SlotFact) else None
+        proofs.append(json.dumps({**_proof(fact, destination), "slotName": name}))
         size += len(proofs[-1])
         if size > _MOST_BYTES:
             why = f"The answer would have more than {_MOST_BYTES} bytes. Ask for fewer proofs."

@@ -71,16 +71,13 @@ HINT_SENTENCES = {
     "block_logs": "By their indexes within the block, as eth_getLogs and explorers count. Separate them with spaces.",
     "block_of": "The block that holds it.",
     "logs": "Of each of these transactions, by their indexes within the receipt, from 0. Separate them with spaces.",
-    "slots": "Of each of these accounts. Hexadecimal. Separate several with spaces or line breaks.",
+    "slots": "Of each of these accounts. Hexadecimal, separated with spaces or line breaks; or named, each on a line.",
     "time": "The latest block that is not after it.",
     "transactions": "Hashes, or indexes in the block, from 0. Separate several with spaces or line breaks.",
 }
 SLOT_SENTENCES = {
-    "address": "{key!r} {reason}.",
     "base": "This slot is a number below 2^256: decimal, or hexadecimal with 0x.",
-    "bytes32": "The key is 0x and 64 hexadecimal digits.",
-    "index": "The index is a number below 2^256: decimal, or hexadecimal with 0x.",
-    "uint256": "The key is a number below 2^256: decimal, or hexadecimal with 0x.",
+    "key": "{reason}",
 }
 REFUSAL_SENTENCES = {
     "csrf_failed": "This form is of an earlier session, or of another site. Go on, look through it, then submit it.",
