@@ -16,10 +16,9 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from api import fact_schema
-from api.fact_schema import QueriedFact, ShownTransaction
+from api.fact_schema import Fact, ShownTransaction
 from config.json_objects import iso
 from proving import batch_waits, deployments, facts, told_transactions
-from proving.facts import SlotFact
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries import batch_json, columns, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
@@ -175,7 +174,7 @@ class AskedQuery(Schema):
     isCompleted: bool
     step: StepKind | None = Field(description="The open one. null: all are completed.")
     steps: list[QueryStep] = Field(description="Those that have begun.")
-    facts: list[QueriedFact]
+    facts: list[Fact]
 
 
 FROM_NUMBER = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR)
@@ -258,7 +257,6 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
                 "steps": [_step(step) for step in steps[query.pk]],
                 "facts": [
                     fact_schema.fact_json(fact, known.get(fact), address, block, transaction)
-                    | {"slotName": query.slot_names.get(fact.slot) if isinstance(fact, SlotFact) else None}
                     for fact in facts.of(query)
                 ],
             }

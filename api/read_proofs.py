@@ -91,16 +91,10 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
             400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
         )
     shown = shown_proofs.shown(parsed)
-    slot_names = {
-        (part.source, part.selector, SlotFact(part.address, slot)): name
-        for part in parsed.parts()
-        for slot, name in part.slot_names.items()
-    }
     destination = str(parsed.destinationChainId)
     proofs, size = list[str](), 0
     for fact in shown:
-        name = slot_names.get((fact.source, fact.selector, fact.fact)) if isinstance(fact.fact, SlotFact) else None
-        proofs.append(json.dumps({**_proof(fact, destination), "slotName": name}))
+        proofs.append(json.dumps(_proof(fact, destination)))
         size += len(proofs[-1])
         if size > _MOST_BYTES:
             why = f"The answer would have more than {_MOST_BYTES} bytes. Ask for fewer proofs."
@@ -137,12 +131,12 @@ def _is_number(fact: AccountFact | SlotFact | ShownReceiptPart) -> bool:
 
 def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
     if not isinstance(fact, ShownReceiptPart):
-        slot = fact.slot if isinstance(fact, SlotFact) else None
-        about = {"account": fact.address, "property": facts.name(fact), "slot": slot}
+        slot, name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
+        about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": name}
         return about | {"transaction": None, "log": None}
     log = None
     if isinstance(fact.content, Log):
         log = {"index": str(fact.log_index), **log_json(fact.content)}
     transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}
     name = "LOG" if isinstance(fact.content, Log) else fact.content.name
-    return {"account": None, "property": name, "slot": None, "transaction": transaction, "log": log}
+    return {"account": None, "property": name, "slot": None, "slotName": None, "transaction": transaction, "log": log}

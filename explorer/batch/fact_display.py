@@ -131,7 +131,6 @@ def value(
     *,
     snippets: tuple[Snippet, ...] = (),
     log: ShownLog | None = None,
-    slot_name: Mapping[str, Any] | None = None,
 ) -> Value:
     """Return the fact of a registry for pages."""
     return Value(
@@ -139,7 +138,7 @@ def value(
         label=label(fact),
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact | TransactionFact) else None,
         slot=fact.slot if isinstance(fact, SlotFact) else "",
-        slot_name=slot_name,
+        slot_name=fact.name if isinstance(fact, SlotFact) else None,
         word=hex_data(word),
         is_hash=isinstance(fact, HeaderFact) and fact.field in HASHED_HEADER_FIELDS,
         timestamp=fact.timestamp if isinstance(fact, TimeFact) else None,

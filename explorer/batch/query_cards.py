@@ -254,12 +254,4 @@ def values_of(
         snippets = reading(registry, query.block.number, fact) if query.block and with_code and is_first else ()
         log = transaction.logs.get(fact.log) if transaction and isinstance(fact, LogFact) else None
         shown_log = log_display.shown(log, event) if log else None
-        yield fact_display.value(
-            fact,
-            word,
-            source.currency,
-            registry,
-            snippets=snippets,
-            log=shown_log,
-            slot_name=query.slot_names.get(fact.slot) if isinstance(fact, SlotFact) else None,
-        )
+        yield fact_display.value(fact, word, source.currency, registry, snippets=snippets, log=shown_log)
