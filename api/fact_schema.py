@@ -12,6 +12,8 @@ from proving.facts import LogFact, SlotFact, TransactionFact
 from proving.told_transactions import ToldTransaction
 from queries.models import Block
 
+SLOT_NAME = "Of a SLOT that the request has named: `slot` of the variable, `keys` and `layout`."
+
 
 class Call(Schema):
     to: str = Field(description="The facts registry.")
@@ -33,6 +35,7 @@ class ShownLog(Schema):
 class Fact(Schema):
     property: str = Field(description="The name of a property, SLOT, LOG, or BLOCK_AT_TIMESTAMP.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
+    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
     transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
     log: ShownLog | None = Field(description="Of LOG, as soon as `word`, which is its hash, is shown.")
     word: str | None = Field(description="32 bytes. null: its query is not completed.")
@@ -53,6 +56,7 @@ def fact_json(
     return {
         "property": facts.name(fact),
         "slot": fact.slot if isinstance(fact, SlotFact) else None,
+        "slotName": fact.name if isinstance(fact, SlotFact) else None,
         "transaction": transaction_json(transaction) if isinstance(fact, TransactionFact | LogFact) else None,
         "log": {"index": str(fact.log), **log_json(log)} if log and isinstance(fact, LogFact) else None,
         "word": None if word is None else hex_data(word),

@@ -8,7 +8,7 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from api.fact_schema import ShownLog, ShownTransaction, log_json
+from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
 from chains.encoding import hex_data
 from chains.receipts import Log
 from proving import batch_estimate, facts, shown_proofs
@@ -49,6 +49,7 @@ class ReadProof(Schema):
     account: str | None = Field(description="null: it is about a transaction.")
     property: str = Field(description="The name of a property, or SLOT, or LOG.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
+    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
     transaction: ShownTransaction | None = Field(description="null: it is about an account.")
     log: ShownLog | None = Field(description="Of LOG: what the view returns.")
     word: str = Field(description="32 bytes, as the view returns it. Of LOG: the hash that a registry stores.")
@@ -130,12 +131,12 @@ def _is_number(fact: AccountFact | SlotFact | ShownReceiptPart) -> bool:
 
 def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
     if not isinstance(fact, ShownReceiptPart):
-        slot = fact.slot if isinstance(fact, SlotFact) else None
-        about = {"account": fact.address, "property": facts.name(fact), "slot": slot}
+        slot, name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
+        about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": name}
         return about | {"transaction": None, "log": None}
     log = None
     if isinstance(fact.content, Log):
         log = {"index": str(fact.log_index), **log_json(fact.content)}
     transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}
     name = "LOG" if isinstance(fact.content, Log) else fact.content.name
-    return {"account": None, "property": name, "slot": None, "transaction": transaction, "log": log}
+    return {"account": None, "property": name, "slot": None, "slotName": None, "transaction": transaction, "log": log}

@@ -164,7 +164,13 @@ def requested(request: BatchRequest) -> Mapping[int, Requests]:
             if part.selector.timestamp is not None:
                 requests[part.source][part.selector][TimeFact(part.selector.timestamp)] = None
             continue
-        query = Query(address=part.address, fields=part.fields, slots=part.slots, timestamp=part.selector.timestamp)
+        query = Query(
+            address=part.address,
+            fields=part.fields,
+            slots=part.slots,
+            slot_names=part.slot_names,
+            timestamp=part.selector.timestamp,
+        )
         requests[part.source][part.selector].update(dict.fromkeys(facts.of(query)))
     return requests
 

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from eth_utils.crypto import keccak
 
@@ -35,6 +36,7 @@ class AccountFact:
 class SlotFact:
     address: str  # EIP-55
     slot: str  # 0x and 64 hexadecimal digits
+    name: Mapping[str, Any] | None = field(default=None, compare=False)  # of a slot that the request has named
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ _NAMED_SLOTS = 5000
 def of(query: Query) -> list[Fact]:
     """Return the facts that a query requests. Those of a transaction need its index."""
     facts: list[Fact] = [AccountFact(query.address, field) for field in query.account_fields]
-    facts += [SlotFact(query.address, slot) for slot in query.slots]
+    facts += [SlotFact(query.address, slot, query.slot_names.get(slot)) for slot in query.slots]
     if (index := query.transaction_index) is not None:
         facts += [TransactionFact(index, field) for field in query.transaction_fields]
         facts += [LogFact(index, log) for log in query.known_logs]

@@ -51,7 +51,7 @@ class ShownFact:
         match self.fact:
             case ShownReceiptPart():
                 place = [*self.fact.place]
-            case SlotFact(address, slot):
+            case SlotFact(address=address, slot=slot):
                 place = [address, bytes.fromhex(slot[2:])]
             case AccountFact():
                 place = [self.fact.address]

@@ -25,18 +25,19 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains import encoding
 from chains.chains_file import Chains
-from queries import strict_json
+from queries import storage_layout, strict_json
 from queries.columns import AccountField, HeaderField, TransactionField
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag
 from queries.strict_json import INVALID, UNSUPPORTED
 from queries.strict_json import invalid as _invalid
+from queries.strict_json import shortened as _shortened
+from queries.strict_json import shown as _shown
 from queries.strict_json import unsupported as _unsupported
 from queries.webhook_targets import WebhookRequest
 
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
-_MAX_ECHO = 80
 # Maximum JSON keys: per query (its block, `accounts`, its account, `props` and `slots`), and all others.
 _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
@@ -48,7 +49,6 @@ _TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 _MOST_TRANSACTIONS = (1 << 16) - 1
 # Maximum blocks at which a batch names transactions, because all receipts of each are read before it is accepted.
 _MOST_BLOCKS_OF_TRANSACTIONS = 25
-_SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients recognize these faults by this text.
 ADDRESS_FAULT = "Invalid account address or ENS"
@@ -86,17 +86,6 @@ class InvalidRequest(ValueError):
     def sentence(self) -> str:
         more = f"{'more than ' if self.has_more else ''}{len(self.faults) - 1}"
         return self.faults[0].message + (f" ({more} more in details)" if len(self.faults) > 1 else "")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_ECHO else text[: _MAX_ECHO - 1] + "…"
-
-
-_KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-
-
-def _shown(value: object) -> str:
-    return repr(_shortened(value)) if isinstance(value, str) else _KINDS.get(type(value), "a number")
 
 
 def _decimal(value: object, what: str, limit: int) -> int:
@@ -253,13 +242,6 @@ def _sender(value: object, info: ValidationInfo) -> str | None:
     return None
 
 
-def _slot(value: object) -> str:
-    digits = value.removeprefix("0x") if isinstance(value, str) else ""
-    if not _SLOT.fullmatch(digits):
-        raise _invalid(f"A storage slot is up to 64 hexadecimal digits, not {_shown(value)}.")
-    return f"0x{digits.lower():0>64}"
-
-
 def _transaction(value: object) -> int | str:
     if isinstance(value, str) and _TRANSACTION.fullmatch(value):
         return value.lower()
@@ -277,10 +259,9 @@ _Counted = WrapValidator(_counted)
 TransactionProperty = Annotated[Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "HASH"], _Counted]
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
 # Patterns only for the API's description. The functions above check these types, and name faults in sentences.
-DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
+DECIMAL = "^(0|[1-9][0-9]*)$"
 TRANSACTION = "^(0|[1-9][0-9]*|0x[0-9a-fA-F]{64})$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
-_SlotText = Annotated[str, Field(pattern=SLOT)]
 _SelectorText = Annotated[
     str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|transaction:0x[0-9a-fA-F]{64}|latest|finalized)$")
 ]
@@ -297,7 +278,7 @@ SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=_
 BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=_SelectorText), _Counted]
 TransactionKey = Annotated[int | str, BeforeValidator(_transaction, json_schema_input_type=_TransactionText), _Counted]
 LogIndex = Annotated[int, BeforeValidator(_log, json_schema_input_type=_DecimalText), _Counted]
-Slot = Annotated[str, BeforeValidator(_slot, json_schema_input_type=_SlotText), _Counted]
+Slot = Annotated[storage_layout.Slot, _Counted]
 HeaderName = Annotated[
     Literal[
         "PARENT_HASH",
@@ -340,7 +321,7 @@ class AccountRequest(_Strict):
     """The facts to prove of one account."""
 
     props: list[Property] = Field(default=[], max_length=16, description="Account properties to prove.")
-    slots: list[Slot] = Field(default=[], description="Storage slots to prove, in hexadecimal.")
+    slots: list[Slot] = Field(default=[], description="Storage slots to prove, in hexadecimal, or by name.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> "AccountRequest":
@@ -352,6 +333,15 @@ class AccountRequest(_Strict):
     def fields(self) -> int:
         """Return a mask with the bit 1 << AccountField for each property."""
         return sum(1 << AccountField[name] for name in set(self.props))
+
+    @property
+    def names_by_slot(self) -> dict[str, Mapping[str, Any] | None]:
+        """Return each slot once (0x and 64 digits), with the first name that the request has for it."""
+        names: dict[str, Mapping[str, Any] | None] = {}
+        for slot in self.slots:
+            number, name = (slot, None) if isinstance(slot, str) else (slot.number, slot.name)
+            names[number] = names.get(number) or name
+        return names
 
 
 class TransactionRequest(_Strict):
@@ -425,8 +415,10 @@ class BatchRequest(_Strict):
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
                 for account, account_request in block.accounts.items():
-                    slots = list(dict.fromkeys(account_request.slots))
-                    yield Part(source, selector, account.address, account_request.fields, slots, account.name)
+                    slots = account_request.names_by_slot
+                    names = {slot: name for slot, name in slots.items() if name}
+                    fields = account_request.fields
+                    yield Part(source, selector, account.address, fields, [*slots], account.name, slot_names=names)
                 if block.header:
                     fields = sum(1 << HeaderField[name] for name in set(block.header))
                     yield Part(source, selector, "", fields, [])
@@ -446,6 +438,8 @@ class Part:
     name: str = ""  # normalized ENS name; empty: the request has the address
     transaction: tuple[int | str, TransactionRequest] | None = None
     """The transaction's index or hash, and what is asked of it."""
+    slot_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The names of slots that the request has named, as JSON."""
 
     @property
     def names_transaction(self) -> bool:
@@ -613,7 +607,7 @@ def pointer(*names: str | int) -> str:
 
 def _fault(error: ErrorDetails) -> BodyFault:
     loc = error["loc"]
-    names = [name for name in loc if name != "[key]"]
+    names = [name for name in loc if name not in storage_layout.KINDS]
     path, parts = pointer(*names), [_shortened(str(name)) for name in names]
     if error["type"] in (INVALID, UNSUPPORTED):
         return BodyFault(path, error["msg"], error["type"], is_of_name=loc[-1:] == ("[key]",))

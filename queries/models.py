@@ -383,6 +383,7 @@ class Query(models.Model):
     # A bit for each property: 1 << AccountField, 1 << TransactionField, or 1 << HeaderField.
     fields = models.PositiveIntegerField(default=0)
     slots = models.JSONField(default=list)  # storage slots in order, each as 0x and 64 hexadecimal digits
+    slot_names = models.JSONField(default=dict, db_default={})  # by slot, as in `queries.storage_layout.NamedSlot`
     logs = models.JSONField(default=list, db_default=[])  # indexes of logs within the receipt
     block_logs = models.JSONField(default=list, db_default=[])  # indexes of logs within the block
     # The index within the block of the receipt's first log, null until the receipts are verified.

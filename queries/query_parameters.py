@@ -14,8 +14,9 @@ from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from chains.encoding import checksummed
 from queries import columns
-from queries.batch_request import DECIMAL, SLOT, TRANSACTION
+from queries.batch_request import DECIMAL, TRANSACTION
 from queries.columns import ULID
+from queries.storage_layout import SLOT
 from queries.strict_json import invalid
 
 # The largest integer that the databases store.

@@ -24,6 +24,20 @@ def unsupported(message: str) -> PydanticCustomError:
     return PydanticCustomError(UNSUPPORTED, "{message}", {"message": message})
 
 
+# Maximum characters of a value that a fault shows.
+_MAX_ECHO = 80
+_KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _MAX_ECHO else text[: _MAX_ECHO - 1] + "…"
+
+
+def shown(value: object) -> str:
+    """Return a value for the sentence of a fault."""
+    return repr(shortened(value)) if isinstance(value, str) else _KINDS.get(type(value), "a number")
+
+
 _MAX_DIGITS = 1000
 # Too many consecutive characters of numbers. They may also be inside a string.
 _LONG = re.compile(rf"(?<![-+.0-9eE])[-+.0-9eE]{{{_MAX_DIGITS + 1}}}")

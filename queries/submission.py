@@ -309,7 +309,7 @@ def _kept(request: BatchRequest, body: bytes) -> str:
 
 _QUERY_COLUMNS = (
     *("position", "source_chain_id", "timestamp", "block_tag", "block_of", "address", "name", "fields", "slots"),
-    *("transaction_name", "transaction_index", "logs", "block_logs"),
+    *("slot_names", "transaction_name", "transaction_index", "logs", "block_logs"),
 )
 
 
@@ -318,6 +318,7 @@ def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
         (
             *(position, part.source, part.selector.timestamp, part.selector.tag, part.selector.transaction),
             *(part.address, part.name, part.fields, json.dumps(part.slots)),
+            json.dumps(part.slot_names),
             *_transaction_values(part),
         )
         for position, part in enumerate(parts)

@@ -3,8 +3,9 @@
 The number of SQL statements doesn't grow with the number of queries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from chains.encoding import checksummed, hex_data
 from chains.packed import HASHED_HEADER_FIELDS
@@ -57,6 +58,7 @@ class Value:
     label: str
     number: int | None  # the property's number in the registry
     slot: str  # 0x and 64 hexadecimal digits; empty for other facts
+    slot_name: Mapping[str, Any] | None  # of a slot that the request has named
     word: str
     is_hash: bool  # the word is the hash of a property that is longer than a word
     timestamp: int | None  # the requested time in unix seconds, for BLOCK_AT_TIMESTAMP
@@ -136,6 +138,7 @@ def value(
         label=label(fact),
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact | TransactionFact) else None,
         slot=fact.slot if isinstance(fact, SlotFact) else "",
+        slot_name=fact.name if isinstance(fact, SlotFact) else None,
         word=hex_data(word),
         is_hash=isinstance(fact, HeaderFact) and fact.field in HASHED_HEADER_FIELDS,
         timestamp=fact.timestamp if isinstance(fact, TimeFact) else None,

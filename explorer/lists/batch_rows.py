@@ -60,7 +60,7 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
     counts = {pk: end for pk, *end in Batch.objects.filter(pk__in=pks).values_list("pk", *ends)}
     known: dict[str, list[Query]] = defaultdict(list)
     few = queries.filter(position__lt=_MOST_READ).order_by("position")
-    for query in few.select_related("block").defer("slots", "logs", "block_logs", "block__header_rlp"):
+    for query in few.select_related("block").defer("slots", "slot_names", "logs", "block_logs", "block__header_rlp"):
         known[query.batch_id].append(query)
     # A batch of a larger size requests several slots or logs, which lines don't name.
     alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)

@@ -71,16 +71,13 @@ HINT_SENTENCES = {
     "block_logs": "Indexes within the block, as eth_getLogs and explorers count. Separate them with spaces.",
     "block_of": "The block that holds it.",
     "logs": "Indexes within the receipt of each of these transactions, from 0. Separate them with spaces.",
-    "slots": "For each of these accounts, hexadecimal. Separate several with spaces or line breaks.",
+    "slots": "For each of these accounts: hexadecimal, separated with spaces or line breaks; or named, each on a line.",
     "time": "The latest block at or before this time.",
     "transactions": "Hashes, or indexes in the block, from 0. Separate several with spaces or line breaks.",
 }
 SLOT_SENTENCES = {
-    "address": "{key!r} {reason}.",
     "base": "This slot is a number below 2^256: decimal, or hexadecimal with 0x.",
-    "bytes32": "The key is 0x and 64 hexadecimal digits.",
-    "index": "The index is a number below 2^256: decimal, or hexadecimal with 0x.",
-    "uint256": "The key is a number below 2^256: decimal, or hexadecimal with 0x.",
+    "key": "{reason}",
 }
 REFUSAL_SENTENCES = {
     "csrf_failed": "This form is from an earlier session, or from another site. Check it, then submit it again.",

@@ -18,8 +18,8 @@ from django.http import QueryDict
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from explorer.new_batch import storage_slots
 from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
-from explorer.new_batch.storage_slots import KEYS
 from queries import submission
 from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
@@ -36,7 +36,6 @@ _WHEN = (
     *(("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time")),
     ("transaction", "Transaction"),
 )
-_SLOT_OF = (*((kind, f"mapping by {kind}") for kind in KEYS), ("array", "array"))
 _HASH = "0x[0-9a-fA-F]{64}"
 # Indexes are below 2^16.
 LOG_INDEX, TRANSACTION = re.compile(r"0|[1-9][0-9]{0,4}"), re.compile(rf"{_HASH}|0|[1-9][0-9]{{0,4}}")
@@ -152,12 +151,13 @@ class RowForm(forms.Form):
         choices=[(name, name) for name in HeaderField.names],
         widget=forms.CheckboxSelectMultiple,
     )
-    # The helper that computes the slot of a value in a mapping or an array. The request doesn't contain it.
-    slot_of = forms.ChoiceField(label="Where it is", required=False, choices=_SLOT_OF)
+    # The helper that names the slot of a value in a mapping or an array. The request doesn't contain its fields.
+    slot_of = forms.ChoiceField(label="Where it is", required=False, choices=storage_slots.KINDS)
+    slot_layout = forms.ChoiceField(label="Compiler", required=False, choices=storage_slots.LAYOUTS)
     slot_base = forms.CharField(
         label="Its own slot", required=False, widget=_text(placeholder="0", **{"class": "not-asked"})
     )
-    slot_key = forms.CharField(label="Key or index", required=False, widget=_text(**{"class": "not-asked"}))
+    slot_key = forms.CharField(label="Keys or index", required=False, widget=_text(**{"class": "not-asked"}))
 
     meant: tuple[int, int] | None = None
     """The number of the block that the row means, and by how many it is before the newest, if they are known."""
@@ -200,9 +200,9 @@ class RowForm(forms.Form):
     def contents(self) -> Mapping[str, Sequence[str]]:
         """Return what the row asks for without duplicates, valid or not."""
         typed = {name: self[name].value() or [] for name in _CONTENTS}
-        return {
-            name: _unique(_WORD.findall(value) if isinstance(value, str) else value) for name, value in typed.items()
-        }
+        names, typed["slots"] = storage_slots.names_apart(str(typed["slots"] or ""))
+        words = {name: _WORD.findall(value) if isinstance(value, str) else value for name, value in typed.items()}
+        return {name: _unique(value) for name, value in words.items()} | {"slots": _unique([*words["slots"], *names])}
 
     @property
     def is_blank(self) -> bool:
@@ -418,6 +418,9 @@ class NewBatchForm:
                         entries[place] = block.setdefault(kind, {}).setdefault(key, {})
                     _join(entries[place], row.contents, fields)
             _join(block, row.contents, {"header": "header"})
+        for entry in entries.values():
+            if "slots" in entry:
+                entry["slots"] = list(storage_slots.as_requested(entry["slots"]))
         values = self.batch.cleaned_data
         request = {"destinationChainId": self.batch["destination"].value() or ""}
         if values.get("sender") == "self":
@@ -430,10 +433,10 @@ class NewBatchForm:
 
 
 def _unique(words: Iterable[str]) -> list[str]:
-    """Remove words that differ only in case from an earlier word. Addresses, names and slots ignore the case."""
+    """Remove words that differ only in case from an earlier word. Addresses, ENS names and slots ignore the case."""
     spellings: dict[str, str] = {}
     for word in words:
-        spellings.setdefault(word.lower(), word)
+        spellings.setdefault(word if storage_slots.is_name(word) else word.lower(), word)
     return [*spellings.values()]
 
 

@@ -1,49 +1,59 @@
-"""Slots in which Solidity stores the values of a mapping or an array.
+"""Storage slots in the form: words of hexadecimal digits, and names as JSON, each on its own line."""
 
-Source: the Solidity documentation, "Layout of State Variables in Storage", section "Mappings and Dynamic Arrays".
-"""
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-import re
+from pydantic import ValidationError as WrongName
 
-from eth_utils.crypto import keccak
-
-from chains import encoding
 from explorer.new_batch.form_sentences import slot_fault
+from queries import strict_json
+from queries.storage_layout import NamedSlot
 
-KEYS = ("address", "uint256", "bytes32")
-_WORDS = 1 << 256
-
-
-def slot_of(kind: str, key: str, base: str) -> str:
-    """Return the slot of a value in the mapping or array at the slot `base`. Kinds outside of `KEYS` mean an array.
-
-    A mapping's value is at keccak256(key . base), with the key padded to 32 bytes. An array's value is at
-    keccak256(base) + index. Raises `ValidationError` with the form's field.
-    """
-    start = _number("slot_base", "base", base).to_bytes(32)
-    if kind in KEYS:
-        slot = int.from_bytes(keccak(_encoded(kind, key.strip()) + start))
-    else:
-        slot = int.from_bytes(keccak(start)) + _number("slot_key", "index", key)
-    return f"0x{slot % _WORDS:064x}"
+KINDS = (("mapping", "mapping"), ("string", "mapping by string"), ("array", "dynamic array"))
+LAYOUTS = (("solidity", "Solidity"), ("vyper", "Vyper"), ("vyper-0.2.12", "Vyper up to 0.2.12"))
+# Longer names are cut. As the request has them, they have fewer keys than this.
+_MOST_OF_NAME, _MOST_KEYS = 2000, 64
 
 
-def _encoded(kind: str, key: str) -> bytes:
-    if kind == "uint256":
-        return _number("slot_key", kind, key).to_bytes(32)
-    if kind == "address" and encoding.checksummed(key) is None:
-        raise slot_fault("slot_key", kind, key=key[:80], reason=encoding.fault(key))
-    digits = key.removeprefix("0x")
-    if kind == "bytes32" and not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
-        raise slot_fault("slot_key", kind)
-    return bytes.fromhex(digits).rjust(32, b"\0")
+def is_name(word: str) -> bool:
+    return word.startswith("{")
 
 
-def _number(field: str, code: str, text: str) -> int:
+def names_apart(text: str) -> tuple[list[str], str]:
+    """Return the lines that are names, and the other lines."""
+    lines = [line.strip() for line in text.splitlines()]
+    return [line[:_MOST_OF_NAME] for line in lines if is_name(line)], "\n".join(
+        line for line in lines if not is_name(line)
+    )
+
+
+def as_requested(words: Iterable[str]) -> Iterator[Any]:
+    """Yield slots as the API's request has them. What is no JSON stays text, which the API refuses."""
+    for word in words:
+        try:
+            yield strict_json.parse(word.encode(), max_keys=_MOST_KEYS).value if is_name(word) else word
+        except (strict_json.NotJson, strict_json.TooManyKeys):
+            yield word
+
+
+def as_typed(slots: Iterable[Any]) -> tuple[str, ...]:
+    """Return slots of a request as the form has them."""
+    return tuple(slot if isinstance(slot, str) else json.dumps(slot, ensure_ascii=False) for slot in slots)
+
+
+def named(kind: str, layout: str, base: str, key: str) -> str:
+    """Return the name of a value's slot. Raises `ValidationError` with the form's field."""
     try:
-        number = int(text, 0)  # decimal, or hexadecimal after 0x
+        slot = int(base, 0)  # decimal, or hexadecimal after 0x
     except ValueError:
-        number = -1
-    if not 0 <= number < _WORDS:
-        raise slot_fault(field, code)
-    return number
+        slot = -1
+    if not 0 <= slot < 1 << 256:
+        raise slot_fault("slot_base", "base")
+    keys: list[Any] = {"string": [{"key": key, "type": "string"}], "array": [{"index": key.strip()}]}.get(kind, [])
+    name = {"slot": hex(slot), "keys": keys or key.split(), "layout": layout or "solidity"}
+    try:
+        NamedSlot.model_validate(name)
+    except WrongName as wrong:
+        raise slot_fault("slot_key", "key", reason=wrong.errors()[0]["msg"]) from None
+    return as_typed([name])[0]

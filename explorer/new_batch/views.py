@@ -221,7 +221,8 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             header = block.get("header", [])
             alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
             for account, account_request in (block.get("accounts") or {}).items():
-                alike[tuple(account_request.get("props", ())), tuple(account_request.get("slots", ()))].append(account)
+                slots = storage_slots.as_typed(account_request.get("slots", ()))
+                alike[tuple(account_request.get("props", ())), slots].append(account)
             transactions = list(_rows_of_transactions(block.get("transactions") or {}))
             if not alike and not transactions:
                 yield {**where, "props": [], "header": header}
@@ -324,10 +325,11 @@ class _Post:
         return self._changed(rows or [{"source": removed["source"]}], "add-row", "row_removed", self.number + 1)
 
     def slot(self) -> HttpResponse:
-        """Add the slot that the row's helper computes."""
+        """Add the slot that the row's helper names."""
         form, row = self.form.rows[self.number], self._rows[self.number]
+        fields = ("slot_of", "slot_layout", "slot_base", "slot_key")
         try:
-            slot = storage_slots.slot_of(row["slot_of"] or "", row["slot_key"] or "", row["slot_base"] or "")
+            slot = storage_slots.named(*(row[name] or "" for name in fields))
         except ValidationError as error:
             form.add_error(None, error)
             return _answer(self.request, self.form)

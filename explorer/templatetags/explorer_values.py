@@ -1,6 +1,7 @@
 """Template filters and tags that format times, amounts, states and long hexadecimal values."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
@@ -303,6 +304,33 @@ def with_code(text: str) -> SafeString:
     """Return a text whose parts between backticks are code."""
     parts = enumerate(text.split("`"))
     return SafeString("".join(f"<code>{escape(part)}</code>" if at % 2 else escape(part) for at, part in parts))
+
+
+@register.filter
+def slot_path(name: Mapping[str, Any]) -> SafeString:
+    """Return a slot's name as a path, such as 0x2[0x7099…79C8][5].1 from mappings to a struct's member."""
+    parts = [html("{}", name["slot"])]
+    for key in name["keys"]:
+        if isinstance(key, str):
+            parts.append(html("[{}]", _key_in_short(key)))
+        elif "member" in key:
+            parts.append(html(".{}", key["member"]))
+        elif "index" in key:
+            parts.append(html("[{}]", key["index"]))
+        else:
+            parts.append(html('["{}"]' if key["type"] == "string" else "[{}]", _key_in_short(key["key"])))
+    return SafeString("".join(parts))
+
+
+def _key_in_short(key: str) -> SafeString | str:
+    ends = ADDRESS_ENDS if len(key) == _ADDRESS_LENGTH else WORD_ENDS
+    return short(key, *ends) if len(key) > _MOST_OF_SLOT else key
+
+
+@register.filter
+def slot_at(names: Mapping[str, Mapping[str, Any]], slot: str) -> Mapping[str, Any] | None:
+    """Return the name that the request has for a slot."""
+    return names.get(slot)
 
 
 # base.html draws each icon once. The style sheet hides the buttons without scripts. The empty span gets the result.

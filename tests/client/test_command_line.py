@@ -110,6 +110,14 @@ def test_arguments_become_the_body():
     assert "fee" not in body_of(**arguments, is_paid_by_caller=True)
     hook = body_of(**arguments, fee="7", webhook="https://a.example", webhook_events=["DONE"])
     assert (hook["fee"], hook["webhook"]) == ("7", {"url": "https://a.example", "headers": {}, "events": ["DONE"]})
+    name = {"slot": "0x5", "keys": [{"index": "1"}]}
+    (entry,) = body_of(**arguments | {"accounts": ["0xaa"], "slots": ["a", "f:0xbb:7", json.dumps(name)]})["data"]["1"][
+        "block:15"
+    ]["accounts"].values()
+    assert entry["slots"] == [f"0x{10:064x}", {"slot": f"0x{15:064x}", "keys": ["0xbb", "7"]}, name]
+    for wrong in ("g:1", ":1", "{"):
+        with pytest.raises(ValueError, match="slot"):
+            body_of(**arguments | {"slots": [wrong]})
     at = body_of(destination=10, chain=1, time="2026-01-01T00:00:00Z", header=["TIMESTAMP"])
     assert at["data"] == {"1": {"timestamp:1767225600": {"header": ["TIMESTAMP"]}}}
 
@@ -394,6 +402,11 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     of_transaction = {"account": "", "transaction": ShownTransaction(index=7, hash=DIGEST)}
     event = FACT.model_copy(update={"property": "LOG", "log": log, **of_transaction})
     status = FACT.model_copy(update={"property": "STATUS", "word": (1).to_bytes(32), **of_transaction})
+    named = slot.model_copy(update={"slot_name": {"slot": "0x2", "keys": ["7"], "layout": "vyper"}})
+    print_facts([slot, named], {})
+    out = capsys.readouterr().out
+    assert "  slot 0x5 (5)  " in out
+    assert '  slot 0x5 (5) {"slot": "0x2", "keys": ["7"], "layout": "vyper"}  ' in out
     print_facts([FACT, slot, unproven, nonce, event, status], {1: "xDAI"})
     out = capsys.readouterr().out
     assert f"{(2**255 + 1) // 10**18}.{(2**255 + 1) % 10**18} xDAI" in out

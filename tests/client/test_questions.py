@@ -40,6 +40,12 @@ def test_a_slot_is_written_in_many_ways(slot):
     assert entry == {"props": [], "slots": ["0x" + "0" * 63 + "5"]}
 
 
+def test_a_slot_may_be_named():
+    name = {"slot": "0x5", "keys": [ALICE, {"member": "1"}], "layout": "vyper"}
+    entry = asked(Account(ALICE, chain=1, block=1, slots=[name, 5, dict(name)]))["1"]["block:1"]["accounts"][ALICE]  # type: ignore[index]
+    assert entry == {"props": [], "slots": [name, f"0x{5:064x}"]}
+
+
 def test_what_is_about_the_same_account_at_the_same_block_is_put_together():
     data = asked(
         Account(ALICE, chain=1, block=1, props=["BALANCE"]),

@@ -310,7 +310,7 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     code, out, errors = bqs("proofs", *where, "--account", BOB, "--prop", "BALANCE", "--slot", "1")
     assert code == 0, errors
     assert f"BALANCE {amount(balance)} a fact" in (out := " ".join(out.split()))
-    assert f"slot 0x{1:064x} 0x{0:064x} STORAGE_ROOT is no fact yet" in out
+    assert f"slot 0x1 (1) 0x{0:064x} STORAGE_ROOT is no fact yet" in out
     code, _, errors = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
     assert (code, "no facts registry" in errors) == (ExitCode.NOT_TRUE, True)
 

@@ -22,7 +22,7 @@ from queries.waits import wait
 from tests.explorer import batches
 from tests.explorer.pages import text_of
 from tests.factories import client_of
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, a_key, chains_toml, header, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -213,6 +213,28 @@ def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
         sizes.append(len(batches.page(batch)))
     assert statements[0] == statements[1]
     assert sizes[1] < sizes[0] * 1.05
+
+
+def test_a_named_slot_is_shown_by_its_name_and_its_number():
+    keys = [ALICE, {"key": "<b>", "type": "string"}, {"index": "3", "size": "64"}, {"member": "1"}, "-7"]
+    names = [{"slot": "2", "keys": keys}, {"slot": "9", "keys": [ALICE], "layout": "vyper-0.2.12"}]
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [*names, "0x5"]}}})
+    paths = (f'0x2[{ALICE}]["<b>"][3].1[-7] in the layout of Solidity', f"0x9[{ALICE}] in the layout of Vyper 0.2.12")
+    first, second, _ = batch.queries.get().slots
+    for end in (lambda _: None, batches.finish):
+        end(batch)
+        for url in (batches.path(batch), f"{batches.path(batch)}/1"):
+            html = Client().get(url).text
+            text = unescape(text_of(html)).replace(" ", "")
+            assert "<b>" not in html
+            assert [f"whichis{path.replace(' ', '')}" in text for path in paths] == [True, True]
+            assert [hex(int(slot, 16)) in text for slot in (first, second)] == [True, True]
+    facts = Client().get(f"/batch-queries/{batch.pk}", headers=header(batch.api_key)).json()["queryList"][0]["facts"]
+    shown = [(fact["slot"], fact["slotName"]) for fact in facts]
+    named = [{"slot": "0x2", "keys": keys, "layout": "solidity"}, names[1] | {"slot": "0x9"}]
+    assert shown == [(first, named[0]), (second, named[1]), (batches.word(5), None)]
+    (held,) = Client().get(f"/facts?account={BOB}&slot={first}", headers=header(batch.api_key)).json()["facts"]
+    assert held["slotName"] == named[0]
 
 
 # --- Visitors ---------------------------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client, RequestFactory
 from django.utils import timezone
-from eth_abi.abi import encode
-from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, User
 from batch_query_client.command_line.asked_in_files import BatchOptions, document
@@ -54,7 +52,7 @@ def alice(key, alice) -> Client:
 
 def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
     """Return a form's fields as a browser posts them. By default a row requests a balance at the latest block."""
-    usual = {"source": "31337", "at": "latest", "props": ["BALANCE"], "slot_of": "address"}
+    usual = {"source": "31337", "at": "latest", "props": ["BALANCE"]}
     data = {"destination": "31337", "sender": "service", "fee": "", "token": "a-token", **others}
     return data | {f"rows-{at}-{name}": value for at, row in enumerate(rows) for name, value in (usual | row).items()}
 
@@ -271,6 +269,12 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
         ({"transactions": "65536", "logs": "1"}, "transactions", TOO_LARGE),
         ({"transactions": "1", "logs": "65536"}, "logs", "The index of a log is too large."),
         ({"slots": "xyz"}, "slots", "A storage slot is up to 64 hexadecimal digits, not 'xyz'."),
+        ({"slots": '{"slot": "1", "keys": []}'}, "slots", "'keys' is empty: nothing to prove."),
+        (
+            {"slots": '{"slot": "1", "keys": ["1"]'},
+            "slots",
+            'A storage slot is up to 64 hexadecimal digits, not \'{"slot": "1", "keys": ["1"]\'.',
+        ),
         ({"accounts": "vitalik.eth"}, "accounts", "This service resolves no names, send the address of 'vitalik.eth'."),
         ({"accounts": f"{ALICE}\0"}, "accounts", "Null characters are not allowed."),
         *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("0,015", "-1", "0.0000000000000000001", "much")),
@@ -327,6 +331,7 @@ def test_whatever_is_typed_is_answered(alice, settings, value):
         "block_of",
         "header",
         "slot_of",
+        "slot_layout",
         "slot_key",
         "slot_base",
     )
@@ -519,24 +524,26 @@ def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
 
 
 @pytest.mark.parametrize(
-    ("kind", "key", "value"),
+    ("kind", "words", "keys"),
     [
-        ("address", ALICE.lower(), ALICE),
-        ("uint256", "0x7a69", 31337),
-        ("bytes32", "AB" * 32, b"\xab" * 32),
-        ("array", "7", 0),
+        ("mapping", f"{ALICE.lower()} -7", [ALICE.lower(), "-7"]),
+        ("string", 'a "b", {c}', [{"key": 'a "b", {c}', "type": "string"}]),
+        ("array", "7", [{"index": "7"}]),
     ],
 )
-def test_a_slot_is_found_as_solidity_keeps_it(alice, kind, key, value):
-    slot = int.from_bytes(keccak(encode(["uint256"], [9]))) + 7
-    if kind != "array":
-        slot = int.from_bytes(keccak(encode([kind, "uint256"], [value, 9])))
-    row = {"accounts": ALICE, "slots": "0x5", "slot_of": kind, "slot_key": key, "slot_base": "0x9"}
-    assert values(post(alice, "slot-0", row), "slots") == [f"0x5\n{slot:#066x}"]
+def test_the_slot_of_a_value_is_named_as_the_api_names_it(alice, key, kind, words, keys):
+    row = {"accounts": ALICE, "slots": "0x5", "slot_of": kind, "slot_layout": "vyper", "slot_key": words}
+    (slots,) = values(post(alice, "slot-0", row | {"slot_base": "10"}), "slots")
+    name = {"slot": "0xa", "keys": keys, "layout": "vyper"}
+    assert (slots.split("\n")[0], json.loads(slots.split("\n")[1])) == ("0x5", name)
+    post(alice, "submit", {"accounts": ALICE, "slots": slots + "\n" + slots}, status=303)
+    batch = Batch.objects.get()
+    assert json.loads(batch.request)["data"]["31337"]["latest"]["accounts"][ALICE]["slots"] == ["0x5", name]
+    assert values(alice.get(f"/new-batch?from={batch.pk}").text, "slots") == [slots]
     for wrong, field in (({"slot_base": "-1"}, "slot_base"), ({"slot_key": "1.0"}, "slot_key")):
-        assert [control for control, _ in faults_in(post(alice, "slot-0", row | wrong, status=400))] == [
-            f"id_rows-0-{field}"
-        ]
+        fault = {"slot_base": "10", "slot_of": "array"} | wrong
+        html = post(alice, "slot-0", row | fault, status=400)
+        assert [control for control, _ in faults_in(html)] == [f"id_rows-0-{field}"]
 
 
 # --- Confirmation -----------------------------------------------------------------------------------------------------

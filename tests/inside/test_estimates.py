@@ -144,7 +144,7 @@ def test_estimates_that_wait_for_a_node_leave_threads_to_others(service, client,
                 (503, "busy", "2")
             }
             form = {"destination": "31337", "sender": "service", "rows-0-source": "31337", "rows-0-accounts": ALICE}
-            form |= {"rows-0-at": "latest", "rows-0-props": "BALANCE", "rows-0-slot_of": "address"}
+            form |= {"rows-0-at": "latest", "rows-0-props": "BALANCE"}
             panel = client_of(ALICE).post("/new-batch/estimate", form, headers={"hx-request": "true"})
             assert "asking nodes for others" in panel.text
             assert client.get("/chain-connections").status_code == 200

@@ -257,7 +257,6 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
         "sender": "service",
         "fee": "",
         "token": "0" * 32,
-        "slot_of": "address",
     }
     form |= {"rows-TOTAL_FORMS": "1", "rows-INITIAL_FORMS": "1"} | {
         f"rows-0-{name}": value for name, value in row.items()

@@ -168,6 +168,8 @@ class Fact(AnswerModel):
     """One of `ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, `TRANSACTION_PROPERTIES`, SLOT, LOG, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
     """0x and 64 digits."""
+    slot_name: dict[str, Any] | None = None
+    """How the request has named the slot, if it has."""
     transaction: ShownTransaction | None = None
     log: ShownLog | None = None
     """The log whose hash is the word of a LOG. The service tells it: `facts_on_chain` compares it with the word."""
@@ -213,6 +215,7 @@ class _QueryFact(AnswerModel):
 
     property: Text
     slot: Text = ""
+    slot_name: dict[str, Any] | None = None
     transaction: ShownTransaction | None = None
     log: ShownLog | None = None
     word: Word | None = None
@@ -299,6 +302,7 @@ class BatchDetails(BatchSummary):
             timestamp=_time_of(query.selector) if is_time else None,
             property=fact.property,
             slot=fact.slot,
+            slot_name=fact.slot_name,
             transaction=fact.transaction or query.transaction,
             log=fact.log,
             word=fact.word,
@@ -456,6 +460,7 @@ class ReadProof(AnswerModel):
     """One of `ACCOUNT_PROPERTIES` and `TRANSACTION_PROPERTIES`, SLOT or LOG. HASH has no proof."""
     slot: Text
     """0x and 64 digits, for a SLOT."""
+    slot_name: dict[str, Any] | None = None
     transaction: ShownTransaction | None = None
     log: ShownLog | None = None
     word: Word

@@ -1,5 +1,6 @@
 """Queries for the service: accounts, headers and transactions of blocks, as the body of a request."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +39,9 @@ Block = int | str
 """A number, `"latest"`, `"finalized"`, or a selector of the API: `"block:15"`, `"timestamp:1700000000"`, or
 `"transaction:0x..."`, the block that holds the transaction of this hash."""
 
-Slot = int | str | bytes
-"""A storage slot: a number, up to 64 hexadecimal digits with or without 0x, or 32 bytes."""
+Slot = int | str | bytes | Mapping[str, Any]
+"""A storage slot: a number, up to 64 hexadecimal digits with or without 0x, 32 bytes, or a name as the API takes it:
+`{"slot": "0x2", "keys": ["0x..."], "layout": "solidity"}`."""
 
 _NAMED_BLOCKS = {"latest", "finalized"}
 _SELECTOR = re.compile(r"(block|timestamp):[0-9]+|transaction:0x[0-9a-fA-F]{64}", re.ASCII)
@@ -138,7 +140,7 @@ class Webhook:
     """Empty: the first three."""
 
 
-def slot_hex(slot: Slot) -> str:
+def slot_hex(slot: int | str | bytes) -> str:
     """Return the slot as 0x and 64 digits. Raises `ValueError`."""
     if isinstance(slot, bytes):
         slot = int.from_bytes(slot)
@@ -179,11 +181,11 @@ def body(
 def _data(queries: Iterable[Account | Header | Transaction]) -> dict[str, Any]:
     """Group the queries by source chain and selector.
 
-    Properties and slots become keys, so that each occurs once, in order.
+    Properties and slots become keys, so that each occurs once, in order. A key's value, if any, is listed instead.
     """
     data: dict[str, dict[str, Any]] = {}
     # The service rejects an account that occurs twice, in upper or lower case.
-    entries: dict[tuple[int, str, str], dict[str, dict[str, None]]] = {}
+    entries: dict[tuple[int, str, str], dict[str, dict[str, Any]]] = {}
     for query in queries:
         block = data.setdefault(str(query.chain), {}).setdefault(query.selector, {})
         if isinstance(query, Header):
@@ -198,7 +200,9 @@ def _data(queries: Iterable[Account | Header | Transaction]) -> dict[str, Any]:
         if place not in entries:
             entries[place] = block.setdefault("accounts", {}).setdefault(query.address, {"props": {}, "slots": {}})
         entries[place]["props"].update(dict.fromkeys(query.props))
-        entries[place]["slots"].update(dict.fromkeys(map(slot_hex, query.slots)))
+        for slot in query.slots:
+            is_name = isinstance(slot, Mapping)
+            entries[place]["slots"][json.dumps(slot) if is_name else slot_hex(slot)] = slot if is_name else None
     return {chain: {at: _listed(block) for at, block in blocks.items()} for chain, blocks in data.items()}
 
 
@@ -208,7 +212,8 @@ def _listed(block: dict[str, Any]) -> dict[str, Any]:
     for kind in ("accounts", "transactions"):
         if kind in block:
             listed[kind] = {
-                key: {name: list(names) for name, names in entry.items()} for key, entry in block[kind].items()
+                key: {name: [each or word for word, each in names.items()] for name, names in entry.items()}
+                for key, entry in block[kind].items()
             }
     if "header" in block:
         listed["header"] = list(block["header"])

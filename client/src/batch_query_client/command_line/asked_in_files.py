@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from batch_query_client import TRANSACTION_PROPERTIES, Account, Header, Transaction, Webhook
-from batch_query_client.questions import body, slot_hex
+from batch_query_client.questions import Slot, body, slot_hex
 
 # The order of columns if no line names the columns.
 _COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
@@ -132,7 +132,7 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transa
         return
     where: Any = {"chain": options.chain, **_options_at(options)}
     for account in options.accounts:
-        yield Account(account, props=account_props, slots=options.slots, **where)
+        yield Account(account, props=account_props, slots=[*map(read_slot, options.slots)], **where)
     if options.header:
         yield Header(options.header, **where)
 
@@ -155,6 +155,17 @@ def _options_at(options: BatchOptions) -> dict[str, int | str | None]:
         "block": None if options.block is None else read_block(options.block),
         "time": None if options.time is None else read_time(options.time),
     }
+
+
+def read_slot(text: str) -> Slot:
+    """Read a slot, `SLOT:KEY:KEY` for a mapping's value, or a name as the API takes it. Raises `ValueError`."""
+    if text.startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except ValueError as error:
+            raise ValueError(f"The slot's name is no JSON: {error}.") from None
+    slot, *keys = text.split(":")
+    return {"slot": slot_hex(slot), "keys": keys} if keys else slot_hex(slot)
 
 
 def read_block(text: str) -> int | str:
@@ -349,7 +360,7 @@ def _queries_of(
         raise ValueError(f"{wrong[0][:80]!r} is no address, nor a name.")
     names: Any = [name.upper() for name in props]
     for account in accounts:
-        yield Account(account, props=names, slots=[*map(slot_hex, slots)], **where)
+        yield Account(account, props=names, slots=[*map(read_slot, slots)], **where)
     if header:
         yield Header([name.upper() for name in header], **where)
 

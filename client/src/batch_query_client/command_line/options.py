@@ -139,7 +139,13 @@ _QUESTION = (
             "HASH of transactions. May be repeated."
         ),
     ),
-    click.option("--slot", "slots", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
+    click.option(
+        "--slot",
+        "slots",
+        multiple=True,
+        metavar="HEX",
+        help="A storage slot, or HEX:KEY:KEY for a value of a mapping, or a name as the API's JSON. May be repeated.",
+    ),
     click.option(
         "--transaction",
         "transactions",

@@ -186,11 +186,19 @@ def subject(fact: client.Fact | client.ReadProof) -> str:
 
 def property_name(fact: client.Fact | client.ReadProof) -> str:
     if fact.property == "SLOT":
-        return f"slot {fact.slot}"
+        return slot_in_words(fact.slot) + (f" {json.dumps(fact.slot_name)}" if fact.slot_name else "")
     if fact.log is not None:
         return f"log {fact.log.index}"
     timestamp = getattr(fact, "timestamp", None)  # proofs are of no time
     return fact.property if timestamp is None else f"block at {timestamp}"
+
+
+def slot_in_words(slot: str) -> str:
+    """Return the slot in hexadecimal and in decimal, as compilers print it."""
+    try:
+        return f"slot {int(slot, 16):#x} ({int(slot, 16)})"
+    except ValueError:  # the service's text is no slot
+        return f"slot {slot}"
 
 
 def fact_value(fact: client.Fact | client.ReadProof, currencies: Mapping[int, str]) -> str:

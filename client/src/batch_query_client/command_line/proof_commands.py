@@ -11,7 +11,7 @@ import click
 import batch_query_client as client
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.options import read_hash, with_json, with_node, with_url
-from batch_query_client.command_line.output import amount, log_content, print_json, print_table, say
+from batch_query_client.command_line.output import amount, log_content, print_json, print_table, say, slot_in_words
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import NUMBERS
 
@@ -132,7 +132,7 @@ def _in_short(proven: client.VerifiedQuery) -> list[str]:
     values = [
         f"{name} {_number(name, word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
     ]
-    values += [f"slot {int(slot, 16):#x} {hex_data(word)}" for slot, word in proven.slots.items()]
+    values += [f"{slot_in_words(slot)} {hex_data(word)}" for slot, word in proven.slots.items()]
     values += [f"log {index} {log_content(log)}" for index, log in proven.logs.items()]
     if proven.claimed_timestamp is not None:
         latest = f"latest at {proven.claimed_timestamp} s"

@@ -1,0 +1,209 @@
+"""Storage slots by name: the slot of a variable, and the keys that lead from it to the slot of a value.
+
+Sources: the Solidity documentation, "Layout of State Variables in Storage", and what Vyper's compilers do. The tests
+compare both with compiled contracts.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from eth_utils.crypto import keccak
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from chains import encoding
+from queries.strict_json import invalid, shown
+
+# Maximum keys of a slot, and bytes of one key.
+_MOST_KEYS, _MOST_BYTES = 16, 1024
+_WORDS = 1 << 256
+_NUMBER, _KEY = "(0x[0-9a-fA-F]{1,64}|[0-9]{1,78})", "(0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78})"
+_KEY_TYPE = "^(string|bytes([1-9]|[12][0-9]|3[0-2])?)$"
+# Pattern for the API's description too.
+SLOT = "^(0x)?[0-9a-fA-F]{1,64}$"
+
+
+def slot_hex(value: object) -> str:
+    """Return a slot in hexadecimal digits as 0x and 64 digits."""
+    if not isinstance(value, str) or not re.fullmatch(SLOT, value, re.ASCII):
+        raise invalid(f"A storage slot is up to 64 hexadecimal digits, not {shown(value)}.")
+    return f"0x{int(value, 16):064x}"
+
+
+def _int(text: str) -> int:
+    return int(text, 16 if text.startswith("0x") else 10)
+
+
+def _number(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_NUMBER, value, re.ASCII) or _int(value) >= _WORDS:
+        raise invalid(f"A number is up to 256 bits in decimal, or in hexadecimal with 0x, not {shown(value)}.")
+    return value
+
+
+def _value(value: object) -> str:
+    """Check a key of one word: an address, a number, or 32 bytes."""
+    if (
+        not isinstance(value, str)
+        or not re.fullmatch(_KEY, value, re.ASCII)
+        or not -_WORDS // 2 <= _int(value) < _WORDS
+    ):
+        raise invalid(
+            "A key is a number in decimal, or up to 64 hexadecimal digits with 0x, or an object with key and type, "
+            f"index or member, not {shown(value)}."
+        )
+    if len(value) == len("0x") + 40 and value.startswith("0x") and encoding.checksummed(value) is None:
+        raise invalid(f"{shown(value)} {encoding.fault(value)}.")
+    return value
+
+
+def _key_type(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_KEY_TYPE, value, re.ASCII):
+        raise invalid(
+            f"The type of a key is string, bytes, or bytes1 to bytes32, not {shown(value)}: write an address, a number "
+            "or a bool as a string instead of an object."
+        )
+    return value
+
+
+_Number = Annotated[str, BeforeValidator(_number, json_schema_input_type=Annotated[str, Field(pattern=f"^{_NUMBER}$")])]
+_Value = Annotated[str, BeforeValidator(_value, json_schema_input_type=Annotated[str, Field(pattern=f"^{_KEY}$")])]
+_KeyType = Annotated[str, BeforeValidator(_key_type, json_schema_input_type=Annotated[str, Field(pattern=_KEY_TYPE)])]
+_SlotText = Annotated[str, BeforeValidator(slot_hex, json_schema_input_type=Annotated[str, Field(pattern=SLOT)])]
+
+
+class _StrictKey(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class MappingKey(_StrictKey):
+    """A mapping's key whose type can't be seen from its text."""
+
+    key: str = Field(description="Text, or bytes in hexadecimal with 0x.")
+    type: _KeyType
+
+    @model_validator(mode="after")
+    def _is_of_type(self) -> "MappingKey":
+        # PostgreSQL stores no zero byte in JSON.
+        if self.type == "string" and "\0" in self.key:
+            raise invalid("Write a text with a zero byte as bytes.")
+        try:
+            size = len(self.content)
+        except ValueError:
+            raise invalid(f"A key of the type {self.type} is 0x and two hexadecimal digits for each byte.") from None
+        if size > _MOST_BYTES:
+            raise invalid(f"A key has at most {_MOST_BYTES} bytes.")
+        if not self.is_hashed and size != (most := int(self.type.removeprefix("bytes"))):
+            raise invalid(f"A key of the type {self.type} has {most} bytes, not {size}.")
+        return self
+
+    @property
+    def is_hashed(self) -> bool:
+        """Return whether the key may be longer than a word."""
+        return self.type in {"string", "bytes"}
+
+    @property
+    def content(self) -> bytes:
+        return self.key.encode() if self.type == "string" else encoding.read_data(self.key)
+
+
+class ArrayElement(_StrictKey):
+    """An element of an array. The content of a long string, or of long bytes, is a dynamic array of words."""
+
+    index: _Number
+    size: _Number = Field(default="32", description="Bytes of an element, as solc's `numberOfBytes`.")
+    length: _Number | None = Field(default=None, description="Of an array of fixed length.")
+
+    @model_validator(mode="after")
+    def _is_within(self) -> "ArrayElement":
+        if not _int(self.size):
+            raise invalid("An element has at least one byte.")
+        if self.length is not None and _int(self.index) >= _int(self.length):
+            raise invalid("The index is not below the length.")
+        return self
+
+
+class StructMember(_StrictKey):
+    """A member of a struct."""
+
+    member: _Number = Field(
+        description="The member's slot within the struct, as solc's `slot` of a member. In `vyper-0.2.12`, the number "
+        "of members before it."
+    )
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, dict):
+        return "[element]" if "index" in value else "[member]" if "member" in value else "[mapping]"
+    return "[value]"
+
+
+KINDS = frozenset({"[key]", "[element]", "[member]", "[mapping]", "[value]", "[named]", "[slot]"})
+"""Words that pydantic puts into the places of faults for the kinds of slots and keys."""
+SlotKey = Annotated[
+    Annotated[_Value, Tag("[value]")]
+    | Annotated[MappingKey, Tag("[mapping]")]
+    | Annotated[ArrayElement, Tag("[element]")]
+    | Annotated[StructMember, Tag("[member]")],
+    Discriminator(_kind),
+]
+
+
+class NamedSlot(_StrictKey):
+    """A value's storage slot by the slot of its variable."""
+
+    slot: _SlotText = Field(description="Of the variable, in hexadecimal.")
+    keys: list[SlotKey] = Field(
+        min_length=1,
+        max_length=_MOST_KEYS,
+        description="From the variable to the value, the outermost first. A mapping's key is a string: a number in "
+        "decimal, or an address or word with 0x, padded on the left.",
+    )
+    layout: Literal["solidity", "vyper", "vyper-0.2.12"] = Field(
+        default="solidity", description="The compiler. `vyper-0.2.12`: that version, or an older one."
+    )
+
+    @property
+    def number(self) -> str:
+        """Return the value's slot: 0x and 64 digits."""
+        slot = int(self.slot, 16)
+        for key in self.keys:
+            slot = self._after(slot, key) % _WORDS
+        return f"0x{slot:064x}"
+
+    @property
+    def name(self) -> dict[str, Any]:
+        """Return the name as JSON."""
+        keys = [key if isinstance(key, str) else key.model_dump(exclude_unset=True) for key in self.keys]
+        return {"slot": f"{int(self.slot, 16):#x}", "keys": keys, "layout": self.layout}
+
+    def _after(self, slot: int, key: str | MappingKey | ArrayElement | StructMember) -> int:
+        word, is_solidity, is_old = slot.to_bytes(32), self.layout == "solidity", self.layout == "vyper-0.2.12"
+        if isinstance(key, str):
+            content = (_int(key) % _WORDS).to_bytes(32)
+            return _hash(content + word if is_solidity else word + content)
+        if isinstance(key, MappingKey):
+            content = key.content if key.is_hashed else key.content.ljust(32, b"\0")
+            if is_solidity:
+                return _hash(content + word)
+            return _hash(word + (keccak(content) if key.is_hashed else content))
+        if isinstance(key, StructMember):
+            return (_hash(word) if is_old else slot) + _int(key.member)
+        index, size, is_dynamic = _int(key.index), _int(key.size), key.length is None
+        first = _hash(word) if is_old or (is_solidity and is_dynamic) else slot
+        if is_old:
+            slots = index
+        elif is_solidity and size <= 32:
+            slots = index // (32 // size)
+        else:
+            slots = index * -(-size // 32)
+        # Vyper keeps the length before the elements.
+        return first + slots + (is_dynamic and not is_solidity)
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(keccak(content))
+
+
+Slot = Annotated[
+    Annotated[_SlotText, Tag("[slot]")] | Annotated[NamedSlot, Tag("[named]")],
+    Discriminator(lambda value: "[named]" if isinstance(value, dict | NamedSlot) else "[slot]"),
+]
