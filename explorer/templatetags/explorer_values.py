@@ -378,10 +378,10 @@ def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
 @register.simple_tag
 def about_service() -> dict[str, str]:
     """Return the version, and the addresses of its source code and documentation, as far as they are known."""
-    source = settings.SOURCE_URL
-    # GitHub and GitLab have a tag's files at this path.
-    of_version = f"{source}/tree/v{settings.VERSION}/docs" if source else ""
-    return {"version": settings.VERSION, "source": source, "documentation": settings.DOCUMENTATION_URL or of_version}
+    version, source = settings.VERSION, settings.SOURCE_URL
+    # GitHub and GitLab have the files of a tag or a branch at this path. Only a release has a tag.
+    of_version = f"{source}/tree/{'main' if 'dev' in version else f'v{version}'}/docs" if source else ""
+    return {"version": version, "source": source, "documentation": settings.DOCUMENTATION_URL or of_version}
 
 
 @register.simple_tag

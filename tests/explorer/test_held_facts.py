@@ -303,7 +303,7 @@ def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
 
 def test_the_latest_facts_go_on_page_by_page(settings):
     settings.PUBLIC_BATCH_LIST = True
-    expected = []
+    expected: list[str] = []
     for block in range(20, 50):
         batches.finish(batch := batches.a_batch(block=block))
         expected.insert(0, batches.path(batch))

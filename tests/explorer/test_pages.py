@@ -97,7 +97,9 @@ def test_the_footer_leads_to_documentation_and_source_and_tells_the_version(sett
     assert f"Version {settings.VERSION}" in footer()
     assert "href" not in footer()
     settings.SOURCE_URL = "https://forge.example/bqs"
-    assert f'href="https://forge.example/bqs/tree/v{settings.VERSION}/docs"' in footer()
+    for version, place in (("1.2.3", "v1.2.3"), ("1.2.4.dev0", "main")):
+        settings.VERSION = version
+        assert f'href="https://forge.example/bqs/tree/{place}/docs"' in footer()
     assert 'href="https://forge.example/bqs"' in footer()
     settings.DOCUMENTATION_URL = "https://docs.example"
     assert 'href="https://docs.example"' in footer()
