@@ -343,7 +343,7 @@ class Block(DueRow):
     def how_far(self) -> str:
         """Return a phrase for the progress of the path to the block; empty if no path remains."""
         if self.path_left and self.path_unit == PathUnit.JUMPS:
-            return "by the beacon chain" + ("" if self.path_origin is None else f", from block {self.path_origin}")
+            return "by the beacon chain" + ("" if self.path_origin is None else f", from block {self.path_origin:,}")
         return f"{self.path_unit} {self.path_done:,} of {self.path_length:,} done" if self.path_left else ""
 
     def take(self, header: "Header") -> None:

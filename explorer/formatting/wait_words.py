@@ -4,9 +4,6 @@ from config.chain_names import chain_name
 from explorer.formatting.amounts import cost, limit
 from queries.waits import WaitReason, Words
 
-# Smaller numbers are readable without groups.
-_LEAST_GROUPED = 10_000
-
 
 class PageWords(Words):
     """The formats of values in pages' sentences."""
@@ -15,7 +12,7 @@ class PageWords(Words):
         return chain_name(chain_id).in_words
 
     def number(self, number: int) -> str:
-        return f"{number:,}" if number >= _LEAST_GROUPED else str(number)
+        return f"{number:,}"
 
     def wei(self, wei: int, chain_id: int, *, is_cost: bool) -> str:
         return f"{cost(wei) if is_cost else limit(wei)} {chain_name(chain_id).currency}"

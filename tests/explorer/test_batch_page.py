@@ -10,14 +10,15 @@ from django.db import connection
 from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from accounts import keys
-from proving.models import AccountProof, FactsRegistry
+from proving.models import AccountProof, FactsRegistry, Share
 from queries import progress
 from queries.columns import RejectionCode
-from queries.models import Batch, StepKind
+from queries.models import Batch, Block, StepKind
 from queries.waits import wait
 from tests.explorer import batches
 from tests.explorer.pages import text_of
@@ -179,6 +180,34 @@ def test_a_rejected_batch_says_once_what_happened_and_what_to_do():
     text = text_of(batches.page(batch))
     once = ("deadline", "The node is down.", "send the same batch again", "Edit and submit again")
     assert [text.count(word) for word in once] == [1] * len(once)
+
+
+@pytest.mark.parametrize("unit", ["hops", "jumps"])
+def test_the_digits_of_every_number_on_a_page_are_grouped(unit):
+    batch = batches.a_batch(*batches.many_accounts(1100), block=12_345)
+    batches.accept(batch)
+    batches.plan_path(batch, 4_000, left=2_000, unit=unit)
+    batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    behind = wait("block_to_come", block=12_345, chain=31337, head=1_234, last=5_678)
+    Block.objects.update(path_origin=1_111, wait=behind, failing_since=timezone.now())
+    sent = batches.send(batch), batches.send(batch, tx_hash=batches.HASH, extends=batches.deployed())
+    for tx in sent:
+        batches.mine(tx, block=2_345, head=3_000)
+        Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
+    batches.beat()
+    for suffix in ("", "/1100"):
+        text, _, _ = text_of(Client().get(batches.path(batch) + suffix).text).partition("What was submitted")
+        assert re.findall(r"(?<![\w.,…-])\d{4,}(?![\w…-])", text.replace("(31337)", "")) == []
+        assert {"12,345", "1,234", "2,345"} <= {*re.findall(r"\d{1,2},\d{3}", text)}
+
+
+def test_a_transaction_that_was_sent_for_another_batch_proves_no_number_of_queries():
+    batches.send(batches.a_batch())
+    batch = batches.a_batch(ALICE, BOB)
+    batches.accept(batch)
+    batches.complete(batch, *StepKind, transaction_hash=batches.TRANSACTION)
+    text = text_of(batches.page(batch))
+    assert ("0 queries" in text, "sent for another batch" in text) == (False, True)
 
 
 # --- Cost -------------------------------------------------------------------------------------------------------------
