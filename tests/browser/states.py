@@ -180,7 +180,8 @@ def done() -> Batch:
 
 
 def everything_open() -> Batch:
-    slots = [hex(2**200 * slot) for slot in range(60)]
+    name = {"slot": "0x9", "keys": [BOB, ALICE, {"member": "2"}], "layout": "vyper"}
+    slots = [name, *(hex(2**200 * slot) for slot in range(59))]
     accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
     return batches.batch_at(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
 

@@ -68,6 +68,7 @@ def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
         "account": ALICE,
         "property": "BALANCE",
         "slot": None,
+        "slotName": None,
         "transaction": None,
         "log": None,
         "word": batches.word(batches.BALANCE),
