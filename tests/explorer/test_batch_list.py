@@ -195,7 +195,7 @@ def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
     html = alice.get("/explorer").text
     text = text_of(html)
     assert f"Balance of {ALICE} at block 1,234,567 = 123,456,789.0123… ETH" in text
-    assert re.search(r"1,234.56789 ETH IN_PROGRESS 1 of 4 steps", text)
+    assert re.search(r"1,234.56789 ETH IN_PROGRESS Cancel batch \w+ 1 of 4 steps", text)
     assert re.search(r"DONE in \d", text)
     assert "REJECTED block_too_old" in text
     assert f'<a href="{path(done)}">' in html

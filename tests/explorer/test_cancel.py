@@ -113,7 +113,8 @@ def test_a_contract_wallet_cancels_its_batch_while_a_worker_signs_for_it(service
     wallet = client_of(ALICE, 31337)
     key = ApiKey.objects.create(user=User.objects.for_address(ALICE, 31337), name="default", **key_columns())
     batch = submit(key, request(ALICE, block=1))
-    seen, sign, answers = confirmation(wallet, batch), signing.sign, []
+    seen, sign = confirmation(wallet, batch), signing.sign
+    answers: list[int] = []
 
     def cancel_and_sign(account, version):
         if not answers:

@@ -205,7 +205,7 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
         ("/facts", {"account": ALICE, "limit": "1"}, by_key, 0),
         ("/facts", {"account": ALICE, "slot": "2"}, by_key, 30),
         ("/facts", {}, browser, 0),
-        ("/chains", {}, browser, 10),
+        ("/chains", {}, browser, 20),
         ("/explorer", {"q": CHARLIE, "status": "REJECTED"}, browser, 30),
     ]
     client.force_login(key.user)
