@@ -152,7 +152,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
             name = keys.free_name(user, "key")
         key = keys.issue(user, name, access or KeyAccess.FULL)
     except Refused as refused:
-        entered = {field: redact_keys(request.POST.get(field, "")) for field in ("name", "access")}
+        entered: dict[str, Any] = {field: redact_keys(request.POST.get(field, "")) for field in ("name", "access")}
         return _refused(request, refused, partial(_keys_page, request, user, **entered))
     event_log.record(request, user, EventKind.KEY_MADE, key, "It may only read." if key.is_read_only else "")
     return _made(request, key, f"The key {key.name} was made.")

@@ -100,12 +100,7 @@ def fill() -> None:
     slot = SlotProof.objects.first()
     assert slot
     copies(slot, _ROWS, slot="'0x' || CAST(1000000000 + i AS TEXT) || '000000000000000000000000000000000000000000'")
-    values = {"user": equal.user, "events": ["DONE"], "receiver": "a:443", "sealed": b""}
-    ended = {"status": DeliveryStatus.DELIVERED, "ended_at": timezone.now(), "gives_up_at": timezone.now()}
-    for batch in (equal, large):
-        webhook = Webhook.objects.create(batch=batch, **values)
-    delivery = WebhookDelivery.objects.create(webhook=webhook, user=equal.user, event="DONE", body="{}", **ended)
-    copies(delivery, _ROWS, message_id="'msg_' || " + batch_id("A"))
+    _fill_webhooks(equal, large)
     event = AccountEvent.objects.create(user=equal.user, kind=EventKind.SIGNED_IN)
     copies(event, _ROWS)
     key = ApiKey.objects.get(user=equal.user)
@@ -117,6 +112,20 @@ def fill() -> None:
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
             cursor.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+
+
+def _fill_webhooks(equal: Batch, large: Batch) -> None:
+    """Store many deliveries of one webhook of Alice, and one delivery to each of many webhooks of Charlie."""
+    values = {"user": equal.user, "events": ["DONE"], "receiver": "a:443", "sealed": b""}
+    ended = {"status": DeliveryStatus.DELIVERED, "ended_at": timezone.now(), "gives_up_at": timezone.now()}
+    for batch in (equal, large):
+        webhook = Webhook.objects.create(batch=batch, **values)
+    told = {"event": "DONE", "body": '{"data": {}}'}
+    delivery = WebhookDelivery.objects.create(webhook=webhook, user=equal.user, **told, **ended)
+    copies(delivery, _ROWS, message_id="'msg_' || " + batch_id("A"))
+    of_charlie = {"user_id": str(large.user_id)}
+    copies(webhook, _ROWS, batch_id=batch_id("W"), receiver="'host' || i % 100 || ':443'", **of_charlie)
+    copies(delivery, _ROWS, message_id="'msg_' || " + batch_id("B"), webhook_id=batch_id("W"), **of_charlie)
 
 
 def _earlier() -> str:
@@ -227,12 +236,14 @@ def lists_of_deliveries() -> Iterator[Asked]:
         {"cursor": half},
         *({"status": status} for status in ("DELIVERED", "FAILED", "PENDING")),
         {"status": "FAILED", "cursor": half},
-        *({"internalId": pk} for pk in (*Webhook.objects.values_list("pk", flat=True), "0" * 26)),
+        *({"internalId": pk} for pk in (*Webhook.objects.values_list("pk", flat=True)[:2], "0" * 26)),
         {"internalId": str(WebhookDelivery.objects.values_list("webhook_id", flat=True)[0]), "status": "FAILED"},
     ):
         yield ALICE, "/webhook-deliveries", parameters
     yield BOB, "/webhook-deliveries", {}
     yield BOB, "/webhook-deliveries", {"status": "FAILED"}
+    yield "*" + CHARLIE, "/webhooks", {}
+    yield "*" + CHARLIE, "/webhooks", {"before": str(2 * int(half))}
 
 
 def pages() -> Iterator[Asked]:

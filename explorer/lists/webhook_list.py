@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import F, Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -18,8 +19,8 @@ from queries.models import Webhook, WebhookDelivery
 from queries.webhook_targets import MAX_URL_CHARS
 
 _PAGE_SIZE = 25
-# Receivers are those of the user's newest deliveries and webhooks, so that their number doesn't slow the page.
-_MOST_READ, _MOST_RECEIVERS = 10_000, 50
+# Receivers are those of the user's newest webhooks, so that older ones don't slow the page.
+_MOST_WEBHOOKS, _MOST_RECEIVERS = 2_000, 50
 _CURSOR = re.compile("[0-9]{1,18}", re.ASCII)
 _STATUS_OF_REFUSAL = {"unknown_receiver": 404, "secret_lost": 409, "too_many_requests": 429}
 
@@ -36,28 +37,26 @@ def _page(request: HttpRequest, user: User, *, status: int = 200, **context: Any
     before = int(given) if _CURSOR.fullmatch(given) else None
     rows = webhooks.listed(user.pk, before=before, limit=_PAGE_SIZE + 1)
     receivers = _receivers(user)
+    may_have_more = len(receivers) > _MOST_RECEIVERS or Webhook.objects.filter(user=user)[_MOST_WEBHOOKS:].exists()
     context |= {
         "deliveries": delivery_display.displayed(rows[:_PAGE_SIZE]),
         "before": before,
         "older": rows[_PAGE_SIZE - 1].pk if len(rows) > _PAGE_SIZE else None,
-        "receivers": [(name, receivers[name]) for name in list(receivers)[:_MOST_RECEIVERS]],
-        "has_more_receivers": len(receivers) > _MOST_RECEIVERS,
+        "receivers": receivers[:_MOST_RECEIVERS],
+        "most_webhooks": _MOST_WEBHOOKS if may_have_more else None,
         "max_url_chars": MAX_URL_CHARS,
     }
     return render(request, "explorer/webhooks/page.html", context, status=status)
 
 
-def _receivers(user: User) -> dict[str, dict[str, Any] | None]:
-    """Return the last delivery to each receiver of the user, newest first. None: nothing was to be told yet."""
-    rows = WebhookDelivery.objects.filter(user=user).order_by("-pk").values_list("webhook__receiver", "pk")
-    last: dict[str, int] = {}
-    for receiver, pk in rows[:_MOST_READ]:
-        last.setdefault(receiver, pk)
-    shown = dict(list(last.items())[:_MOST_RECEIVERS])
-    deliveries = WebhookDelivery.objects.filter(pk__in=shown.values())
-    by_pk = {delivery["row"].pk: delivery for delivery in delivery_display.displayed(deliveries)}
-    named = Webhook.objects.filter(user=user).order_by("-pk").values_list("receiver", flat=True)[:_MOST_READ]
-    return dict.fromkeys([*last, *named]) | {receiver: by_pk.get(pk) for receiver, pk in shown.items()}
+def _receivers(user: User) -> list[tuple[str, dict[str, Any] | None]]:
+    """Return the user's receivers with the last delivery, newest first. None: nothing was to be told yet."""
+    newest = Webhook.objects.filter(user=user).order_by("-pk").values("pk")[:_MOST_WEBHOOKS]
+    by_receiver = Webhook.objects.filter(pk__in=newest).values_list("receiver").annotate(last=Max("deliveries__pk"))
+    rows = list(by_receiver.order_by(F("last").desc(nulls_last=True), "receiver")[: _MOST_RECEIVERS + 1])
+    deliveries = delivery_display.displayed(WebhookDelivery.objects.filter(pk__in=[last for _, last in rows if last]))
+    by_pk = {delivery["row"].pk: delivery for delivery in deliveries}
+    return [(receiver, by_pk.get(last)) for receiver, last in rows]
 
 
 @require_http_methods(["GET", "POST"])

@@ -473,7 +473,7 @@ def test_a_service_that_is_down_ends_with_4(capsys):
     assert json.loads(errors) == {"error": "127.0.0.1:1 can't be reached.", "code": "unavailable"}
 
 
-@pytest.mark.parametrize("code", ["unauthorized", "invalid_idempotency_key", "idempotency_key_reused"])
+@pytest.mark.parametrize("code", ["unauthorized", "read_only_key", "invalid_idempotency_key", "idempotency_key_reused"])
 def test_errors_speak_of_options_and_commands_and_not_of_headers_and_paths(code):
     refused = ServiceRefused("The header Api-Key or Idempotency-Key.", status=422, code=code)
     report = _report(refused)

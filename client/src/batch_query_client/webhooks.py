@@ -14,9 +14,10 @@ _MAX_BYTES = 1024 * 1024
 
 
 class WebhookData(AnswerModel):
-    """An event of a batch."""
+    """An event of a batch, or a test event."""
 
     internal_id: Text
+    """The batch. A test event has an identifier that no batch has."""
     query_status: Text = ""
     error: Text = ""
     code: Text = ""
@@ -32,7 +33,7 @@ class WebhookEvent(AnswerModel):
     """A delivery whose signature is verified."""
 
     type: Text
-    """batch_query.done, batch_query.rejected, batch_query.went_back or batch_query.step_completed."""
+    """batch_query.done, batch_query.rejected, batch_query.went_back, batch_query.step_completed or webhook.test."""
     timestamp: datetime
     """The time of the event. Deliveries of one batch come in this order."""
     data: WebhookData

@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 # Sentences that replace the service's, which mention the API's headers and paths.
 _BY_OPTIONS = {
     "unauthorized": "The API key is missing or doesn't work. Run `bqs login URL`, or set BQS_API_KEY.",
+    "read_only_key": "This API key may only read. Run `bqs login URL` for one with full access, or set BQS_API_KEY.",
     "invalid_idempotency_key": "--idempotency-key takes 1 to 255 printable ASCII characters.",
     "idempotency_key_reused": "Another batch was submitted with this --idempotency-key. Give each batch its own.",
 }
