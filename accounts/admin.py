@@ -3,6 +3,8 @@
 The admin has no groups and no permissions: an operator may do everything that it offers.
 """
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -12,6 +14,8 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString
 
 from accounts import keys
 from accounts.models import EVERY_DESTINATION, ApiKey, User
@@ -19,6 +23,31 @@ from config.configured_chains import get_chains
 
 admin.site.unregister(Group)
 admin.site.site_title = admin.site.site_header = "Batch Query Service: operation"
+# Lists need the width.
+admin.site.enable_nav_sidebar = False
+
+_LONG_VALUE = re.compile(r"(0x[0-9a-fA-F]{40,64})")
+
+
+def brief(title: str, *columns: str) -> Callable[[Any], SafeString]:
+    """Return a column of a list: the first value of these that isn't empty.
+
+    Addresses and hashes are shortened, with the whole as a tooltip. Codes may break after an underscore.
+    """
+
+    @admin.display(description=title, ordering=columns[0])
+    def shown(row: Any) -> SafeString:
+        text = next((str(value) for column in columns if (value := getattr(row, column))), "")
+        return SafeString(
+            "".join(
+                format_html('<span class="nowrap" title="{}">{}…{}</span>', part, part[:6], part[-4:])
+                if place % 2
+                else conditional_escape(part).replace("_", "_<wbr>")
+                for place, part in enumerate(_LONG_VALUE.split(text))
+            )
+        )
+
+    return shown
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -90,7 +119,8 @@ class UserAdmin(ReadOnlyAdmin):
 @admin.register(ApiKey)
 class ApiKeyAdmin(ReadOnlyAdmin):
     search_fields = ("=user__address", "=last_four")
-    list_display = fields = ("ends", "name", "access", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
+    fields = ("ends", "name", "access", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
+    list_display = (*fields[:3], brief("User", "user"), *fields[4:])
     list_select_related = ("user",)
     ordering = ("-pk",)
 
@@ -98,5 +128,8 @@ class ApiKeyAdmin(ReadOnlyAdmin):
 @admin.register(LogEntry)
 class LogEntryAdmin(ReadOnlyAdmin):
     search_fields = ("=user__address",)
-    list_display = ("action_time", "user", "content_type", "object_repr", "get_change_message")
+    list_display = (
+        *("action_time", brief("User", "user"), "content_type", brief("Object", "object_repr")),
+        "get_change_message",
+    )
     list_select_related = ("user", "content_type")

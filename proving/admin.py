@@ -8,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from accounts.admin import ReadOnlyAdmin
+from accounts.admin import ReadOnlyAdmin, brief
 from config.configured_chains import get_chains
 from proving import stops
 from proving.models import FactsRegistry, Signer, Stop, Transaction
@@ -49,7 +49,7 @@ class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
     """Adding a stop halts sending before the next signature. Deleting it resumes sending."""
 
     form = _StopForm
-    list_display = ("subject", "since", "by", "code", "reason")
+    list_display = ("subject", "since", brief("By", "by"), "code", "reason")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -71,19 +71,25 @@ class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
 @admin.register(Signer)
 class SignerAdmin(ReadOnlyAdmin):
     search_fields = ("=address",)
-    list_display = ("address", "chain_id", "wait", "notice", "due_at")
+    list_display = ("address", "chain_id", brief("Waits for", "wait", "notice"), "due_at")
 
 
 @admin.register(FactsRegistry)
 class FactsRegistryAdmin(ReadOnlyAdmin):
     search_fields = ("=address",)
-    list_display = ("address", "source_chain_id", "destination_chain_id", "deployed_at", "replaced_at", "refused")
+    list_display = (
+        *(brief("Address", "address"), "source_chain_id", "destination_chain_id", "deployed_at", "replaced_at"),
+        "refused",
+    )
 
 
 @admin.register(Transaction)
 class TransactionAdmin(ReadOnlyAdmin):
     search_fields = ("=versions__hash", "nonce__exact", "=shares__batch__pk")
-    list_display = ("nonce", "signer", "state", "hash", "block_number", "succeeded", "spent_at", "error", "last_error")
+    list_display = (
+        *("nonce", brief("Signer", "signer"), "state", brief("Hash", "hash"), brief("Block", "block_number")),
+        *("succeeded", "spent_at", brief("Error", "error", "last_error")),
+    )
     list_select_related = ("signer",)
     exclude = ("queries", "continued", "accumulates")
     readonly_fields = ("versions",)

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.admin import ReadOnlyAdmin
+from accounts.admin import ReadOnlyAdmin, brief
 from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, WebhookDelivery
@@ -36,9 +36,12 @@ class _CancelForm(ActionForm):
 @admin.register(Batch)
 class BatchAdmin(ReadOnlyAdmin):
     search_fields = ("=pk", "=user__address", "=api_key__last_four")
-    list_display = ("id", "status", "sender", "user", "destination_chain_id", "size", "created_at", "rejection_code")
+    list_display = (
+        *("id", "status", brief("User", "user"), brief("Chain", "destination_chain_id"), "size", "created_at"),
+        brief("Rejection", "rejection_code"),
+    )
     list_select_related = ("user",)
-    list_filter = ("status", _Failing)
+    list_filter = ("status", "sender", _Failing)
     exclude = ("request",)
     action_form = _CancelForm
     actions = ("cancel",)
@@ -69,8 +72,8 @@ class BatchAdmin(ReadOnlyAdmin):
 class BlockAdmin(ReadOnlyAdmin):
     search_fields = ("number__exact",)
     list_display = (
-        *("number", "source_chain_id", "destination_chain_id", "due_at", "attempts"),
-        *("wait", "waiting_for", "is_checkpoint"),
+        *("number", brief("Source", "source_chain_id"), brief("Destination", "destination_chain_id"), "due_at"),
+        *("attempts", brief("Waits for", "wait", "waiting_for"), "is_checkpoint"),
     )
     list_filter = (_Failing,)
 

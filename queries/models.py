@@ -170,6 +170,7 @@ class Batch(DueRow):
     rejection_retryable = models.BooleanField(default=False)
 
     class Meta:
+        verbose_name_plural = "batches"
         indexes: ClassVar = [
             models.Index(fields=["status", "deadline_at"]),
             models.Index(fields=["finished_at"]),  # for counts of recently ended batches
