@@ -512,7 +512,8 @@ class ProblemReport(DueRow):
     sentence = models.TextField(blank=True)
     values = models.JSONField(default=dict)
     began_at = models.DateTimeField()
-    seen_at = models.DateTimeField()
+    seen_at = models.DateTimeField()  # last
+    absent_since = models.DateTimeField(null=True)  # when it was first missing; null: it was there at the last check
     ended_at = models.DateTimeField(null=True)
     is_told = models.BooleanField(default=False)  # the message of its beginning was delivered, or given up
 

@@ -47,8 +47,8 @@ MAY_IMPORT = {
 }
 # From the ground up. A module or package imports only from rows above its own.
 INSIDE_PROVING = """
-models broker_wakeup migrations
-batch_waits deployments heads lanes stops
+models broker_wakeup
+migrations batch_waits deployments heads lanes stops
 connections facts pruning told_transactions webhooks
 named_transactions transaction_packing
 block_selection fact_search packing

@@ -40,11 +40,13 @@ def migrated(tmp_path_factory) -> Path:
     return folder
 
 
-WRONG = {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "KEEP_SESSIONS_DAYS": "7"}
+WRONG = {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "KEEP_SESSIONS_DAYS": "7", "OPERATOR_WEBHOOK_URL": "ftp://a/key"}
 SENTENCES = [
     "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.",
     "BASE_URL: Must look like https://example.org, not 'foo'.",
     "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
+    "OPERATOR_WEBHOOK_URL must be an http or https URL.",
+    "OPERATOR_WEBHOOK_SECRET must be whsec_ and the base64 of 24 to 64 bytes, if there is a URL.",
 ]
 NO_FOLDER = {"STATE_DIR": "/dev/null/state"}, ["STATE_DIR: /dev/null/state can't be used: Not a directory."]
 

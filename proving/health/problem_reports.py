@@ -119,18 +119,20 @@ def report(lane: HeldLane) -> None:
 def _note(problems: Mapping[str, Problem]) -> None:
     unfinished = ProblemReport.objects.filter(ended_at=None).exclude(code=_DATABASE)
     known = set(unfinished.values_list("key", flat=True))
-    unfinished.filter(key__in=problems).update(seen_at=Now())
     ProblemReport.objects.bulk_create(
         ProblemReport(key=key, began_at=Now(), seen_at=Now(), **problem._asdict())
         for key, problem in problems.items()
         if key not in known
     )
-    untold = unfinished.filter(is_told=False, due_at=None)
+    present, absent = unfinished.filter(key__in=problems), unfinished.exclude(key__in=problems)
+    present.update(seen_at=Now(), absent_since=None)
+    absent.filter(absent_since=None).update(absent_since=Now())
     # A later time was stored by a clock that was ahead.
-    ended = unfinished.exclude(seen_at__range=(Now() - _HELD, Now() + _HELD))
-    untold.filter(pk__in=list(ended.values_list("pk", flat=True))).delete()
+    recent = (Now() - _HELD, Now() + _HELD)
+    present.filter(is_told=False, due_at=None).exclude(began_at__range=recent).update(due_at=Now())
+    ended = absent.exclude(absent_since__range=recent)
+    ended.filter(is_told=False, due_at=None).delete()
     ended.update(ended_at=F("seen_at"), due_at=Coalesce("due_at", Now()))
-    untold.filter(key__in=problems).exclude(began_at__range=(Now() - _HELD, Now() + _HELD)).update(due_at=Now())
 
 
 def _next_message(row: ProblemReport) -> ProblemMessage:

@@ -5,8 +5,7 @@ from django.utils import timezone
 
 from proving.health.problem_reports import OutageWatch
 from proving.models import ProblemReport
-from tests.proving.receiver import Received, receiver
-from tests.proving.test_operator_webhook import tell
+from tests.proving.receiver import Received, receiver, tell_operator
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +28,7 @@ def test_each_worker_tells_an_outage_with_the_same_id_and_what_was_known_before(
         return 204 if len(hook.received) > 1 else 503
 
     with receiver(refuse_the_first) as hook:
-        tell(settings, monkeypatch, hook.url)
+        tell_operator(settings, monkeypatch, hook.url)
         pass_seconds(first, second, seconds=31, is_answering=True)
         pass_seconds(first, second, seconds=28, is_answering=False)
         pass_seconds(first, second, seconds=1, is_answering=True)

@@ -1,5 +1,6 @@
 """A receiver of webhooks: an HTTP server that records requests, with answers from a test."""
 
+import base64
 import json
 import ssl
 import threading
@@ -8,6 +9,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
+
+OPERATOR_SECRET = "whsec_" + base64.b64encode(b"the operator's own secret, 32 by").decode()
 
 
 @dataclass(frozen=True)
@@ -81,3 +86,10 @@ def receiver(
         finally:
             server.shutdown()
             thread.join()
+
+
+def tell_operator(settings: Any, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Set the operator's webhook of this process, and of the processes that the test starts."""
+    for name, value in (("OPERATOR_WEBHOOK_URL", url), ("OPERATOR_WEBHOOK_SECRET", OPERATOR_SECRET)):
+        setattr(settings, name, value)
+        monkeypatch.setenv(name, value)

@@ -1,6 +1,5 @@
 """The operator's webhook is told of each problem of `/healthz` when it begins and when it ends."""
 
-import base64
 import os
 import signal
 import subprocess
@@ -8,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -19,39 +17,32 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from proving.models import FactsRegistry, ProblemReport
 from tests.explorer.batches import SOURCE, beat, connect_source, deployed
 from tests.factories import is_done, until
-from tests.proving.receiver import Received, Receiver, receiver
+from tests.proving.receiver import OPERATOR_SECRET, Received, Receiver, receiver, tell_operator
 from tests.service import ALICE, a_key, expire_leases, request, submit, work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
-SECRET = "whsec_" + base64.b64encode(b"the operator's own secret, 32 by").decode()
 SECONDS = 120
 
 
 @pytest.fixture
 def hook(settings, monkeypatch) -> Iterator[Receiver]:
     with receiver() as hook:
-        tell(settings, monkeypatch, hook.url)
+        tell_operator(settings, monkeypatch, hook.url)
         yield hook
-
-
-def tell(settings: Any, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """Set the operator's webhook of this process, and of the processes that the test starts."""
-    for name, value in (("OPERATOR_WEBHOOK_URL", url), ("OPERATOR_WEBHOOK_SECRET", SECRET)):
-        setattr(settings, name, value)
-        monkeypatch.setenv(name, value)
 
 
 def later() -> None:
     """Let 31 s pass for the problems that were seen, and the pause after a failure."""
     then = timezone.now() - timedelta(seconds=31)
-    ProblemReport.objects.update(began_at=then, seen_at=then)
+    ProblemReport.objects.update(began_at=then)
+    ProblemReport.objects.exclude(absent_since=None).update(absent_since=then)
     ProblemReport.objects.exclude(due_at=None).update(due_at=then)
 
 
 def told(hook: Receiver) -> list[tuple[str, str, str]]:
     """Return the type, the code and the chain of each message. All are signed."""
-    messages = [Verifier(SECRET).verify(got.body, got.headers) for got in hook.received]
+    messages = [Verifier(OPERATOR_SECRET).verify(got.body, got.headers) for got in hook.received]
     chain = ("chainId", "sourceChainId")
     return sorted(
         (message["type"], message["data"]["code"], next(filter(None, map(message["data"]["values"].get, chain)), ""))
@@ -100,13 +91,13 @@ def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_
     workers: list[subprocess.Popen[bytes]] = []
 
     def kill_then_fail(_: Received) -> int:
-        if len(hook.received) == 1:
+        if len(failing.received) == 1:
             os.kill(workers[0].pid, signal.SIGKILL)
             workers[0].wait()
-        return 500 if len(hook.received) == 2 else 204
+        return 500 if len(failing.received) == 2 else 204
 
-    with receiver(kill_then_fail) as hook:
-        tell(settings, monkeypatch, hook.url)
+    with receiver(kill_then_fail) as failing:
+        tell_operator(settings, monkeypatch, failing.url)
         deployed()
         beat()
         work()
@@ -116,8 +107,8 @@ def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_
         expire_leases()
         for count in (2, 3, 3):
             work()
-            assert len(hook.received) == count
-    assert len({(got.id, got.body) for got in hook.received}) == 1
+            assert len(failing.received) == count
+    assert len({(got.id, got.body) for got in failing.received}) == 1
 
 
 def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
@@ -134,21 +125,21 @@ def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
         return ProblemReport.objects.filter(code=code, is_told=True).exists()
 
     connect_source(tmp_path)
-    with receiver(answer) as hook:
-        tell(settings, monkeypatch, hook.url)
+    with receiver(answer) as hanging:
+        tell_operator(settings, monkeypatch, hanging.url)
         start_worker()
         start_worker()
         until(lambda: is_told("no_registry") and is_told("chain_unavailable"), "the first messages")
-        assert [(kind, code) for kind, code, _ in told(hook)] == [
+        assert [(kind, code) for kind, code, _ in told(hanging)] == [
             ("problem.began", "chain_unavailable"),
             ("problem.began", "no_registry"),
         ]
         answers.clear()
         call_command("stop", "31337", source=SOURCE, stdout=StringIO())
-        until(lambda: is_told("connection_paused") or len(hook.received) == 3, "the message that hangs")
+        until(lambda: is_told("connection_paused") or len(hanging.received) == 3, "the message that hangs")
         batch = submit(a_key(), request(ALICE, block=service.head()))
         until(lambda: is_done(batch), "DONE")
         assert not ProblemReport.objects.filter(code="connection_paused", is_told=True).exists()
         answers.set()
         until(lambda: is_told("connection_paused"), "the last message")
-    assert len({got.id for got in hook.received}) == 3
+    assert len({got.id for got in hanging.received}) == 3
