@@ -1,7 +1,7 @@
 """Fields of requests, read alike from people's forms and programs' JSON objects."""
 
 import json
-from collections.abc import Callable
+from typing import Protocol
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
@@ -12,7 +12,12 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from config.error_answers import Refused, is_json
 from config.logs import redact_keys
 
-FieldReader = Callable[[str], str]
+
+class FieldReader(Protocol):
+    """Returns a field's text. A field that is an array, an object or null is ""."""
+
+    def __call__(self, name: str, missing: str = "") -> str: ...
+
 
 STATUS_OF_REFUSAL = {
     **dict.fromkeys(("malformed_request", "malformed_name", "malformed_access", "malformed_overlap"), 400),
@@ -26,12 +31,12 @@ STATUS_OF_REFUSAL = {
 
 
 def given_in(request: HttpRequest) -> FieldReader:
-    """Return a reader of the fields of a form or a JSON object. A missing field, an array, an object and null are "".
+    """Return a reader of the fields of a form or a JSON object.
 
     Raises `Refused`: malformed_request, too_large.
     """
     if not is_json(request):
-        return lambda name: str(request.POST.get(name, ""))
+        return lambda name, missing="": str(request.POST.get(name, missing))
     try:
         body = json.loads(request.body)
     except RequestDataTooBig:
@@ -41,8 +46,8 @@ def given_in(request: HttpRequest) -> FieldReader:
     if not isinstance(body, dict):
         raise Refused("malformed_request", "The body must be a JSON object.")
 
-    def given(name: str) -> str:
-        value = body.get(name, "")
+    def given(name: str, missing: str = "") -> str:
+        value = body.get(name, missing)
         return str(value) if isinstance(value, str | int) else ""
 
     return given

@@ -147,10 +147,10 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
     try:
         event_log.check_pace(user)
         given = given_in(request)
-        name, access = given("name"), given("access")
+        name, access = given("name"), given("access", KeyAccess.FULL)
         if not name and wants_json(request):
             name = keys.free_name(user, "key")
-        key = keys.issue(user, name, access or KeyAccess.FULL)
+        key = keys.issue(user, name, access)
     except Refused as refused:
         entered: dict[str, Any] = {field: redact_keys(request.POST.get(field, "")) for field in ("name", "access")}
         return _refused(request, refused, partial(_keys_page, request, user, **entered))

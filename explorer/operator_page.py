@@ -29,7 +29,8 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from proving.money import SignerSpending
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, DeliveryStatus, Sender, Webhook
+from queries import webhooks
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, DeliveryStatus, Sender
 
 # The admin's list for a finding, by code. Notices have no list.
 _LISTS = {
@@ -137,11 +138,11 @@ def _queues() -> Iterator[DestinationQueues]:
     is_pending = Q(state=TransactionState.PENDING)
     sending, confirming = _grouped(sent, "signer__chain_id", "spent_at", is_pending, ~is_pending)
     # The due rows are few. An index finds their deliveries.
-    due = Webhook.objects.filter(due_at__isnull=False)
+    due = webhooks.with_destinations().filter(due_at__isnull=False)
     is_pending = Q(deliveries__status=DeliveryStatus.PENDING)
-    (webhooks,) = _grouped(due, "batch__destination_chain_id", "deliveries__created_at", is_pending)
+    (due_webhooks,) = _grouped(due, "destination", "deliveries__created_at", is_pending)
     for chain in get_chains().destinations():
-        stages = (admission, proving, sending, confirming, webhooks)
+        stages = (admission, proving, sending, confirming, due_webhooks)
         yield DestinationQueues(chain, *(stage.get(chain.id, WaitingRows()) for stage in stages))
 
 

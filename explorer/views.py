@@ -174,7 +174,7 @@ def cancel(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
     """Cancel a batch of the user on POST, if no more was sent than the user has seen. On GET, ask for confirmation."""
     own = get_object_or_404(Batch.objects.defer("request"), pk=internal_id, user=user)
     sent = transaction_display.sent_until_now(own)
-    if request.method == "POST" and (not own.is_open or request.POST.get("versions") == str(sent.versions)):
+    if request.method == "POST" and (not own.is_open or request.POST.get("newest") == sent.newest):
         with suppress(ApiError):
             batches.cancel(own, by="page")
             return redirect("explorer:batch", own.pk)

@@ -83,6 +83,7 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes], rate: Rate = ESTIMATES) ->
 
     Raises `InvalidRequest`, and the errors of `body_of`, `account_names.resolve` and `submission.count_request`.
     """
+    rate = rate.of_key(key)
     submission.count_request(key.user, rate)
     body = body_of()
     request = submission.read(key.user, body, rate)

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
@@ -430,6 +430,13 @@ class Rate:
     """Maximum accounts, slots, headers, transactions and logs of one request, if fewer than a batch may have."""
     needs_payer: bool = True
     """False if nothing is sent for such a request, so that its fee may be left out."""
+
+    def of_key(self, key: ApiKey) -> "Rate":
+        """Return the rate that requests with this key count for. Readers take no room from the owner's own requests."""
+        if not key.is_read_only:
+            return self
+        readers = "by read-only keys"
+        return replace(self, requests=f"{self.requests} {readers}", queries=f"{self.queries} {readers}")
 
 
 SUBMISSIONS = Rate("submit", REQUESTS, QUERIES)

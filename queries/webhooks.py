@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F
-from django.db.models.functions import Now
+from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from accounts import throttle, webhook_secrets
@@ -23,6 +23,8 @@ from queries.webhook_targets import NotAllowed, WebhookRequest, target
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
+# A test event's URL may be a stranger's, who never asked for it.
+_TEST_RETRIED = timedelta(minutes=2)
 # Maximum deliveries that a user may repeat per minute.
 _MAX_AGAIN_PER_MINUTE = 60
 # Maximum test events that a user may send per minute. Nothing else of a user is sent before a batch is submitted.
@@ -66,6 +68,12 @@ def of(batches: Collection[str]) -> dict[str, Webhook]:
     """Return the webhooks of these batches by batch id. Not every batch has one."""
     rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
     return {row.pk: row for row in rows}
+
+
+def with_destinations() -> "QuerySet[Webhook]":
+    """Select all webhooks, each with the `destination` of its batch. That of a test event has neither, and is 0."""
+    batches = Batch.objects.filter(pk=OuterRef("pk")).values("destination_chain_id")
+    return Webhook.objects.annotate(destination=Coalesce(Subquery(batches), 0))
 
 
 def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:
@@ -116,7 +124,7 @@ def _store_events(receivers: Sequence[Webhook], event: WebhookEvent, data: Mappi
     rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in receivers])
     # A worker without further deliveries holds this lock while it makes the webhook not due.
     statements.lock(rows)
-    gives_up_at = _gives_up_at()
+    gives_up_at = _gives_up_at(event)
     WebhookDelivery.objects.bulk_create(
         WebhookDelivery(
             webhook=webhook,
@@ -136,9 +144,9 @@ def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
     return json.dumps({"type": _TYPES[event], "timestamp": at.isoformat(), "data": data})
 
 
-def _gives_up_at() -> datetime:
+def _gives_up_at(event: str) -> datetime:
     """Return when to give up, by the clock for deadlines, because giving up is final."""
-    return clock.latest() + RETRIED
+    return clock.latest() + (_TEST_RETRIED if event == WebhookEvent.TEST else RETRIED)
 
 
 def _row(batch_id: str) -> str:
@@ -177,7 +185,11 @@ def send_again(user_id: int, message_id: str) -> bool:
 
     The receiver sees the same message id. Raises `Refused`: too_many_requests.
     """
-    keys = WebhookDelivery.objects.filter(user=user_id, message_id=message_id).values_list("pk", "webhook").first()
+    keys = (
+        WebhookDelivery.objects.filter(user=user_id, message_id=message_id)
+        .values_list("pk", "webhook", "event")
+        .first()
+    )
     if keys is None:
         return False
     if seconds := throttle.take("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE):
@@ -186,12 +198,12 @@ def send_again(user_id: int, message_id: str) -> bool:
             f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute.",
             retry_after=seconds,
         )
-    delivery, webhook = keys
+    delivery, webhook, event = keys
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)
         statements.lock(rows)
         WebhookDelivery.objects.filter(pk=delivery).update(
-            status=DeliveryStatus.PENDING, next_try_at=Now(), gives_up_at=_gives_up_at(), failures=0, ended_at=None
+            status=DeliveryStatus.PENDING, next_try_at=Now(), gives_up_at=_gives_up_at(event), failures=0, ended_at=None
         )
         rows.update(due_at=Now())
     return True

@@ -34,8 +34,8 @@ class SentTransactions(NamedTuple):
     """The transactions that were sent for a batch, or are being sent, and the most that the batch's part costs."""
 
     transactions: int
-    versions: int
     wei: int
+    newest: str  # another text after each further transaction or version
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
 
 
 def sent_until_now(batch: Batch) -> SentTransactions:
-    shares = batch.shares.exclude(transaction__state=TransactionState.DISPLACED)
-    parts = shares.annotate(versions=Count("transaction__versions")).values_list("versions", "wei")
-    return SentTransactions(len(parts), sum(versions for versions, _ in parts), sum(wei for _, wei in parts))
+    newest = batch.shares.aggregate(transaction=Max("transaction"), version=Max("transaction__versions"))
+    parts = batch.shares.exclude(transaction__state=TransactionState.DISPLACED).values_list("wei", flat=True)
+    return SentTransactions(len(parts), sum(parts), f"{newest['transaction']} {newest['version']}")
 
 
 def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:

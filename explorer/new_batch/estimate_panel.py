@@ -37,14 +37,21 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
 def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
     """Return the estimate of a batch that is above the operator's limits for the form. Empty: it needs no confirmation.
 
-    Nothing asks for the cost where the fee already limits it. A cost that can't be estimated now isn't asked about.
-    Raises `InvalidRequest` if the form is too large.
+    Nothing asks for the cost where the fee already limits it, or where no node tells it now.
+    Raises `InvalidRequest` if the form is too large, and `Refused` where the user has used up the estimates.
     """
     is_large, most = form.size > settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI
     fee = form.document.get("fee", "0")  # A self-funded batch costs the service nothing.
     is_real = form.destination is not None and not form.destination.test_network
     may_be_dear = is_real and (fee == AUTO or int(fee) > most)
-    panel = context(user, form) if is_large or may_be_dear else {}
+    if not is_large and not may_be_dear:
+        return {}
+    try:
+        panel = _estimated(user, form)
+    except Refused as refused:
+        if refused.code != "chain_unavailable":
+            raise
+        panel = {"not_estimated": refused.sentence}
     return panel if is_large or ("estimate" in panel and panel["estimate"].cost.wei.bound > most) else {}
 
 

@@ -81,7 +81,7 @@ SLOT_SENTENCES = {
 }
 REFUSAL_SENTENCES = {
     "csrf_failed": "This form is from an earlier session, or from another site. Check it, then submit it again.",
-    "no_api_key": "You have no API key. Create one on the page of your keys: each batch belongs to a key.",
+    "no_api_key": "You have no API key with full access. Create one on the page of your keys.",
     "not_signed_in": "You are signed out. Sign in in another tab, then go on here.",
 }
 

@@ -21,7 +21,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
 from accounts.form_input import HIDDEN_ORIGIN, hides_origin
-from accounts.models import User
+from accounts.models import KeyAccess, User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused
@@ -280,7 +280,7 @@ class _Post:
 
     def submit(self) -> HttpResponse:
         # The batch is stored under a key, so that the admin and the list of a key's batches show it.
-        key = self.user.api_keys.live(timezone.now()).order_by("pk").first()
+        key = self.user.api_keys.live(timezone.now()).filter(access=KeyAccess.FULL).order_by("pk").first()
         if key is None:
             raise _refusal(403, "no_api_key")
         if not self.form.is_valid:

@@ -30,7 +30,8 @@ from proving.models import (
     TransactionState,
     WorkerHeartbeat,
 )
-from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, Webhook, WebhookDelivery
+from queries import webhooks
+from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, WebhookDelivery
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -97,7 +98,7 @@ _KINDS: tuple[tuple[str, Callable[[], "QuerySet[Any]"], tuple[str, ...]], ...] =
     ("block", Block.objects.all, ("destination_chain_id", "source_chain_id")),
     ("signer", Signer.objects.all, ("chain_id",)),
     ("registry", FactsRegistry.in_use.all, ("destination_chain_id", "source_chain_id")),
-    ("webhook", Webhook.objects.all, ("batch__destination_chain_id",)),
+    ("webhook", webhooks.with_destinations, ("destination",)),
 )
 
 

@@ -23,7 +23,7 @@ LINK = re.compile(r'href="/explorer/query/(\w+)/cancel"')
 def confirmation(client: Client, batch: Batch) -> dict[str, str]:
     """Return what the owner's browser posts with the button of the page."""
     html = client.get(f"{batches.path(batch)}/cancel").text
-    return dict(re.findall(r'<input type="hidden" name="(versions)" value="(\d+)">', html))
+    return dict(re.findall(r'<input type="hidden" name="(newest)" value="([^"]+)">', html))
 
 
 def confirm(client: Client, batch: Batch, seen: dict[str, str]) -> tuple[int, str]:
