@@ -180,11 +180,14 @@ def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
 
 def _blocks(number: int | None, held: _RegistriesInUse, start: int, queries: QuerySet[Query]) -> "QuerySet[Block, int]":
     """Return the ids of blocks from `start` on, newest first: with this number, or all that have such queries."""
+    blocks = Block.objects.filter(pk__lte=start).order_by("-pk").values_list("pk", flat=True)
+    if number is None:
+        # With the connections, SQLite would read all of their blocks by an index, and sort them.
+        return blocks.filter(Exists(queries.filter(block=OuterRef("pk"))))
     of_connections = Q(pk__in=[])
     for destination, source in held.rows:
         of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
-    blocks = Block.objects.filter(of_connections, pk__lte=start).order_by("-pk").values_list("pk", flat=True)
-    return blocks.filter(Exists(queries.filter(block=OuterRef("pk"))) if number is None else Q(number=number))
+    return blocks.filter(of_connections, number=number)
 
 
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
