@@ -131,8 +131,8 @@ def _is_number(fact: AccountFact | SlotFact | ShownReceiptPart) -> bool:
 
 def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
     if not isinstance(fact, ShownReceiptPart):
-        slot, name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
-        about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": name}
+        slot, slot_name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
+        about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": slot_name}
         return about | {"transaction": None, "log": None}
     log = None
     if isinstance(fact.content, Log):

@@ -5,6 +5,7 @@ compare both with compiled contracts.
 """
 
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from eth_utils.crypto import keccak
@@ -50,7 +51,8 @@ def _value(value: object) -> str:
             "A key is a number in decimal, or up to 64 hexadecimal digits with 0x, or an object with key and type, "
             f"index or member, not {shown(value)}."
         )
-    if len(value) == len("0x") + 40 and value.startswith("0x") and encoding.checksummed(value) is None:
+    is_checked = len(value) == len("0x") + 40 and value.startswith("0x") and value != value.lower()
+    if is_checked and encoding.checksummed(value) is None:
         raise invalid(f"{shown(value)} {encoding.fault(value)}.")
     return value
 
@@ -161,7 +163,7 @@ class NamedSlot(_StrictKey):
         default="solidity", description="The compiler. `vyper-0.2.12`: that version, or an older one."
     )
 
-    @property
+    @cached_property
     def number(self) -> str:
         """Return the value's slot: 0x and 64 digits."""
         slot = int(self.slot, 16)
