@@ -134,7 +134,7 @@ def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
         slot, slot_name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
         about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": slot_name}
         return about | {"transaction": None, "log": None}
-    log = None
+    log: dict[str, Any] | None = None
     if isinstance(fact.content, Log):
         log = {"index": str(fact.log_index), **log_json(fact.content)}
     transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}

@@ -27,6 +27,7 @@ _OF_PAGES = (
     (r'(data-user=)"\d+"', r'\1"N"'),
     (r'(data-(?:since|until|aged|now)|datetime)="[^"]+"', r'\1="MOMENT"'),
     (r"(version=)\w+", r"\1VERSION"),
+    (r'(name="newest" value=)"[^"]+"', r'\1"N"'),
     (r"bqs_\w+…\w+", "KEY"),
     (r"(key[s]?[/-])\d+", r"\1N"),
     (r"(cursor=)[\d.]+", r"\1PLACE"),

@@ -112,9 +112,9 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
 
 
 def sent_until_now(batch: Batch) -> SentTransactions:
-    newest = batch.shares.aggregate(transaction=Max("transaction"), version=Max("transaction__versions"))
+    newest = batch.shares.aggregate(sent=Max("transaction"), signed=Max("transaction__versions"))
     parts = batch.shares.exclude(transaction__state=TransactionState.DISPLACED).values_list("wei", flat=True)
-    return SentTransactions(len(parts), sum(parts), f"{newest['transaction']} {newest['version']}")
+    return SentTransactions(len(parts), sum(parts), f"{newest['sent']} {newest['signed']}")
 
 
 def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:

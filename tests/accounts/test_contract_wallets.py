@@ -113,7 +113,7 @@ def test_the_wallets_of_one_address_on_two_chains_are_two_users(shared, settings
         assert (told["address"], told["chainId"]) == (shared, chain)
         assert [key["id"] for key in told["keys"]] == [user.api_keys.get().pk] != [others.api_keys.get().pk]
         for page in ("/keys", "/dashboard", "/explorer"):
-            assert f"{shared}</span> on Chain {chain}" in shown_to(user, page).text
+            assert f"{shared}</a> on Chain {chain}" in shown_to(user, page).text
     for operator, may in ((f"31337:{shared.lower()}", [True, False]), (shared, [False, False])):
         settings.OPERATOR_ADDRESSES = [operator]
         for page in ("/operator", "/admin/"):

@@ -103,7 +103,7 @@ def test_it_is_chosen_when_it_is_made_and_stays_so(reading):
     assert (access["by form"], access["without a choice"]) == ("read", "full")
 
 
-@pytest.mark.parametrize("access", ["READ", "write", True])
+@pytest.mark.parametrize("access", ["READ", "write", "", True, None, ["read"], {"read": 1}, 1.5])
 def test_another_access_is_refused(access):
     with pytest.raises(over_http.Refused) as refused:
         over_http.ask(client_of(ALICE), "/dashboard/keys", {"name": "it", "access": access})

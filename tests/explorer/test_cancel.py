@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import ApiKey, User
-from proving.models import Share
+from proving.models import Share, Transaction, TransactionState
 from proving.transactions import signing
 from queries.models import Batch, BatchStatus
 from tests.explorer import batches
@@ -34,6 +34,11 @@ def confirm(client: Client, batch: Batch, seen: dict[str, str]) -> tuple[int, st
 def send(batch: Batch, number: int) -> None:
     tx = batches.send(batch, tx_hash=batches.word(number))
     Share.objects.create(transaction=tx, batch=batch, gas=1, wei=203_974_400_000_000, weight=1)
+
+
+def displace_and_send(batch: Batch) -> None:
+    Transaction.objects.update(state=TransactionState.DISPLACED)
+    send(batch, 2)
 
 
 def test_the_owner_alone_is_offered_it_while_the_batch_is_open(alice, client, settings):
@@ -74,6 +79,7 @@ def test_it_says_what_was_sent_before_it_is_confirmed_and_cancels_once(alice):
     ("change", "told"),
     [
         (lambda batch: send(batch, 2), "The service has sent more for it since you saw this page."),
+        (displace_and_send, "The service has sent more for it since you saw this page."),
         (batches.finish, "The batch is DONE. Nothing was changed."),
         (batches.reject, "The batch is REJECTED. Nothing was changed."),
     ],

@@ -131,7 +131,7 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
     strict.force_login(User.objects.for_address(BOB))
     settings.ALLOWED_ADDRESSES = [BOB]
     signed_out = "You are signed out."
-    refused = ((Client(), 401, signed_out), (strict, 403, "of another site"), (alice, 401, signed_out))
+    refused = ((Client(), 401, signed_out), (strict, 403, "from another site"), (alice, 401, signed_out))
     for sender, status, why in refused:
         for do in ("submit", "add", "estimate"):
             html = post(sender, do, {"accounts": ALICE}, status=status)
@@ -154,7 +154,7 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
         ),
         ("MAX_OPEN_BATCHES", 0, 403, "You may have 0 batches open at a time"),
         ("MAX_BATCHES_PER_MINUTE", 1, 429, "You may submit 1 batches a minute"),
-        (None, None, 403, "You have no API key."),
+        (None, None, 403, "You have no API key with full access."),
     ],
 )
 def test_limits_are_those_of_the_api(alice, settings, setting, value, status, sentence):
@@ -589,6 +589,25 @@ def test_where_nodes_are_down_only_the_size_is_asked_about(alice, settings, tmp_
     sentence, confirm = submitted(alice, "submit", {"accounts": f"{ALICE} {BOB}"})
     assert sentence == "This batch has 2 queries. Its cost can't be estimated now."
     assert submitted(alice, confirm, {"accounts": f"{ALICE} {BOB}"})[0] == ""
+
+
+def test_who_has_used_up_the_estimates_submits_nothing_unasked(chain, alice, settings, tmp_path):
+    serve(settings, tmp_path, chain)
+    settings.CONFIRM_ABOVE_WEI, settings.MAX_QUERIES_PER_BATCH, settings.MAX_QUERIES_PER_MINUTE = 10**9, 3, 3
+    two = {"accounts": f"{ALICE} {BOB}"}
+    assert "It costs at most 0.0" in submitted(alice, "submit", two)[0]
+    assert alice.post("/new-batch", form(two) | {"do": "submit"}).status_code == 429
+    assert not Batch.objects.exists()
+
+
+def test_a_read_only_key_submits_nothing_and_takes_no_room_of_its_owner(alice, key, settings):
+    settings.MAX_BATCHES_PER_MINUTE, row = 2, {"accounts": ALICE, "at": "block", "block": "3"}
+    type(key).objects.update(access="read")
+    programs = {"content_type": "application/json", "headers": {"api-key": secret_of(key)}}
+    assert [Client().post("/estimate-batch-query", {}, **programs).status_code for _ in range(3)] == [400, 400, 429]
+    assert alice.post("/new-batch", form(row) | {"do": "submit"}).status_code == 403
+    type(key).objects.update(access="full")
+    assert submitted(alice, "submit", row) == ("", path(Batch.objects.get()))
 
 
 # --- Estimates --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The page of webhooks: receivers, deliveries over all batches, and test events. Only their user sees them."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.factories import client_of, copies
 from tests.plans import plans
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("unreachable_chain")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
 
 PAGE, TEST = "/webhooks", "/webhooks/test"
 URL = "https://hooks.example.org/s3cret"
@@ -111,6 +112,9 @@ def test_a_test_event_is_listed_like_any_other_and_takes_the_token_of_the_form()
     assert (delivery["event"], delivery["status"]) == ("TEST", "PENDING")
     text = client_of(ALICE).get(PAGE).text
     assert listed(text) == [delivery["id"]]
+    # Whoever owns the URL may have asked for nothing, so it isn't sent for a day.
+    row = WebhookDelivery.objects.get()
+    assert row.gives_up_at - row.created_at < timedelta(minutes=3)
     # It is about no batch.
     assert "/explorer/query/" not in text
     assert client_of(ALICE).get(f"/explorer/query/{delivery['internalId']}").status_code == 404
@@ -123,6 +127,16 @@ def test_nobody_sends_test_events_without_end_or_to_another_s_receiver():
     assert [answer.status_code for answer in answers] == [302] * 10 + [429]
     assert int(answers[-1].headers["Retry-After"]) > 0
     assert WebhookDelivery.objects.filter(event="TEST").count() == 10
+
+
+def test_operators_see_and_find_those_that_wait(settings):
+    settings.OPERATOR_ADDRESSES, operator = [ALICE], client_of(ALICE)
+    send(url=URL)
+    message, receiver = WebhookDelivery.objects.values_list("message_id", "webhook").get()
+    for search in (message, receiver):
+        assert message in operator.get(f"/admin/queries/webhookdelivery/?q={search}").text
+    metrics = operator.get("/metrics").text
+    assert re.search(r'batchquery_queue_rows{destination="0",kind="webhook",source=""} 1.0', metrics)
 
 
 def test_killed_while_it_is_stored_it_is_stored_as_a_whole_or_not_at_all():

@@ -201,8 +201,10 @@ def _data(queries: Iterable[Account | Header | Transaction]) -> dict[str, Any]:
             entries[place] = block.setdefault("accounts", {}).setdefault(query.address, {"props": {}, "slots": {}})
         entries[place]["props"].update(dict.fromkeys(query.props))
         for slot in query.slots:
-            is_name = isinstance(slot, Mapping)
-            entries[place]["slots"][json.dumps(slot) if is_name else slot_hex(slot)] = slot if is_name else None
+            if isinstance(slot, Mapping):
+                entries[place]["slots"][json.dumps(slot)] = slot
+            else:
+                entries[place]["slots"][slot_hex(slot)] = None
     return {chain: {at: _listed(block) for at, block in blocks.items()} for chain, blocks in data.items()}
 
 
