@@ -603,8 +603,9 @@ def test_who_has_used_up_the_estimates_submits_nothing_unasked(chain, alice, set
 def test_a_read_only_key_submits_nothing_and_takes_no_room_of_its_owner(alice, key, settings):
     settings.MAX_BATCHES_PER_MINUTE, row = 2, {"accounts": ALICE, "at": "block", "block": "3"}
     type(key).objects.update(access="read")
-    programs = {"content_type": "application/json", "headers": {"api-key": secret_of(key)}}
-    assert [Client().post("/estimate-batch-query", {}, **programs).status_code for _ in range(3)] == [400, 400, 429]
+    program, address = Client(headers={"api-key": secret_of(key)}), "/estimate-batch-query"
+    answers = [program.post(address, {}, content_type="application/json").status_code for _ in range(3)]
+    assert answers == [400, 400, 429]
     assert alice.post("/new-batch", form(row) | {"do": "submit"}).status_code == 403
     type(key).objects.update(access="full")
     assert submitted(alice, "submit", row) == ("", path(Batch.objects.get()))
