@@ -90,7 +90,7 @@ def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], desti
     names = [source.in_words for source in sources]
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
     for_whom = destination.in_words
-    where = f"about {chains}" + ("" if names == [for_whom] else f", for {for_whom}")
+    where = f"about {chains}" + ("" if names == [for_whom] else f", to read on {for_whom}")
     return Headline(f"{total:,} queries", where=where, state=progress(total, counts.at_step.get(None, 0)))
 
 

@@ -91,7 +91,7 @@ def test_a_mistyped_block_is_told_with_the_time_until_it_is_rejected_and_blames_
             "operator of this service",
             "Deadline",
             "note wait",
-            "This has lasted",
+            "It has failed for",
             "for a minute",
             "deadline",
         ):
