@@ -33,15 +33,15 @@ def read(internal_id: str, user: User | None, before: str) -> dict[str, Any] | N
     webhook = Webhook.objects.filter(pk=internal_id, user=user).only("receiver").first()
     if webhook is None:
         return None
+    return {"receiver": webhook.receiver, **paged(user, before, internal_id)}
+
+
+def paged(user: User, before: str, internal_id: str = "") -> dict[str, Any]:
+    """Return a page of the user's deliveries, of one batch or of all, and the `before` of this page and the next."""
     last = int(before) if NUMBER.fullmatch(before) else None
     rows = webhooks.listed(user.pk, batch=internal_id, before=last, limit=PAGE_SIZE + 1)
-    older, rows = len(rows) > PAGE_SIZE, rows[:PAGE_SIZE]
-    return {
-        "receiver": webhook.receiver,
-        "deliveries": displayed(rows),
-        "place": "" if last is None else f"?deliveries={last}",
-        "older": rows[-1].pk if older else "",
-    }
+    older = rows[PAGE_SIZE - 1].pk if len(rows) > PAGE_SIZE else None
+    return {"deliveries": displayed(rows[:PAGE_SIZE]), "before": last, "older": older}
 
 
 def displayed(rows: Iterable[WebhookDelivery]) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The page of a user's webhooks: receivers, deliveries over all batches, and test events."""
 
-import re
 from typing import Any
 
 from django.contrib import messages
@@ -18,10 +17,8 @@ from queries import webhooks
 from queries.models import Webhook, WebhookDelivery
 from queries.webhook_targets import MAX_URL_CHARS
 
-_PAGE_SIZE = 25
 # Receivers are those of the user's newest webhooks, so that older ones don't slow the page.
 _MOST_WEBHOOKS, _MOST_RECEIVERS = 2_000, 50
-_CURSOR = re.compile("[0-9]{1,18}", re.ASCII)
 _STATUS_OF_REFUSAL = {"unknown_receiver": 404, "secret_lost": 409, "too_many_requests": 429}
 
 
@@ -33,15 +30,9 @@ def page(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def _page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
-    given = request.GET.get("before", "")
-    before = int(given) if _CURSOR.fullmatch(given) else None
-    rows = webhooks.listed(user.pk, before=before, limit=_PAGE_SIZE + 1)
     receivers = _receivers(user)
     may_have_more = len(receivers) > _MOST_RECEIVERS or Webhook.objects.filter(user=user)[_MOST_WEBHOOKS:].exists()
-    context |= {
-        "deliveries": delivery_display.displayed(rows[:_PAGE_SIZE]),
-        "before": before,
-        "older": rows[_PAGE_SIZE - 1].pk if len(rows) > _PAGE_SIZE else None,
+    context |= delivery_display.paged(user, request.GET.get("before", "")) | {
         "receivers": receivers[:_MOST_RECEIVERS],
         "most_webhooks": _MOST_WEBHOOKS if may_have_more else None,
         "max_url_chars": MAX_URL_CHARS,

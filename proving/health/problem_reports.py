@@ -4,7 +4,7 @@ The worker that holds the lane stores problems as `ProblemReport`, and sends the
 sending and storing, the message is sent again with the same `webhook-id`. So a receiver gets each at least once.
 
 While the database doesn't answer, nobody can hold a lane. Each worker then tells so by itself, with an id that all
-workers have read before (`OutageWatch`).
+workers have read before, unless one has just started (`OutageWatch`). These messages are in memory alone.
 """
 
 import json
