@@ -65,8 +65,8 @@ def _value(value: object) -> str:
         )
     if _NEARLY_ADDRESS.fullmatch(value):
         raise invalid(
-            f"An address has 40 digits after 0x, and {shown(value)} has {len(value) - 2}: write such a number in decimal, "
-            "or with 64 digits."
+            f"An address has 40 digits after 0x, and {shown(value)} has {len(value) - 2}: write such a number in "
+            "decimal, or with 64 digits."
         )
     is_checked = len(value) == len("0x") + 40 and value.startswith("0x") and value != value.lower()
     if is_checked and encoding.checksummed(value) is None:
