@@ -58,7 +58,8 @@ def list_facts(
     # A search by slot reads all queries of the account or the block.
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
-    facts, following = fact_search.search(filters, FactCursor.of(cursor), limit)
+    reader = request.auth.user_id  # type: ignore[attr-defined]
+    facts, following = fact_search.search(filters, FactCursor.of(cursor), limit, reader=reader)
     return {"facts": list(map(_as_json, facts)), "next": str(following) if following else None}
 
 

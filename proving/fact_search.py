@@ -6,9 +6,10 @@ query.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self
 
+from django.conf import settings
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
@@ -80,7 +81,7 @@ class FoundFact:
     registry: FactsRegistry
     transaction: ToldTransaction | None  # the transaction that the query is about
     transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
-    batch: Batch  # one that asks for the fact; not everybody may know of it
+    batch: Batch | None  # one that asks for the fact, if the reader may know of it
 
 
 def search(
@@ -90,12 +91,13 @@ def search(
 
     `filters` name an account or a block, or nothing for the latest facts. Registries may hold more facts, which others
     have proven. A fact of several queries may appear again on a later page. Among batches that ask for the same fact,
-    those of the user with the id `reader` come first.
+    those of the user with the id `reader` come first. Of batches that the reader may not list, no name of a slot
+    is told.
     """
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
     page, following = _page(filters, rows, start, limit, reader)
-    return list(_held_facts(page, held)), following
+    return list(_held_facts(page, held, reader)), following
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
 # --- Words and transactions -------------------------------------------------------------------------------------------
 
 
-def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iterator[FoundFact]:
+def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader: int | None) -> Iterator[FoundFact]:
     facts_by_block: dict[Block, list[Fact]] = {}
     for match in matches:
         assert match.query.block
@@ -296,15 +298,16 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iter
         is_of_account = isinstance(match.fact, AccountFact | SlotFact)
         is_last = is_of_account or isinstance(match.fact, TransactionFact | LogFact)
         kind = StepKind.ACCOUNT_ACCUMULATED if is_last else StepKind.HEADER_ACCUMULATED
+        is_known = settings.PUBLIC_BATCH_LIST or match.query.batch.user_id == reader
         yield FoundFact(
             block,
             match.query.address if is_of_account else "",
-            match.fact,
+            match.fact if is_known or not isinstance(match.fact, SlotFact) else replace(match.fact, name=None),
             word,
             held.rows[block.destination_chain_id, block.source_chain_id],
             about.get(match.query.pk),
             transactions.get((match.query.pk, kind), ""),
-            match.query.batch,
+            match.query.batch if is_known else None,
         )
 
 

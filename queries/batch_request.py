@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, islice, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -38,8 +38,9 @@ from queries.webhook_targets import WebhookRequest
 
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
-# Maximum JSON keys: per query (its block, `accounts`, its account, `props` and `slots`), and all others.
-_KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
+# Maximum JSON keys: per query, and all others. An account has 5 (its block, `accounts`, itself, `props` and `slots`). A
+# named slot has 3, and up to 3 for each key.
+_KEYS_PER_QUERY, _OTHER_KEYS = 10, 1000
 # Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
@@ -478,12 +479,11 @@ def parse(
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
     fault, and the errors of `count_letters` and `resolve_names`.
     """
+    max_keys = most_keys(max_queries)
     try:
-        document = strict_json.parse(body, max_keys=most_keys(max_queries))
+        document = strict_json.parse(body, max_keys=max_keys)
     except strict_json.TooManyKeys:
-        raise InvalidRequest(
-            [BodyFault("", f"A batch may name {max_queries} accounts; this one names more.")]
-        ) from None
+        raise InvalidRequest([BodyFault("", f"The body's objects have more than {max_keys} keys in all.")]) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
     # Count before validation, so that a body that is too large costs no more than an accepted one.
@@ -519,7 +519,7 @@ def parse(
         errors = sorted(error.errors(include_url=False), key=lambda fault: not fault["msg"].startswith(ADDRESS_FAULT))
         of_keys = list(takewhile(lambda fault: fault["msg"].startswith(ADDRESS_FAULT), errors))
         others = islice(errors, len(of_keys), None)
-        raise InvalidRequest(chain(map(_fault, of_keys), repeated, map(_fault, others))) from None
+        raise InvalidRequest(chain(map(body_fault, of_keys), repeated, map(body_fault, others))) from None
     if repeated := [*repeated, *_too_many_blocks_of_transactions(request)]:
         raise InvalidRequest(repeated)
     return request
@@ -605,12 +605,16 @@ def pointer(*names: str | int) -> str:
     return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _fault(error: ErrorDetails) -> BodyFault:
+def body_fault(error: ErrorDetails) -> BodyFault:
+    """Return pydantic's error with a path and a sentence of the API."""
     loc = error["loc"]
-    names = [name for name in loc if name not in storage_layout.KINDS]
+    # pydantic marks a wrong key of an object. After an index it puts the kind of the entry.
+    is_of_name = loc[-2:] == (error["input"], "[key]")
+    before = pairwise((None, *(loc[:-1] if is_of_name else loc)))
+    names = [name for index, name in before if not isinstance(index, int)]
     path, parts = pointer(*names), [_shortened(str(name)) for name in names]
     if error["type"] in (INVALID, UNSUPPORTED):
-        return BodyFault(path, error["msg"], error["type"], is_of_name=loc[-1:] == ("[key]",))
+        return BodyFault(path, error["msg"], error["type"], is_of_name=is_of_name)
     where = _shown(parts[-1]) if parts else "The body"
     sentences = {
         "missing": f"{where} is missing.",

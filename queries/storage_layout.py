@@ -16,9 +16,14 @@ from queries.strict_json import invalid, shown
 
 # Maximum keys of a slot, and bytes of one key.
 _MOST_KEYS, _MOST_BYTES = 16, 1024
-_WORDS = 1 << 256
+# Numbers of slots, and of slots that a struct may have.
+_WORDS, _MEMBERS = 1 << 256, 1 << 64
 _NUMBER, _KEY = "(0x[0-9a-fA-F]{1,64}|[0-9]{1,78})", "(0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78})"
 _KEY_TYPE = "^(string|bytes([1-9]|[12][0-9]|3[0-2])?)$"
+# Digits that an address has when some are missing, or are too many.
+_NEARLY_ADDRESS = re.compile("0x([0-9a-fA-F]{37,39}|[0-9a-fA-F]{41,43})")
+MOST_OF_NAME = _MOST_KEYS * (6 * _MOST_BYTES + 100) + 200
+"""More characters than a name has as JSON, where each byte of a text may be escaped as `\\u0001` is."""
 # Pattern for the API's description too.
 SLOT = "^(0x)?[0-9a-fA-F]{1,64}$"
 
@@ -34,8 +39,15 @@ def _int(text: str) -> int:
     return int(text, 16 if text.startswith("0x") else 10)
 
 
+def read_number(value: object) -> int | None:
+    """Return a number of 256 bits that is written as in keys; None for anything else."""
+    if not isinstance(value, str) or not re.fullmatch(_NUMBER, value, re.ASCII):
+        return None
+    return number if (number := _int(value)) < _WORDS else None
+
+
 def _number(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_NUMBER, value, re.ASCII) or _int(value) >= _WORDS:
+    if not isinstance(value, str) or read_number(value) is None:
         raise invalid(f"A number is up to 256 bits in decimal, or in hexadecimal with 0x, not {shown(value)}.")
     return value
 
@@ -50,6 +62,11 @@ def _value(value: object) -> str:
         raise invalid(
             "A key is a number in decimal, or up to 64 hexadecimal digits with 0x, or an object with key and type, "
             f"index or member, not {shown(value)}."
+        )
+    if _NEARLY_ADDRESS.fullmatch(value):
+        raise invalid(
+            f"An address has 40 digits after 0x, and {shown(value)} has {len(value) - 2}: write such a number in "
+            "decimal, or with 64 digits."
         )
     is_checked = len(value) == len("0x") + 40 and value.startswith("0x") and value != value.lower()
     if is_checked and encoding.checksummed(value) is None:
@@ -128,8 +145,14 @@ class StructMember(_StrictKey):
 
     member: _Number = Field(
         description="The member's slot within the struct, as solc's `slot` of a member. In `vyper-0.2.12`, the number "
-        "of members before it."
+        "of members before it. Below 2^64."
     )
+
+    @model_validator(mode="after")
+    def _is_small(self) -> "StructMember":
+        if _int(self.member) >= _MEMBERS:
+            raise invalid("The place of a member is below 2^64.")
+        return self
 
 
 def _kind(value: object) -> str:
@@ -138,8 +161,6 @@ def _kind(value: object) -> str:
     return "[value]"
 
 
-KINDS = frozenset({"[key]", "[element]", "[member]", "[mapping]", "[value]", "[named]", "[slot]"})
-"""Words that pydantic puts into the places of faults for the kinds of slots and keys."""
 SlotKey = Annotated[
     Annotated[_Value, Tag("[value]")]
     | Annotated[MappingKey, Tag("[mapping]")]
@@ -160,7 +181,7 @@ class NamedSlot(_StrictKey):
         "decimal, or an address or word with 0x, padded on the left.",
     )
     layout: Literal["solidity", "vyper", "vyper-0.2.12"] = Field(
-        default="solidity", description="The compiler. `vyper-0.2.12`: that version, or an older one."
+        default="solidity", description="The compiler. `vyper-0.2.12`: Vyper 0.2.0 to 0.2.12."
     )
 
     @cached_property

@@ -136,7 +136,7 @@ def page(request: HttpRequest) -> HttpResponse:
             "facts_address": f"{reverse('facts')}?{urlencode(fact_filters.model_dump(exclude_none=True))}"
             if fact_filters
             else "",
-            "facts": list(fact_list.rows(facts, request.user.pk)),
+            "facts": list(fact_list.rows(facts)),
             "has_more_facts": more_facts is not None,
             "statuses": BatchStatus.values,
             "properties": PROPERTIES,

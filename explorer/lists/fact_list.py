@@ -59,7 +59,6 @@ class FactRow:
     source: ChainName
     destination: ChainName
     value: Value
-    batch: str  # empty: the reader may not know which one asks for the fact
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,13 @@ class FactSearch:
     faults: Mapping[str, str] = field(default_factory=dict)  # sentences by field
 
 
-def rows(facts_found: Sequence[FoundFact], reader: int | None) -> Iterator[FactRow]:
-    """Yield the facts for a page of the user with the id `reader`. It names no batch of others but of a public list."""
+def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
+    """Yield the facts for a page."""
     for fact in facts_found:
         source, destination = chain_name(fact.block.source_chain_id), chain_name(fact.block.destination_chain_id)
         snippets = code_snippets.reading(fact.registry, fact.block.number, fact.fact)
         value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets=snippets)
-        is_known = settings.PUBLIC_BATCH_LIST or fact.batch.user_id == reader
-        yield FactRow(fact, source, destination, value, fact.batch.pk if is_known else "")
+        yield FactRow(fact, source, destination, value)
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
@@ -161,7 +159,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         facts_found, following = fact_search.search(filters, FactCursor.of(cursor), PAGE_SIZE, reader=request.user.pk)
     context = {
         "search": search,
-        "rows": list(rows(facts_found, request.user.pk)),
+        "rows": list(rows(facts_found)),
         "is_first": cursor == fact_search.START,
         "next": str(following or ""),
         "most_in_file": MOST_IN_FILE,

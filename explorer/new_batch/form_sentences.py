@@ -5,6 +5,7 @@ from django.core.exceptions import ValidationError
 FORM_SENTENCES = {
     "missing_row": "The form has row {last} but not row {missing}. Number its rows without gaps.",
     "more_faults": "There are {count:,} more faults like these.",
+    "slots_too_large": "The names of slots have more than {most:,} characters, counted for each account.",
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
 _WORD_SENTENCES = {
@@ -53,6 +54,8 @@ FIELD_SENTENCES = {
     "nothing_asked": "Name an account or a transaction, or tick a header field.",
     "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
     "props": "Tick a property, or name a slot.",
+    "slots_too_long": "The name of a slot has at most {most:,} characters. This one has {count:,}.",
+    "slots_twice": "The key {key!r} appears twice in one object.",
     "transactions": _WORD_SENTENCES["transaction"],
     "tx_props": "Tick a property, or name a log.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",

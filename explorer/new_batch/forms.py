@@ -181,6 +181,8 @@ class RowForm(forms.Form):
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
             self.add_error("props", FIELD_SENTENCES["props"])
+        for sentence in storage_slots.faults(self.contents["slots"]):
+            self.add_error("slots", sentence)
         logs = bool(self.contents["logs"] or self.contents["block_logs"])
         if logs and not self.contents["transactions"]:
             self.add_error("transactions", FIELD_SENTENCES["empty"])
@@ -226,6 +228,11 @@ class RowForm(forms.Form):
         """Return the row's size, as limits count it."""
         of_accounts = len(self.contents["accounts"]) * (1 + len(self.contents["slots"]))
         return of_accounts + len(self.contents["transactions"]) * (1 + self.logs_count) + bool(self.contents["header"])
+
+    @property
+    def characters_of_slots(self) -> int:
+        """Return the characters of its slots, for each of its accounts."""
+        return len(self.contents["accounts"]) * sum(map(len, self.contents["slots"]))
 
     @property
     def selector(self) -> str:
@@ -315,7 +322,7 @@ class NewBatchForm:
     @property
     def facts(self) -> int:
         """Count the facts that the rows request. In a posted form, a fact in several rows counts once."""
-        if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
+        if not self.batch.is_bound or self._excess:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
         entries = blocks + [entry for block in blocks for kind in _FIELDS_OF for entry in block.get(kind, {}).values()]
@@ -325,6 +332,16 @@ class NewBatchForm:
     @property
     def size(self) -> int:
         return sum(row.size for row in self.rows)
+
+    @property
+    def _excess(self) -> BodyFault | None:
+        """Return the fault of a form that is too large to be made a request."""
+        # A few thousand accounts and slots are a short text, but their product would exceed the memory.
+        if self.size > (most := settings.MAX_QUERIES_PER_BATCH):
+            return too_many(self.size, most)
+        if sum(row.characters_of_slots for row in self.rows) > (most := settings.DATA_UPLOAD_MAX_MEMORY_SIZE):
+            return BodyFault("/data", FORM_SENTENCES["slots_too_large"].format(most=most))
+        return None
 
     @cached_property
     def is_valid(self) -> bool:
@@ -401,9 +418,8 @@ class NewBatchForm:
 
         Raises `InvalidRequest` if it is too large.
         """
-        # A few thousand accounts and slots are a short text, but their product would exceed the memory.
-        if self.size > (most := settings.MAX_QUERIES_PER_BATCH):
-            raise InvalidRequest([too_many(self.size, most)])
+        if fault := self._excess:
+            raise InvalidRequest([fault])
         data: dict[str, Any] = {}
         entries: dict[tuple[str, ...], dict[str, Any]] = {}
         for row in self.rows:

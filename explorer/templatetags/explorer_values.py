@@ -1,5 +1,6 @@
 """Template filters and tags that format times, amounts, states and long hexadecimal values."""
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -308,7 +309,7 @@ def with_code(text: str) -> SafeString:
 
 @register.filter
 def slot_path(name: Mapping[str, Any]) -> SafeString:
-    """Return a slot's name as a path, such as 0x2[0x7099…79C8][5].1 from mappings to a struct's member."""
+    """Return a slot's name as a path, such as 0x2[0x7099…79C8][element 5].1 from a mapping to a struct's member."""
     parts = [html("{}", name["slot"])]
     for key in name["keys"]:
         if isinstance(key, str):
@@ -316,9 +317,14 @@ def slot_path(name: Mapping[str, Any]) -> SafeString:
         elif "member" in key:
             parts.append(html(".{}", key["member"]))
         elif "index" in key:
-            parts.append(html("[{}]", key["index"]))
+            of = f" of {key['length']}" if key.get("length") else ""
+            size = f", {key['size']} bytes" if key.get("size", "32") != "32" else ""
+            parts.append(html("[element {}{}{}]", key["index"], of, size))
+        elif key["type"] == "string":
+            # Escapes show what text would hide, such as marks that turn its direction.
+            parts.append(html("[{}]", _key_in_short(json.dumps(key["key"]))))
         else:
-            parts.append(html('["{}"]' if key["type"] == "string" else "[{}]", _key_in_short(key["key"])))
+            parts.append(html("[{} {}]", key["type"], _key_in_short(key["key"])))
     return SafeString("".join(parts))
 
 

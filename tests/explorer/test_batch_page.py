@@ -245,10 +245,17 @@ def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
 
 
 def test_a_named_slot_is_shown_by_its_name_and_its_number():
-    keys = [ALICE, {"key": "<b>", "type": "string"}, {"index": "3", "size": "64"}, {"member": "1"}, "-7"]
+    keys: list[Any] = [
+        ALICE,
+        {"key": '"<b>\u202e', "type": "string"},
+        {"key": "0x12", "type": "bytes"},
+        {"member": "1"},
+    ]
+    keys += [{"index": "3", "size": "64", "length": "4"}, {"index": "3"}, "-7"]
     names = [{"slot": "2", "keys": keys}, {"slot": "9", "keys": [ALICE], "layout": "vyper-0.2.12"}]
+    path = rf'0x2[{ALICE}]["\"<b>\u202e"][bytes 0x12].1[element 3 of 4, 64 bytes][element 3][-7]'
     batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [*names, "0x5"]}}})
-    paths = (f'0x2[{ALICE}]["<b>"][3].1[-7] in the layout of Solidity', f"0x9[{ALICE}] in the layout of Vyper 0.2.12")
+    paths = (f"{path} in the layout of Solidity", f"0x9[{ALICE}] in the layout of Vyper 0.2.12")
     first, second, _ = batch.queries.get().slots
     for end in (lambda _: None, batches.finish):
         end(batch)

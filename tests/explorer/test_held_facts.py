@@ -18,7 +18,7 @@ from queries.models import Batch, Query, StepKind
 from tests.explorer import batches
 from tests.factories import client_of
 from tests.plans import plans
-from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, header, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -120,6 +120,29 @@ def test_the_same_is_told_once_whoever_asked_for_it():
     assert named(facts(account=ALICE)) == [("12", ALICE, "BALANCE"), ("12", ALICE, "NONCE")]
     # Pages are read separately, so a fact of two queries may appear on both.
     assert [what for *_, what in everywhere(1, account=ALICE)] == ["BALANCE", "NONCE", "BALANCE", "BALANCE"]
+
+
+def test_the_name_of_a_slot_is_told_only_to_who_may_know_the_batch(settings):
+    # The slot of 0x1 and member 1 is also that of 0x2 and member 0.
+    names = [{"slot": hex(2 - place), "keys": [{"member": str(place)}], "layout": "solidity"} for place in (1, 0)]
+    alice, bob, charlie = map(a_key, (ALICE, BOB, CHARLIE))
+    first, second = (
+        submit(key, asking({"block:12": {"accounts": {ALICE: {"slots": [name]}}}}))
+        for key, name in zip((alice, bob), names, strict=True)
+    )
+    batches.finish(first)
+    assert [told_name(key) for key in (alice, bob, charlie)] == [names[0], None, None]
+    batches.accept(second)
+    batches.complete(second, *StepKind)
+    assert [told_name(key) for key in (alice, bob, charlie)] == [*names, None]
+    settings.PUBLIC_BATCH_LIST = True
+    assert told_name(charlie) in names
+
+
+def told_name(key: ApiKey) -> Any:
+    (fact,) = Client().get("/facts", {"account": ALICE}, headers=header(key)).json()["facts"]
+    assert fact["slot"] == batches.word(2)
+    return fact["slotName"]
 
 
 def test_each_filter_leaves_others_out(tmp_path):

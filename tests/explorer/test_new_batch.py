@@ -546,6 +546,47 @@ def test_the_slot_of_a_value_is_named_as_the_api_names_it(alice, key, kind, word
         assert [control for control, _ in faults_in(html)] == [f"id_rows-0-{field}"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["\u2028\u2029\x85\v", "a" * 1024, "\x01" * 1024, "[" * 100],
+    ids=("lines", "long", "escapes", "brackets"),
+)
+def test_a_name_that_the_api_takes_comes_back_to_the_form(alice, key, text):
+    name = {"slot": "0x1", "keys": [{"key": text, "type": "string"}] * 16}
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [name]}}})
+    again = request_of(alice, filled(alice.get(f"/new-batch?from={batch.pk}").text))
+    assert again["data"]["31337"]["block:12"]["accounts"][ALICE]["slots"] == [name]
+
+
+NAME = '{"slot": "1", "keys": ["1"]'
+
+
+@pytest.mark.parametrize(
+    ("do", "row", "control", "sentence"),
+    [
+        ("json", {"slots": NAME + ', "slot": "2"}'}, "slots", "The key 'slot' appears twice in one object."),
+        ("json", {"slots": NAME + " " * 200_000 + "}"}, "slots", "The name of a slot has at most "),
+        ("submit", {"slots": "{" + "[" * 65}, "slots", "A storage slot is up to 64 hexadecimal digits"),
+        (
+            "json",
+            {"accounts": "\n".join(map("0x{:040x}".format, range(50))), "slots": NAME + " " * 90_000 + "}"},
+            "",
+            "The names of slots have more than 4,194,304",
+        ),
+        *(
+            ("slot-0", {"slot_base": base, "slot_key": "1"}, "slot_base", "This slot is a number below 2^256")
+            for base in ("0b11", "1_0", "\u0661", "")
+        ),
+        ("slot-0", {"slot_base": "1"}, "slot_key", "'keys' is empty: nothing to prove."),
+        ("slot-0", {"slot_base": "1", "slot_key": "1 " * 17}, "slot_key", "'keys' has more than 16 entries."),
+    ],
+)
+def test_what_the_api_would_not_take_for_a_name_is_refused_by_a_sentence(alice, do, row, control, sentence):
+    html = post(alice, do, {"accounts": ALICE, "slot_of": "mapping"} | row, status=400)
+    ((where, shown_fault),) = faults_in(html)
+    assert (where, shown_fault[: len(sentence)]) == (control and f"id_rows-0-{control}", sentence)
+
+
 # --- Confirmation -----------------------------------------------------------------------------------------------------
 
 

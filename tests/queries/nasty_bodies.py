@@ -31,6 +31,11 @@ GOOD_ACCOUNTS = _body(
     + "}}"
 )
 
+_NAMES = [
+    {"slot": "2", "keys": [ALICE, {"index": f"{number}", "size": "64", "length": "9999"}]} for number in range(9_999)
+]
+GOOD_NAMES = _account(f'"slots": {json.dumps(_NAMES)}')
+
 # Functions make the bodies on demand, because making all of them takes seconds.
 NASTY: Mapping[str, Callable[[], bytes]] = {
     "bad slots": lambda: _account(f'"slots": [{_repeated("null")}]'),
@@ -58,8 +63,12 @@ NASTY: Mapping[str, Callable[[], bytes]] = {
     "bad sources": lambda: b'{"data": {' + _repeated('"{}": 1').encode() + b"}}",
     "empty blocks": lambda: _body(_repeated('"block:{}": {{}}')),
     "unknown fields": lambda: b"{" + _repeated('"{}": 1').encode() + b"}",
-    "unknown fields within the limit": lambda: json.dumps(dict.fromkeys(range(50_000), 1)).encode(),
-    "one key": lambda: b'{"fee": 1' + b', "fee": 1' * 49_999 + b"}",
+    "unknown fields within the limit": lambda: json.dumps(dict.fromkeys(range(100_000), 1)).encode(),
+    "unknown fields of slots": lambda: _account(
+        f'"slots": [{",".join([json.dumps(dict.fromkeys(range(10), 1))] * 9_999)}]'
+    ),
+    "unknown fields of one slot": lambda: _account(f'"slots": [{json.dumps(dict.fromkeys(range(100_000), 1))}]'),
+    "one key": lambda: b'{"fee": 1' + b', "fee": 1' * 99_999 + b"}",
     "deep lists": lambda: b"[" * BYTES,
     "tiny lists": lambda: b"[" + b"[]," * (BYTES // 3 - 1) + b"[]]",
     "long numbers": lambda: b"[" + (b"1" * 999 + b",") * (BYTES // 1000 - 1) + b"1]",

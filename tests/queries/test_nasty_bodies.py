@@ -8,7 +8,7 @@ import pytest
 from config.configured_chains import get_chains
 from queries.batch_request import MAX_FAULTS_LISTED, InvalidRequest, parse
 from tests.long import rows
-from tests.queries.nasty_bodies import GOOD, GOOD_ACCOUNTS, NASTY
+from tests.queries.nasty_bodies import GOOD, GOOD_ACCOUNTS, GOOD_NAMES, NASTY
 
 MAX_QUERIES = 10_000
 
@@ -25,7 +25,7 @@ def seconds(body: bytes) -> tuple[float, InvalidRequest | None]:
 
 
 def test_the_largest_bodies_are_accepted():
-    for body in (GOOD, GOOD_ACCOUNTS):
+    for body in (GOOD, GOOD_ACCOUNTS, GOOD_NAMES):
         assert parse(body, get_chains(), max_queries=MAX_QUERIES)
 
 

@@ -146,7 +146,8 @@ def test_slots_by_name_are_those_that_vote_markets_prove(post):
 
 def test_sums_of_slots_wrap_as_in_the_evm(post):
     body = request(ALICE, block=1)
-    name = {"slot": "f" * 64, "keys": [{"member": str(2**256 - 1)}, {"index": "2", "length": "3"}]}
+    members = 2**64 - 1
+    name = {"slot": hex(2**256 - members - 2), "keys": [{"member": str(members)}, {"index": "2", "length": "3"}]}
     body["data"]["31337"]["block:1"]["accounts"] = {ALICE: {"slots": [name]}}
     assert post(body).status_code == 200
     assert Query.objects.get().slots == [f"0x{0:064x}"]
@@ -160,6 +161,8 @@ WRONG_NAMES: list[tuple[str, dict[str, Any], str]] = [
     ("/slot", {"slot": "0x", "keys": ["1"]}, "A storage slot is up to 64 hexadecimal digits, not '0x'."),
     ("/layout", {"slot": "1", "keys": ["1"], "layout": "fe"}, "'fe' must be 'solidity', 'vyper' or 'vyper-0.2.12'."),
     ("/offset", {"slot": "1", "keys": ["1"], "offset": "1"}, "'offset' is not a field of the request."),
+    # pydantic names kinds of slots and keys like this.
+    ("/[mapping]", {"slot": "1", "keys": ["1"], "[mapping]": "1"}, "'[mapping]' is not a field of the request."),
     *(
         (f"/keys/1{where}", {"slot": "1", "keys": ["1", key]}, sentence)
         for where, key, sentence in [
@@ -173,6 +176,7 @@ WRONG_NAMES: list[tuple[str, dict[str, Any], str]] = [
                 "'0xF39fd6e51aad88F6F4ce6aB8827279cffFb92266' has a wrong EIP-55 checksum",
             ),
             ("/key", {}, "'key' is missing."),
+            ("/[value]", {"key": "1", "type": "string", "[value]": "1"}, "'[value]' is not a field of the request."),
             ("/type", {"key": ALICE, "type": "address"}, "The type of a key is string, bytes, or bytes1 to bytes32"),
             ("", {"key": "0x123", "type": "bytes"}, "A key of the type bytes is 0x and two hexadecimal digits"),
             ("", {"key": "0x1234", "type": "bytes4"}, "A key of the type bytes4 has 4 bytes, not 2."),
@@ -182,6 +186,11 @@ WRONG_NAMES: list[tuple[str, dict[str, Any], str]] = [
             ("", {"index": "3", "length": "3"}, "The index is not below the length."),
             ("", {"index": "3", "size": "0"}, "An element has at least one byte."),
             ("/member", {"member": str(2**256)}, "A number is up to 256 bits in decimal"),
+            ("", {"member": str(2**64)}, "The place of a member is below 2^64."),
+            *(
+                ("", f"0x{'a' * count}", f"An address has 40 digits after 0x, and '0x{'a' * count}' has {count}:")
+                for count in (37, 39, 41, 43)
+            ),
             ("/member", {"index": "1", "member": "1"}, "'member' is not a field of the request."),
         ]
     ),
