@@ -611,7 +611,7 @@ def body_fault(error: ErrorDetails) -> BodyFault:
     # pydantic marks a wrong key of an object. After an index it puts the kind of the entry.
     is_of_name = loc[-2:] == (error["input"], "[key]")
     before = pairwise((None, *(loc[:-1] if is_of_name else loc)))
-    names = [name for index, name in before if not isinstance(index, int)]
+    names = [name for index, name in before if name is not None and not isinstance(index, int)]
     path, parts = pointer(*names), [_shortened(str(name)) for name in names]
     if error["type"] in (INVALID, UNSUPPORTED):
         return BodyFault(path, error["msg"], error["type"], is_of_name=is_of_name)
