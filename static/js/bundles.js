@@ -5,6 +5,7 @@
 import {
   Node, Refusal, account, bytesOf, header, hexOf, keccak, logHash, receipt, slot, transactionHash,
 } from "./proofs.js";
+import { slotOf } from "./slots.js";
 
 /**
  * The facts that a bundle proves for a query, given that `blockHash` is the hash of that block.
@@ -340,8 +341,7 @@ function askedBy(request) {
   for (const [chain, blocks] of Object.entries(request.data)) {
     for (const [selector, block] of Object.entries(blocks)) {
       for (const [name, { props, slots }] of Object.entries(block.accounts ?? {})) {
-        const words = (slots ?? []).map((text) => `0x${text.replace(/^0x/i, "").toLowerCase().padStart(64, "0")}`);
-        add(found, chain, selector, name, [...(props ?? []), ...words]);
+        add(found, chain, selector, name, [...(props ?? []), ...(slots ?? []).map(slotOf)]);
       }
       for (const [name, { props, logs, blockLogs }] of Object.entries(block.transactions ?? {})) {
         const named = (begin, indexes) => (indexes ?? []).map((index) => `${begin}${BigInt(index)}`);

@@ -41,7 +41,8 @@ from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import CONTRACT, SOURCE, batch_at, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
 from tests.fixtures_folder import needs_fixtures
-from tests.service import work_until_done
+from tests.queries.named_slots import NAMED_SLOTS, WRONG_NAMES
+from tests.service import BOB, work_until_done
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -485,6 +486,28 @@ def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Bat
         assert f"{block['blockNumber']} with the hash {block['blockHash']}" in " ".join(shown)
     assert shown[3].startswith("Not checked: There is no wallet in this browser. It remains to be trusted that")
     assert faults_for_anybody(page) == []
+
+
+def test_slots_by_name_are_computed_from_the_request(page: Page, site: str):
+    names = [name for name, _ in NAMED_SLOTS]
+    batch = asked_of_everything(None, {BOB: {"slots": ["0x5", *names]}})
+    prove(batch)
+    page.goto(path(batch))
+    begin(page)
+    ends(page, LEFT)
+    assert "Holds: Matches the request: 7 queries, and no more." in steps(page)
+    documents = {"": json.dumps(bundle_of(batch))}
+
+    def outcome_with(*slots: Any) -> str:
+        request = json.loads(batch.request)
+        at_block(request, 12)["accounts"][BOB]["slots"] = ["0x5", *slots]
+        return str(verified(page, batch, documents, request)[""])
+
+    assert re.match(r"Refusal: The bundle lacks 0x\w{64} of", outcome_with(*names[1:], names[0] | {"layout": "vyper"}))
+    # The service alone refuses likely mistakes, which have a slot.
+    wrong = [name for _, name, sentence in WRONG_NAMES if not re.search("EIP-55|An address has|below 2", sentence)]
+    for name in (*wrong, {"slot": "1", "keys": [{"key": "\ud800", "type": "string"}]}, None, 5, "0x", "0x1g"):
+        assert "slot, or the name of one, that is malformed." in outcome_with(*names, name), name
 
 
 def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):

@@ -84,7 +84,7 @@ def balance(address: str) -> int:
 
 
 def slot_value(slot: str) -> int:
-    return int(slot, 16) * 7
+    return int(slot, 16) * 7 % 2**256
 
 
 def _prove_accounts(block: Block, slots_by_address: Mapping[str, Mapping[str, None]], levels: int) -> bytes:

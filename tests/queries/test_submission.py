@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from queries.models import Batch, BatchStatus, Block, Query, StepKind, StepStatus
+from tests.queries.named_slots import NAMED_SLOTS, WRONG_NAMES
 from tests.queries.submissions import LOCKS, STATEMENTS_OF_A_SUBMISSION, faults
 from tests.service import ALICE, BOB, HEADER_FIELDS, header, request, secret_of
 
@@ -102,99 +103,20 @@ def test_it_takes_properties_and_slots_in_any_form_once_each(post):
     assert (slots.fields, slots.slots) == (0, [f"0x{slot:064x}" for slot in (1, 0xAB, 2)])
 
 
-GAUGE, VOTER, WEEK = (
-    "0x26f7786de3e6d9bd37fcf47be6f2bc455a21b74a",
-    "0xfac2f11ba2577d5122dc1ec5301d35b16688251e",
-    "1730937600",
-)
-# Slots by which vote markets prove votes of gauge controllers on other chains: of Curve's (Vyper 0.2.4), Balancer's
-# (Vyper 0.3) and Pendle's (Solidity). `cast` has computed them by the markets' formulas.
-OF_GAUGE_CONTROLLERS: list[tuple[str, int, list[Any], str]] = [
-    ("vyper-0.2.12", 12, [GAUGE, WEEK, "member 0"], "417a34ca18288c939253cc4e9712b1eb86999cfb3357eeb75749f6fa948f598e"),
-    ("vyper-0.2.12", 9, [VOTER, GAUGE, "member 0"], "177db78194b62d3faa4a843f54c88e74adb096e11b710a2d9ca871090ba58e75"),
-    ("vyper-0.2.12", 9, [VOTER, GAUGE, "member 2"], "177db78194b62d3faa4a843f54c88e74adb096e11b710a2d9ca871090ba58e77"),
-    ("vyper-0.2.12", 11, [VOTER, GAUGE], "932574e7ded7899e6f06e556403a0e1e6a98527c65abf840171efb71ca27f0bb"),
-    ("vyper", 10**9 + 8, [GAUGE, WEEK], "ed72d9186fb8679741f2a69b0469990a1f84cad910407d181613bbdc67552fcd"),
-    ("vyper", 10**9 + 5, [VOTER, GAUGE], "fc09da830ed3450f5d23213139e5913e257d46202cd8f039592c64884c86d698"),
-    ("vyper", 10**9 + 7, [VOTER, GAUGE], "1cf3f5cb55dcd28d47f4ccecec4245d2cb2283d7b212de8d5ff416faeef1e03c"),
-    ("solidity", 161, [WEEK, "member 1", GAUGE], "905ea756d44cccb3cc4bb5e069aafd2c862044dda036d39f8e0c121c454ad37d"),
-    ("solidity", 162, [VOTER, "member 1", GAUGE], "910da7511f3065d3142d0ee2d99c76c6a41b71964b9f675e35776f6502821fc0"),
-]
-
-
-def test_slots_by_name_are_those_that_vote_markets_prove(post):
-    names = [
-        {
-            "slot": f"{slot:x}",
-            "keys": [{"member": key[-1]} if key.startswith("member") else key for key in keys],
-            "layout": layout,
-        }
-        for layout, slot, keys, _ in OF_GAUGE_CONTROLLERS
-    ]
+def test_slots_by_name_are_those_that_vote_markets_and_compilers_know(post):
+    names = [name for name, _ in NAMED_SLOTS]
     body = request(ALICE, block=1)
     # A slot that is named and written out is one fact.
-    body["data"]["31337"]["block:1"]["accounts"] = {ALICE: {"slots": [OF_GAUGE_CONTROLLERS[3][3], *names, *names]}}
+    body["data"]["31337"]["block:1"]["accounts"] = {ALICE: {"slots": [NAMED_SLOTS[3][1], *names, *names]}}
     assert post(body).status_code == 200
-    slots = [f"0x{slot}" for *_, slot in OF_GAUGE_CONTROLLERS]
+    slots = [slot for _, slot in NAMED_SLOTS]
     query = Query.objects.get()
     assert query.slots == [slots[3], *slots[:3], *slots[4:]]
-    assert query.slot_names == {
-        slot: name | {"slot": f"0x{name['slot']}"} for slot, name in zip(slots, names, strict=True)
-    }
+    assert query.slot_names == {slot: name | {"slot": f"0x{name['slot']}"} for name, slot in NAMED_SLOTS}
     assert Batch.objects.get().size == 1 + len(slots)
 
 
-def test_sums_of_slots_wrap_as_in_the_evm(post):
-    body = request(ALICE, block=1)
-    members = 2**64 - 1
-    name = {"slot": hex(2**256 - members - 2), "keys": [{"member": str(members)}, {"index": "2", "length": "3"}]}
-    body["data"]["31337"]["block:1"]["accounts"] = {ALICE: {"slots": [name]}}
-    assert post(body).status_code == 200
-    assert Query.objects.get().slots == [f"0x{0:064x}"]
-
-
 KEYS = f"/data/31337/block:1/accounts/{ALICE}/slots/1"
-WRONG_NAMES: list[tuple[str, dict[str, Any], str]] = [
-    ("/keys", {"slot": "1"}, "'keys' is missing."),
-    ("/keys", {"slot": "1", "keys": []}, "'keys' is empty"),
-    ("/keys", {"slot": "1", "keys": ["1"] * 17}, "'keys' has more than 16 entries."),
-    ("/slot", {"slot": "0x", "keys": ["1"]}, "A storage slot is up to 64 hexadecimal digits, not '0x'."),
-    ("/layout", {"slot": "1", "keys": ["1"], "layout": "fe"}, "'fe' must be 'solidity', 'vyper' or 'vyper-0.2.12'."),
-    ("/offset", {"slot": "1", "keys": ["1"], "offset": "1"}, "'offset' is not a field of the request."),
-    # pydantic names kinds of slots and keys like this.
-    ("/[mapping]", {"slot": "1", "keys": ["1"], "[mapping]": "1"}, "'[mapping]' is not a field of the request."),
-    *(
-        (f"/keys/1{where}", {"slot": "1", "keys": ["1", key]}, sentence)
-        for where, key, sentence in [
-            ("", "abc", "A key is a number in decimal, or up to 64 hexadecimal digits with 0x"),
-            ("", 5, "A key is a number in decimal"),
-            ("", str(2**256), "A key is a number in decimal"),
-            ("", str(-(2**255) - 1), "A key is a number in decimal"),
-            (
-                "",
-                ALICE.replace("f39F", "F39f"),
-                "'0xF39fd6e51aad88F6F4ce6aB8827279cffFb92266' has a wrong EIP-55 checksum",
-            ),
-            ("/key", {}, "'key' is missing."),
-            ("/[value]", {"key": "1", "type": "string", "[value]": "1"}, "'[value]' is not a field of the request."),
-            ("/type", {"key": ALICE, "type": "address"}, "The type of a key is string, bytes, or bytes1 to bytes32"),
-            ("", {"key": "0x123", "type": "bytes"}, "A key of the type bytes is 0x and two hexadecimal digits"),
-            ("", {"key": "0x1234", "type": "bytes4"}, "A key of the type bytes4 has 4 bytes, not 2."),
-            ("", {"key": "é" * 513, "type": "string"}, "A key has at most 1024 bytes."),
-            ("", {"key": "\0", "type": "string"}, "Write a text with a zero byte as bytes."),
-            ("/index", {"index": "-1"}, "A number is up to 256 bits in decimal"),
-            ("", {"index": "3", "length": "3"}, "The index is not below the length."),
-            ("", {"index": "3", "size": "0"}, "An element has at least one byte."),
-            ("/member", {"member": str(2**256)}, "A number is up to 256 bits in decimal"),
-            ("", {"member": str(2**64)}, "The place of a member is below 2^64."),
-            *(
-                ("", f"0x{'a' * count}", f"An address has 40 digits after 0x, and '0x{'a' * count}' has {count}:")
-                for count in (37, 39, 41, 43)
-            ),
-            ("/member", {"index": "1", "member": "1"}, "'member' is not a field of the request."),
-        ]
-    ),
-]
 
 
 @pytest.mark.parametrize(("where", "name", "sentence"), WRONG_NAMES)
