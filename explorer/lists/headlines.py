@@ -116,7 +116,7 @@ def at_block(line: Headline, query: ShownQuery | HeadlineQuery, where: str = "at
 
 def _block_in_words(query: ShownQuery | HeadlineQuery) -> str:
     if query.timestamp is not None:
-        return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block at a time"
+        return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block of a given time"
     if query.selector.startswith("transaction:"):
         return "the block of a transaction"
     return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"
