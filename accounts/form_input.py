@@ -14,7 +14,7 @@ from config.logs import redact_keys
 
 
 class FieldReader(Protocol):
-    """Returns a field's text. A field that is an array, an object or null is ""."""
+    """Returns a field's text. A field that isn't a string is "", but for the number of a chain."""
 
     def __call__(self, name: str, missing: str = "") -> str: ...
 
@@ -48,7 +48,9 @@ def given_in(request: HttpRequest) -> FieldReader:
 
     def given(name: str, missing: str = "") -> str:
         value = body.get(name, missing)
-        return str(value) if isinstance(value, str | int) else ""
+        if name == "chainId" and type(value) is int:
+            return str(value)
+        return value if isinstance(value, str) else ""
 
     return given
 

@@ -85,7 +85,7 @@ def test_the_listed_operations_alone_answer_it(reading):
     assert opened.is_open
     assert not WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING).exists()
     assert ApiKey.objects.get(pk=reading.pk).last_used_at
-    # The same requests with full access aren't refused.
+    # A key with full access is refused nothing of this.
     assert 403 not in {ask(full, method, path).status_code for method, path, _ in operations()}
 
 
@@ -101,6 +101,11 @@ def test_it_is_chosen_when_it_is_made_and_stays_so(reading):
     assert client.get("/dashboard/log").text.count("It may only read.") == 2
     access = dict(User.objects.get().api_keys.values_list("name", "access"))
     assert (access["by form"], access["without a choice"]) == ("read", "full")
+
+
+@pytest.mark.parametrize("name", [True, 5, ["it"], None])
+def test_a_name_that_is_no_text_counts_as_left_out(name):
+    assert over_http.ask(client_of(ALICE), "/dashboard/keys", {"name": name})["name"] == "key 2"
 
 
 @pytest.mark.parametrize("access", ["READ", "write", "", True, None, ["read"], {"read": 1}, 1.5])
