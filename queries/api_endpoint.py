@@ -314,13 +314,13 @@ KEY = KeyAuth(_key)
 """A key with full access: `request.auth` is the `ApiKey`, with its `user_id`."""
 
 READING_KEY = KeyAuth(partial(_key, reads_only=True))
-"""The same, or a read-only key. An endpoint that changes nothing may use it."""
+"""A key with any access. An endpoint that changes nothing may use it."""
 
 SUBMITTING_KEY = KeyAuth(_key_with_limits)
 """The same as `KEY`. Its `user` also has the limits that `queries.submission` needs."""
 
 ESTIMATING_KEY = KeyAuth(partial(_key_with_limits, reads_only=True))
-"""The same as `SUBMITTING_KEY`, or a read-only key."""
+"""A key like that of `SUBMITTING_KEY`, or a read-only key."""
 
 
 class Detail(Schema):

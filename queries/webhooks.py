@@ -71,7 +71,7 @@ def of(batches: Collection[str]) -> dict[str, Webhook]:
 
 
 def with_destinations() -> "QuerySet[Webhook]":
-    """Select all webhooks, each with the `destination` of its batch. That of a test event has neither, and is 0."""
+    """Select all webhooks, each with the `destination` of its batch. It is 0 for a test event, which has no batch."""
     batches = Batch.objects.filter(pk=OuterRef("pk")).values("destination_chain_id")
     return Webhook.objects.annotate(destination=Coalesce(Subquery(batches), 0))
 
@@ -91,12 +91,8 @@ def send_test(user_id: int, url: str, headers: Mapping[str, str] | None = None) 
         webhook = _to(url, headers or {}, new_batch_id(), user_id, [WebhookEvent.TEST])
     except NotAllowed as refused:
         raise Refused("malformed_url", str(refused)) from None
-    if seconds := throttle.take("test events", user_id, _MAX_TESTS_PER_MINUTE):
-        raise Refused(
-            "too_many_requests",
-            f"You may send {_MAX_TESTS_PER_MINUTE} test events in a minute.",
-            retry_after=seconds,
-        )
+    sentence = f"You may send {_MAX_TESTS_PER_MINUTE} test events in a minute."
+    _count("test events", user_id, _MAX_TESTS_PER_MINUTE, sentence)
     with transaction.atomic():
         statements.lock(User.objects.filter(pk=user_id))
         store(webhook)
@@ -149,6 +145,12 @@ def _gives_up_at(event: str) -> datetime:
     return clock.latest() + (_TEST_RETRIED if event == WebhookEvent.TEST else RETRIED)
 
 
+def _count(action: str, user_id: int, most: int, sentence: str) -> None:
+    """Count an action of the user in this minute. Raises `Refused`: too_many_requests."""
+    if seconds := throttle.take(action, user_id, most):
+        raise Refused("too_many_requests", sentence, retry_after=seconds)
+
+
 def _row(batch_id: str) -> str:
     return f"webhook of batch {batch_id}"
 
@@ -192,12 +194,8 @@ def send_again(user_id: int, message_id: str) -> bool:
     )
     if keys is None:
         return False
-    if seconds := throttle.take("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE):
-        raise Refused(
-            "too_many_requests",
-            f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute.",
-            retry_after=seconds,
-        )
+    sentence = f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute."
+    _count("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE, sentence)
     delivery, webhook, event = keys
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)

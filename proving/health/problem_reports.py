@@ -29,15 +29,13 @@ from proving.health.findings import Problem
 from proving.lanes import HeldLane
 from proving.models import ProblemReport, new_problem_id
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
-from queries import clock
+from queries import clock, webhooks
 
 logger = logging.getLogger(__name__)
 
 # A problem is told when it has lasted for this long, and its end when it wasn't seen for this long. So a problem that
 # comes and goes is told once.
 _HELD = timedelta(seconds=30)
-# How long a message is retried.
-_RETRIED = timedelta(days=1)
 # First and longest pause between two attempts, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
@@ -143,7 +141,7 @@ def _next_message(row: ProblemReport) -> ProblemMessage:
 def _note_attempt(row: ProblemReport, *, is_taken: bool) -> None:
     this = ProblemReport.objects.filter(pk=row.pk)
     since = row.ended_at if row.is_told and row.ended_at else row.began_at
-    if not is_taken and clock.earliest() - since < _RETRIED:
+    if not is_taken and clock.earliest() - since < webhooks.RETRIED:
         pause = due_rows.backoff(row.attempts, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         this.update(attempts=F("attempts") + 1, due_at=Now() + pause, failing_since=Coalesce("failing_since", Now()))
     elif row.is_told:
@@ -226,7 +224,7 @@ class OutageWatch:
 
     def _send(self) -> None:
         message, since = self._messages[0]
-        if _deliver([message])[0] or timezone.now() - since >= _RETRIED:
+        if _deliver([message])[0] or timezone.now() - since >= webhooks.RETRIED:
             self._messages.popleft()
             self._failures = self._pause = 0
         else:
