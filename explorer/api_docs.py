@@ -68,10 +68,9 @@ class ApiOperation:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Show every endpoint and schema of the API, then the codes of errors."""
-    document = api.get_openapi_schema()
     context = {
         "groups": _groups(),
-        "schemas": [_schema(*item) for item in document["components"]["schemas"].items()],
+        "schemas": _schemas(),
         "error_codes": ERROR_CODES,
         "base_url": settings.BASE_URL,
     }
@@ -109,6 +108,11 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> ApiOpera
         answer_type=list(_type(answer.get("schema", {}))),
         errors=[str(status) for status in answers if status >= 400],
     )
+
+
+@cache
+def _schemas() -> Sequence[ObjectSchema]:
+    return [_schema(*item) for item in api.get_openapi_schema()["components"]["schemas"].items()]
 
 
 def _schema(name: str, schema: Mapping[str, Any]) -> ObjectSchema:

@@ -20,7 +20,7 @@ DELIVERY_SENTENCES = {
     "test": "The test event is sent now. Reload the page for its result.",
 }
 
-PAGE_SIZE = 20
+_PAGE_SIZE = 20
 
 
 def read(internal_id: str, user: User | None, before: str) -> dict[str, Any] | None:
@@ -39,9 +39,9 @@ def read(internal_id: str, user: User | None, before: str) -> dict[str, Any] | N
 def paged(user: User, before: str, internal_id: str = "") -> dict[str, Any]:
     """Return a page of the user's deliveries, of one batch or of all, and the `before` of this page and the next."""
     last = int(before) if NUMBER.fullmatch(before) else None
-    rows = webhooks.listed(user.pk, batch=internal_id, before=last, limit=PAGE_SIZE + 1)
-    older = rows[PAGE_SIZE - 1].pk if len(rows) > PAGE_SIZE else None
-    return {"deliveries": displayed(rows[:PAGE_SIZE]), "before": last, "older": older}
+    rows = webhooks.listed(user.pk, batch=internal_id, before=last, limit=_PAGE_SIZE + 1)
+    older = rows[_PAGE_SIZE - 1].pk if len(rows) > _PAGE_SIZE else None
+    return {"deliveries": displayed(rows[:_PAGE_SIZE]), "before": last, "older": older}
 
 
 def displayed(rows: Iterable[WebhookDelivery]) -> list[dict[str, Any]]:
