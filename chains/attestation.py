@@ -18,7 +18,7 @@ from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest, TimedOut, TooLong
 from chains.chains_file import Attester
 from chains.cross_checks import MAX_ATTESTERS
-from chains.encoding import checksummed, read_data, read_object
+from chains.encoding import HIGHEST_S, checksummed, read_data, read_object
 
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024
@@ -27,7 +27,6 @@ TIMEOUT_SECONDS = 5
 REST_SECONDS = 15
 """Pause before an attester that timed out is asked again. Without it, each of many blocks would wait for it."""
 
-_HIGHEST_S = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
 _CODE = re.compile(r"[a-z][a-z_]{0,39}")
 _MAX_SENTENCE_CHARS = 300
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
@@ -131,7 +130,7 @@ def recover(message: SignableMessage, signature: bytes) -> str:
     """Return the signer's address. Raises `ValueError`, also for a form of signature that the contract refuses."""
     if len(signature) != SIGNATURE_BYTES or signature[64] not in {27, 28}:
         raise ValueError("not a signature of 65 bytes that ends with 27 or 28")
-    if int.from_bytes(signature[32:64], "big") > _HIGHEST_S:
+    if int.from_bytes(signature[32:64], "big") > HIGHEST_S:
         raise ValueError("a signature with the higher of its two s values")
     try:
         address: str = Account.recover_message(message, signature=signature)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    import ssl
+
     import aiohttp
 
 Result = TypeVar("Result")
@@ -52,6 +54,8 @@ class HttpRequest:
     """Further headers. They replace default headers of the same name."""
     peeked_bytes: int = 0
     """Maximum bytes read of an answer with another status."""
+    tls: "ssl.SSLContext | None" = field(default=None, repr=False)
+    """Certificates for TLS. None: those that this machine trusts, and none of its own."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
             total=None, sock_connect=request.silence_seconds, sock_read=request.silence_seconds
         ),
         allow_redirects=False,
+        ssl=True if request.tls is None else request.tls,
     ) as response:
         if request.read_statuses is not None and response.status not in request.read_statuses:
             return HttpReply(response.status, await response.content.read(request.peeked_bytes))

@@ -3,20 +3,28 @@
 RPC URLs often hold secrets, as keys do. No `repr`, `str` or error message shows either.
 """
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
-from eth_account.signers.local import LocalAccount
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from chains import cross_checks
-from chains.encoding import HISTORY_WINDOW, checksummed, in_units
-from chains.signer_keys import VARIABLE, SignerError, SignerKey, Table, file_path, variable
+from chains.encoding import HISTORY_WINDOW, in_units
+from chains.file_values import Address, RpcUrl, Table, file_path, host_of, is_http_url, rpc_url
+from chains.remote_signer import RemoteSigner
+from chains.signer_keys import SignerError, SignerKey
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
@@ -44,36 +52,9 @@ class UnknownChain(LookupError):
 # --- Values -----------------------------------------------------------------------------------------------------------
 
 
-def _address(written: str) -> str:
-    address = checksummed(written)
-    if address is None:
-        raise ValueError(
-            "must be 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are in mixed case"
-        )
-    return address
-
-
-def _rpc_url(written: str, info: ValidationInfo) -> str:
-    environ: Mapping[str, str] = (info.context or {}).get("environ", {})
-    url = VARIABLE.sub(lambda match: variable(match[1], environ), written)
-    if not _is_http_url(url) or "${" in url:
-        raise ValueError("must be an http or https URL (it is not shown, since it may hold a key)")
-    return url
-
-
-def _is_http_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(
-            parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and not re.search(r"\s", url)
-        )
-    except ValueError:
-        return False
-
-
 def _era_place(written: object, info: ValidationInfo) -> object:
     is_url = isinstance(written, str) and ("://" in written or written.startswith("${"))
-    return _rpc_url(str(written), info) if is_url else file_path(written, info)
+    return rpc_url(str(written), info) if is_url else file_path(written, info)
 
 
 def _none_twice(urls: tuple[str, ...]) -> tuple[str, ...]:
@@ -96,7 +77,7 @@ def _node_quorum(written: object, info: ValidationInfo) -> object:
 
 
 def _page_url(url: str) -> str:
-    if not _is_http_url(url):
+    if not is_http_url(url):
         raise ValueError("must be an http or https URL")
     return url.rstrip("/")
 
@@ -133,14 +114,14 @@ def _not_empty(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     return entries
 
 
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    return f"{host}:{parts.port}" if parts.port else host
+def _kind_of_signer(table: object) -> str:
+    return "(url)" if isinstance(table, RemoteSigner) or (isinstance(table, dict) and "url" in table) else "(key)"
 
 
-Address = Annotated[str, AfterValidator(_address)]
-RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
+# Faults name the tags among the parts of their place, and `_faults` leaves those in parentheses out.
+ConfiguredSigner = Annotated[
+    Annotated[SignerKey, Tag("(key)")] | Annotated[RemoteSigner, Tag("(url)")], Discriminator(_kind_of_signer)
+]
 EraPlace = Annotated[str | Path, BeforeValidator(_era_place)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 Root = Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")]
@@ -231,9 +212,9 @@ class Chain(Table):
     """Maximum that the signers spend together in any 24 hours, for all users, in whole units."""
     daily_limit_per_user: Amount | None = None
     """Maximum that one user's batches may cost in any 24 hours, in whole units."""
-    signer: SignerKey | None = None
+    signer: ConfiguredSigner | None = None
     """The only signer. A chain has this or `signers`."""
-    signers: Annotated[tuple[SignerKey, ...], AfterValidator(_not_empty), Field(strict=False)] | None = None
+    signers: Annotated[tuple[ConfiguredSigner, ...], AfterValidator(_not_empty), Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -262,31 +243,31 @@ class Chain(Table):
         return f"{self.name} ({self.id})"
 
     @property
-    def all_signers(self) -> tuple[SignerKey, ...]:
+    def all_signers(self) -> tuple[SignerKey | RemoteSigner, ...]:
         """Return the signers in the file's order. If a chain has none, users send the transactions themselves."""
         return self.signers or (() if self.signer is None else (self.signer,))
 
-    def accounts(self) -> tuple[LocalAccount, ...]:
-        """Return the signers' accounts, in the file's order.
+    def signers_by_address(self) -> dict[str, SignerKey | RemoteSigner]:
+        """Return the signers by address, in the file's order.
 
         Raises `SignerError` if a key can't be read, or if two signers have the same key.
         """
-        accounts = tuple(signer.account() for signer in self.all_signers)
-        addresses = [account.address for account in accounts]
-        for index, address in enumerate(addresses):
-            if address in addresses[:index]:
-                raise SignerError(f"Two signers of {self.label} have the same key, that of {address}.")
-        return accounts
+        by_address: dict[str, SignerKey | RemoteSigner] = {}
+        for signer in self.all_signers:
+            if signer.address in by_address:
+                raise SignerError(f"Two signers of {self.label} have the same key, that of {signer.address}.")
+            by_address[signer.address] = signer
+        return by_address
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Return the hosts of the RPC URLs, for messages: other parts of a URL may be secret."""
-        return tuple(_host(url) for url in self.rpc_urls)
+        return tuple(host_of(url) for url in self.rpc_urls)
 
     @property
     def beacon_hosts(self) -> tuple[str, ...]:
         """Return the hosts of the beacon nodes' URLs, for messages."""
-        return tuple(_host(url) for url in self.beacon_urls)
+        return tuple(host_of(url) for url in self.beacon_urls)
 
     @property
     def needed_nodes(self) -> int:
@@ -329,7 +310,7 @@ class Attester(Table):
     @property
     def host(self) -> str:
         """Return the URL's host, for messages: other parts of a URL may be secret."""
-        return _host(self.url)
+        return host_of(self.url)
 
 
 class Ens(Table):
@@ -444,7 +425,9 @@ def _faults(error: ValidationError) -> list[str]:
     """Return a sentence for each fault, with its place in the file."""
     sentences: list[str] = []
     for fault in error.errors(include_input=False, include_url=False):
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+        place = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"] if str(part)[:1] != "("
+        )
         of_type = {
             "model_type": "must be a table",
             "tuple_type": "must be a list; tables in one are written in double brackets, [[...]]",

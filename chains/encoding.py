@@ -119,6 +119,10 @@ def read_bytes(item: Item, length: int) -> bytes:
     return item
 
 
+# The higher of a signature's two s values is refused by nodes (EIP-2), and by contracts of this repository.
+HIGHEST_S = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
+
+
 # --- Hashes of earlier blocks, in the state of each block (EIP-2935) --------------------------------------------------
 
 HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"

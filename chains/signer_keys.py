@@ -2,55 +2,22 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
+
+from chains.file_values import VARIABLE, FilePath, Table, variable
+from chains.transaction_fields import TransactionFields
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class SignerError(Exception):
     """The signer's key can't be read. The message is one sentence without a secret."""
-
-
-class Table(BaseModel):
-    """A table of the chains file. Its validation context has the environment and the file's folder."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-
-def variable(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of the variable, or else the content of the file that the variable `<name>_FILE` names."""
-    if value := environ.get(name):
-        return value
-    if path := environ.get(f"{name}_FILE"):
-        try:
-            value = Path(path).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            raise ValueError(f"the file that {name}_FILE names can't be read") from None
-        if not value:
-            raise ValueError(f"the file that {name}_FILE names is empty")
-        return value
-    raise ValueError(f"neither {name} nor {name}_FILE is set in the environment")
-
-
-def file_path(written: object, info: ValidationInfo) -> object:
-    folder: Path = (info.context or {}).get("folder", Path())
-    return folder / Path(written).expanduser() if isinstance(written, str) and written else written
 
 
 def _environment_reference(written: str) -> str:
@@ -67,7 +34,6 @@ def _key_bytes(written: str) -> bytes:
     return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
 
 
-FilePath = Annotated[Path, BeforeValidator(file_path)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 
 
@@ -92,6 +58,20 @@ class SignerKey(Table):
             raise ValueError("must have keystore_file and password_file, or key_file alone, or key alone")
         self._environ = (info.context or {}).get("environ", {})
         return self
+
+    @property
+    def address(self) -> str:
+        """Return the signer's address. Raises `SignerError`."""
+        address: str = self.account().address
+        return address
+
+    def sign(self, transactions: Sequence[TransactionFields]) -> list[bytes]:
+        """Return the signed transactions in the same order. Raises `SignerError`.
+
+        The same fields are signed with the same bytes (RFC 6979).
+        """
+        account = self.account()
+        return [bytes(account.sign_transaction(dict(each.for_account())).raw_transaction) for each in transactions]
 
     def account(self) -> LocalAccount:
         """Return the signer's account, read once. Raises `SignerError`."""

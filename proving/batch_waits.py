@@ -10,7 +10,7 @@ from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY
-from proving.models import LIVE_STATES, Transaction, TransactionState
+from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState
 from queries import batch_json, models
 from queries.models import Batch, BatchStatus, StepKind
 from queries.waits import Actor, WaitReason, uncoded, wait
@@ -106,7 +106,12 @@ def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
 
 
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, WaitReason | None]]:
-    """Count the batch's transactions by state, each with the last error of one of them, if any has one."""
+    """Count the batch's transactions by state, each with the last error of one of them, if any has one.
+
+    The error of an unsigned transaction is that of its signer.
+    """
+    signed = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash__isnull=False)
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
-    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"))
-    return {state: (count, error or uncoded(older)) for state, count, error, older in rows}
+    of_signer = Max("signer__signing_problem", filter=~Exists(signed))
+    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"), unsigned=of_signer)
+    return {state: (count, error or uncoded(older) or unsigned) for state, count, error, older, unsigned in rows}

@@ -179,6 +179,7 @@ class Signer(DueRow):
     final_wei = Uint256Field(default=0, db_default=0)
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
+    signing_problem = WaitField(null=True, blank=True)  # why its signing service doesn't sign; null: it does
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -305,7 +306,8 @@ class Transaction(models.Model):
         """Return what the transaction waits for while it is under way."""
         if self.state != TransactionState.PENDING:
             return wait("transaction_mined", transaction=self.latest_hash)
-        if error := self.error or uncoded(self.last_error):
+        error = self.error or uncoded(self.last_error)
+        if error := error or (None if self.hashes else self.signer.signing_problem):
             return wait("transaction_under_way", transaction=self.label, reason=error)
         return wait("transaction_pending" if self.latest_hash else "transaction_unsigned", transaction=self.label)
 

@@ -71,7 +71,7 @@ def obstacle() -> str:
     """
     try:
         for chain in get_chains().destinations():
-            chain.accounts()
+            chain.signers_by_address()
         return schema.problem(connection)
     except (ChainsError, SignerError) as error:
         return str(error)

@@ -40,6 +40,7 @@ CODES = (
     "head_went_back",
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
+    "signer_not_signing",
 )
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 
@@ -100,13 +101,17 @@ def stopped() -> Iterator[Problem]:
             yield Problem("signing_stopped", stop.sentence, _subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
             yield Problem("connection_paused", stop.sentence, _connection(stop.source_chain_id, stop.chain_id))
-    in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(nonce_problem="", receipt_problem="")
+    in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
+        nonce_problem="", receipt_problem="", signing_problem=None
+    )
     for signer in in_trouble.order_by("pk"):
         of_signer = _subject(signer.chain_id, signer=signer.address)
         if signer.nonce_problem:
             yield Problem("nonce_gap", signer.nonce_problem, of_signer)
         if signer.receipt_problem:
             yield Problem("receipt_unusable", signer.receipt_problem, of_signer)
+        if signer.signing_problem:
+            yield Problem("signer_not_signing", str(signer.signing_problem), of_signer)
 
 
 def _subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -405,7 +410,7 @@ def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
     """Yield the problems of the signers' keys, and add the signers' addresses to `addresses`."""
     for number, signer in enumerate(chain.all_signers, 1):
         try:
-            addresses.append(signer.account().address)
+            addresses.append(signer.address)
         except SignerError:
             which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
             sentence = f"The key of {which} of {chain.label} can't be read."

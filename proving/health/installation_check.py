@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from chains.encoding import in_units
 from chains.node_errors import ChainError, NodeUnavailable
 from chains.nodes import RpcNode
 from chains.probe import Abilities, probe
+from chains.remote_signer import RemoteSigner
 from chains.rpc import RpcClient
 from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
@@ -100,6 +101,7 @@ def _check_chain(
             say(f"  {signers.why_none(chain)}")
         for signer in chain.all_signers:
             _tell_of_signer(signer, seen.balances, missing, rpc, say)
+            problems += _check_service(chain, signer, say)
     problems += seen.problems
     if seen.head:
         problems += _check_names(chain, chains, say)
@@ -213,8 +215,19 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
     )
 
 
+def _check_service(chain: Chain, signer: SignerKey | RemoteSigner, say: Callable[[str], object]) -> Iterator[Problem]:
+    """Ask a signer's service which accounts it has, and print a line. Nothing is signed."""
+    if isinstance(signer, RemoteSigner):
+        if problem := signer.problem():
+            yield Problem(
+                "signer_not_signing", f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
+            )
+        else:
+            say(f"  The service {signer.host} answers for it.")
+
+
 def _tell_of_signer(
-    signer: SignerKey,
+    signer: SignerKey | RemoteSigner,
     balances: Mapping[str, int],
     missing: Sequence[Connection],
     rpc: RpcClient,
@@ -223,7 +236,7 @@ def _tell_of_signer(
     """Print the signer's address, its balance and the amount that it needs first, or why these are unknown."""
     chain = rpc.chain
     try:
-        address = signer.account().address
+        address = signer.address
         if address not in balances:
             # The chain's nodes don't answer. Another line reports that.
             return

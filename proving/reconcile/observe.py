@@ -566,7 +566,12 @@ def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
     """
     sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
-    rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
+    rows = (
+        Transaction.objects.filter(pk__in=newest.values())
+        .defer("data")
+        .select_related("signer")
+        .prefetch_related("versions")
+    )
     by_pk = {tx.pk: tx for tx in rows} if newest else {}
     return {block: by_pk[tx] for block, tx in newest.items() if tx in by_pk}
 

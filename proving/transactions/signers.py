@@ -84,7 +84,7 @@ class SendingSigner:
 def active(
     chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
 ) -> tuple[SendingSigner | WaitReason, Notices]:
-    """Return the first signer of chains.toml that isn't stopped, stuck or too poor, and notices about the others.
+    """Return the first signer of chains.toml that isn't stopped, silent, stuck or too poor, and notices about others.
 
     It needs `least` wei, the cost of the cheapest intent. A stuck signer sends if no other can. If no signer can send,
     return the reason instead. The caller has locked `rows`.
@@ -94,8 +94,8 @@ def active(
     able: list[SendingSigner] = []
     for address, balance in balances.items():
         sender = _sender(rows[address], balance, nonces[address])
-        # A stop gets no notice here, because it has its own.
-        why_not = stops.why_signer_is_stopped(chain.id, address)
+        # These two get no notice here, because they have their own.
+        why_not = stops.why_signer_is_stopped(chain.id, address) or rows[address].signing_problem
         if not why_not and balance < chain.minimum_signer_balance_wei:
             minimum = str(chain.minimum_signer_balance)
             why_not = notices[address] = wait(

@@ -1,8 +1,9 @@
 """The stages of a version: reserve its fields, sign them, store the bytes, broadcast them. Nothing else uses a key.
 
 The money is checked once, when the fields are reserved. Until the nonce is final, the maximum cost counts. The later
-stages hold no lock. After a kill between two stages, the transaction monitor signs the same fields again, which gives
-the same bytes (RFC 6979).
+stages hold no lock. After a kill between two stages, the transaction monitor has the same fields signed again. A key of
+ours gives the same bytes (RFC 6979). A signing service may give others, or broadcast some by itself: whatever it was
+asked for counts at its maximum until the nonce is final.
 """
 
 import logging
@@ -10,34 +11,34 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
-from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.node_errors import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced
+from chains.remote_signer import NotSigned, SignedOtherwise, SignerRefusal, SignerSilent
 from chains.rpc import RpcClient
+from chains.transaction_fields import TransactionFields
 from config import logs
 from proving import money, stops
 from proving.lanes import HeldLane
-from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
+from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import OfferedFees
 from proving.transactions.signers import Unsent
 from queries import progress, waits
 from queries.models import Query
-from queries.waits import wait
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
 
 def senders(chain: Chain) -> tuple[str, ...]:
     """Return the addresses of this chain's signers, in the order of chains.toml. Raises `SignerError`."""
-    return tuple(account.address for account in chain.accounts())
+    return tuple(chain.signers_by_address())
 
 
 # --- Reserve ----------------------------------------------------------------------------------------------------------
@@ -113,46 +114,72 @@ def send_reserved(rpc: RpcClient, lane: HeldLane, versions: Sequence[SignedTrans
 def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
     """Sign and store versions that aren't signed yet, unless they are stopped. Raises `LaneLost`, `SignerError`.
 
-    A version whose key or calldata no longer exists stays unsigned.
+    A version whose key or calldata no longer exists stays unsigned, and one that a signing service doesn't sign: it is
+    asked again for the same fields.
     """
+    rows = {version.transaction.signer.address: version.transaction.signer for version in versions}
     unsigned: dict[str, list[SignedTransaction]] = defaultdict(list)
     for version in versions:
         tx = version.transaction
         has_fields = version.is_cancellation or tx.pruned_at is None
         if not version.hash and has_fields and tx.state in _states_to_sign(version):
             unsigned[tx.signer.address].append(version)
+    configured = chain.signers_by_address() if unsigned else {}
     signed: dict[SignedTransaction, bytes] = {}
-    for account in chain.accounts() if unsigned else ():
-        of_account = unsigned.get(account.address, ())
-        if of_account and not stops.why_signer_is_stopped(chain.id, account.address):
-            signed |= {version: sign(account, version) for version in of_account}
-    if not signed:
-        return
-    lane.write(partial(store, signed))
+    problems: dict[str, WaitReason] = {}
+    for address in configured.keys() & unsigned.keys():
+        if stops.why_signer_is_stopped(chain.id, address):
+            continue
+        fields = [fields_of(version) for version in unsigned[address]]
+        for version, answer in zip(unsigned[address], configured[address].sign(fields), strict=True):
+            if isinstance(answer, NotSigned):
+                code = _CODES[type(answer)]
+                problems.setdefault(address, wait(code, signer=address, chain=chain.id, problem=str(answer)))
+            else:
+                signed[version] = answer
+    if signed:
+        lane.write(partial(store, signed))
+    show_signing_problems(rows, problems)
     weights = money.weights_of(*(version.transaction for version in signed))
     for version in (version for version in signed if version.hash):
         # Later log lines name only the transaction, so this one names its batches.
         batches = sorted(weights[version.transaction])
-        fields = {"transaction": version.hash, "chain": chain.id, "batches": batches}
-        logger.info("%s is stored for %s", version.hash, ", ".join(batches) or "the operator", extra=fields)
+        extra = {"transaction": version.hash, "chain": chain.id, "batches": batches}
+        logger.info("%s is stored for %s", version.hash, ", ".join(batches) or "the operator", extra=extra)
 
 
-def sign(account: LocalAccount, version: SignedTransaction) -> bytes:
-    """Return the signed bytes of a version's reserved fields."""
+_CODES: Mapping[type[NotSigned], str] = {
+    SignerSilent: "signer_silent",
+    SignerRefusal: "signer_refuses",
+    SignedOtherwise: "signed_otherwise",
+}
+
+
+def show_signing_problems(rows: Mapping[str, Signer], problems: Mapping[str, WaitReason]) -> None:
+    """Store why signers don't sign, or that they do again. While one doesn't, nothing more is reserved for it."""
+    unsigned = SignedTransaction.objects.filter(hash=None, transaction__state=TransactionState.PENDING)
+    for address, row in rows.items():
+        problem = problems.get(address)
+        is_over = row.signing_problem and not unsigned.filter(transaction__signer=row).exists()
+        if problem != row.signing_problem and (problem or is_over):
+            logger.warning("%s", problem or f"the signer {address} on chain {row.chain_id} signs again")
+            Signer.objects.filter(pk=row.pk).update(signing_problem=problem)
+            row.signing_problem = problem
+
+
+def fields_of(version: SignedTransaction) -> TransactionFields:
+    """Return a version's reserved fields."""
     tx = version.transaction
-    fields: dict[str, Any] = {
-        "type": 2,
-        "chainId": tx.signer.chain_id,
-        "nonce": tx.nonce,
-        "gas": version.gas,
-        "maxFeePerGas": version.max_fee_per_gas,
-        "maxPriorityFeePerGas": version.max_priority_fee_per_gas,
-        "value": 0,
-        "data": b"" if version.is_cancellation else bytes(tx.data),
-    }
-    if to := account.address if version.is_cancellation else tx.to:
-        fields["to"] = to
-    return bytes(account.sign_transaction(fields).raw_transaction)
+    return TransactionFields(
+        sender=tx.signer.address,
+        chain_id=tx.signer.chain_id,
+        nonce=tx.nonce,
+        max_priority_fee_per_gas=version.max_priority_fee_per_gas,
+        max_fee_per_gas=version.max_fee_per_gas,
+        gas=version.gas,
+        to=tx.signer.address if version.is_cancellation else tx.to,
+        data=b"" if version.is_cancellation else bytes(tx.data),
+    )
 
 
 def store(signed: Mapping[SignedTransaction, bytes]) -> None:

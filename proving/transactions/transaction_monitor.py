@@ -40,7 +40,7 @@ from proving.models import (
     TransactionState,
 )
 from proving.transactions.replacement import fill, holds_key, is_past, push
-from proving.transactions.signing import show, sign_and_store
+from proving.transactions.signing import show, show_signing_problems, sign_and_store
 from queries import clock, progress
 from queries.models import Block, Query
 from queries.waits import WaitReason, wait
@@ -152,6 +152,7 @@ def _monitor(
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         _show_receipt_problem(signer, "")
+        show_signing_problems({signer.address: signer}, {})
         return (), ()
     # Receipts are requested by hash, so reserved versions are signed first. In a restored backup they may lack hashes.
     sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
@@ -201,8 +202,9 @@ def _change(
     if tx.state != TransactionState.PENDING:
         # Only another block at the same height shows that the block left the chain. This node may just lack it.
         return _vanished(tx) if receipts.has_left_its_block(tx) else None
-    if not tx.hashes:
-        # No version was broadcast. The transaction waits while its signer is stopped, or a worker may be signing it.
+    if not tx.hashes and tx.nonce >= used:
+        # No version was broadcast by this service. The transaction waits while its signer is stopped or doesn't sign,
+        # or a worker may be signing it.
         is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
         return _displaced(tx, wait("key_withdrawn"), clock.latest()) if is_given_up else None
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):

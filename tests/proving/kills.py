@@ -121,7 +121,8 @@ class Killer:
 
     def _go_between(self) -> None:
         text = self._settings.CHAINS_FILE.read_text()
-        for url in {*re.findall(r'^rpc_urls = \["(.*)"\]$', text, re.MULTILINE)} - self._between:
+        # The second kind is a signing service.
+        for url in {*re.findall(r'^(?:rpc_urls = \[|url = )"(.*)"\]?$', text, re.MULTILINE)} - self._between:
             proxy = self._stack.enter_context(lying_node(self._before(url)))
             self._between.add(proxy)
             reconfigure(self._settings, url, proxy)

@@ -47,7 +47,7 @@ def add_subject(parser: CommandParser) -> None:
 
 def _signer(chain: Chain, address: str) -> str:
     """Return the address with its checksum. Raises `CommandError` if the destination has no such signer."""
-    match = next((account.address for account in chain.accounts() if account.address.lower() == address.lower()), None)
+    match = next((known for known in chain.signers_by_address() if known.lower() == address.lower()), None)
     if match is None:
         raise CommandError(f"Not a signer of {chain.label}: {address}.")
     return match

@@ -1,0 +1,299 @@
+"""Signers whose keys a service holds: what it returns is believed only after it was compared with the request."""
+
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from chains import remote_signer
+from devnet.devchain import DevChain
+from proving.models import SignedTransaction, Signer, Transaction
+from queries.models import BatchStatus
+from tests.chains.lying_node import Raw
+from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
+from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.proxy import Proxy
+from tests.proving.signing_service import (
+    behind_tls,
+    broadcasting,
+    high_s,
+    name_service,
+    refusing,
+    service_of,
+    signed,
+    with_signature,
+)
+from tests.proving.transactions import age
+from tests.service import ALICE, BOB, header, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import SECOND_SIGNER, SECOND_SIGNER_KEY, SIGNER
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
+TLS = [
+    'ca_file = "server.pem"',
+    'client_certificate_file = "client.pem"',
+    'client_key_file = "client.key"',
+    'token_file = "token"',
+]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch) -> None:
+    """Wait half a second for a service, and ask it again at once."""
+    monkeypatch.setattr(remote_signer, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(remote_signer, "REST_SECONDS", 0)
+
+
+def a_batch(key, service: DevChain):
+    service.mine()
+    return submit(key, request(ALICE, block=service.head()))
+
+
+def codes() -> set[str]:
+    return set(Client().get("/healthz").json()["codes"])
+
+
+# --- With TLS, a client certificate and a token -----------------------------------------------------------------------
+
+
+def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, settings, tmp_path, capsys, caplog):
+    with behind_tls(service, tmp_path) as url:
+        name_service(settings, f"{url}/a-secret-path", *TLS)
+        with pytest.raises(CommandError, match="no_worker"):
+            call_command("check_chains")
+        assert f"The service {url.removeprefix('https://')} answers for it." in capsys.readouterr().out
+        batch = a_batch(key, service)
+        assert work_until_done(batch).status == BatchStatus.DONE
+        # Files are read anew each time, so a token and certificates may be renewed while the service runs.
+        whole = {name: (tmp_path / name).read_text() for name in ("token", "client.pem", "server.pem")}
+        for name, other, told in (
+            ("token", "another", "refuses to sign: HTTP status 401"),
+            ("token", "two\nlines", "its token can't be read"),
+            ("client.pem", whole["server.pem"], "the files for its TLS can't be used"),
+            ("server.pem", whole["client.pem"], "has no valid TLS certificate"),
+        ):
+            (tmp_path / name).write_text(other)
+            waits = a_batch(key, service)
+            work()
+            assert told in waiting()[0]
+            (tmp_path / name).write_text(whole[name])
+            assert work_until_done(waits).status == BatchStatus.DONE
+    assert "a-secret-path" not in caplog.text
+    assert "another" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('client_key_file = "client.key"\n', "", "client_certificate_file and client_key_file, or neither"),
+        ("https:", "http:", "must have an https URL"),
+        (f'address = "{SIGNER}"', "", "address: Field required"),
+        (f'address = "{SIGNER}"', f'address = "{SIGNER}"\nkey_file = "a"', "key_file: is not known here"),
+    ],
+)
+def test_a_table_that_contradicts_itself_is_refused(service, settings, old, new, fault):
+    name_service(settings, "https://127.0.0.1:1", *TLS)
+    reconfigure(settings, old, new)
+    answer = Client().get("/healthz").json()
+    assert "chains_file" in answer["codes"]
+    with pytest.raises(CommandError, match=fault):
+        call_command("check_chains")
+
+
+def test_a_service_without_the_account_is_told_before_it_is_needed(service, settings):
+    name_service(settings, service.url)
+    reconfigure(settings, SIGNER, "0x00000000000000000000000000000000000000aa")
+    with pytest.raises(
+        CommandError, match="does not name 0x00000000000000000000000000000000000000AA among its accounts"
+    ):
+        call_command("check_chains")
+
+
+# --- Services that misbehave ------------------------------------------------------------------------------------------
+
+WRONG = {
+    "another nonce": (lambda fields: signed(fields, nonce=hex(int(fields["nonce"], 16) + 1)), "requested one: nonce"),
+    "another recipient": (lambda fields: signed(fields, to=BOB), "requested one: to"),
+    "a value": (lambda fields: signed(fields, value="0x1"), "requested one: value"),
+    "another chain": (lambda fields: signed(fields, chainId="0x1"), "requested one: chainId"),
+    "higher fees": (
+        lambda fields: signed(fields, maxFeePerGas=hex(2 * int(fields["maxFeePerGas"], 16))),
+        "requested one: maxFeePerGas",
+    ),
+    "an access list": (
+        lambda fields: signed(fields, accessList=[{"address": BOB, "storageKeys": []}]),
+        "requested one: accessList",
+    ),
+    "another type": (
+        lambda fields: signed(
+            {name: value for name, value in fields.items() if "Fee" not in name and name != "type"}, gasPrice="0xffffff"
+        ),
+        "not a signed transaction of type 2",
+    ),
+    "a high s": (lambda fields: high_s(signed(fields)), "the higher of its two s values"),
+    "bytes behind": (lambda fields: signed(fields) + b"\0", "not a signed transaction of type 2"),
+    "an old signature": (
+        lambda fields: with_signature(signed(fields), lambda *_: signature_of(signed(fields, nonce="0x0", data="0x"))),
+        "a signature of another account, or of another transaction",
+    ),
+    "another key": (lambda fields: signed(fields, SECOND_SIGNER_KEY), "a signature of another account"),
+    "no bytes": (lambda _: Raw(b'{"jsonrpc": "2.0", "id": 1, "result": null}'), "data that is not hexadecimal"),
+}
+
+
+def signature_of(raw: bytes) -> tuple[int, int, int]:
+    found: list[tuple[int, int, int]] = []
+    with_signature(raw, lambda *numbers: found.append(numbers) or numbers)
+    return found[0]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_nothing_that_was_not_asked_for_is_sent(service, key, settings, wrong):
+    sign, told = WRONG[wrong]
+    refuses(service, key, settings, sign, "signed_otherwise", told)
+
+
+SILENT = {
+    "refuses": (refusing, "signer_refuses", "refuses to sign: JSON-RPC error -32011"),
+    "forbids": (lambda _: Raw(b"no", status=403), "signer_refuses", "refuses to sign: HTTP status 403"),
+    "fails": (lambda _: Raw(b"<html>", status=503), "signer_silent", "answered with HTTP status 503"),
+    "says anything": (lambda _: Raw(b"[]"), "signer_silent", "something that is not JSON-RPC"),
+    "redirects": (
+        lambda _: Raw(b"", status=307, headers={"Location": "http://127.0.0.1:1"}),
+        "signer_silent",
+        "answered with HTTP status 307",
+    ),
+    "hangs": (lambda _: Raw(b" " * 100, seconds_between_bytes=0.1), "signer_silent", "did not answer within"),
+    "never ends": (lambda _: Raw(b" " * 2_000_000), "signer_silent", "sent more than"),
+}
+
+
+@pytest.mark.parametrize("silent", SILENT)
+def test_a_service_that_does_not_sign_is_asked_again_for_the_same_fields(service, key, settings, silent):
+    refuses(service, key, settings, *SILENT[silent])
+
+
+def refuses(service: DevChain, key, settings, sign, code: str, told: str) -> None:
+    """Let a service misbehave until it is told, and then sign. Everything is done once."""
+    asked: list[Any] = []
+    is_well = False
+
+    def answer(fields: dict[str, Any]) -> Any:
+        asked.append(fields)
+        return signed(fields) if is_well else sign(fields)
+
+    with service_of(answer) as url:
+        name_service(settings, url)
+        batch = a_batch(key, service)
+        nonce = signer_nonce(service)
+        for _ in range(3):
+            work()
+        assert told in waiting()[0]
+        waits = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["waits"]
+        assert [wait["code"] for wait in waits] == [code]
+        assert "signer_not_signing" in codes()
+        assert "secrets of the service" not in str(waits)
+        assert signer_nonce(service, "pending") == nonce
+        # Nothing more is reserved for it meanwhile.
+        other = submit(key, request(BOB, block=service.head()))
+        work()
+        assert Transaction.objects.filter(signer__address=SIGNER, nonce__gte=nonce).count() == 1
+        is_well = True
+        for each in (batch, other):
+            assert work_until_done(each).status == BatchStatus.DONE
+    assert {str(fields) for fields in asked if int(fields["nonce"], 16) == nonce} == {str(asked[0])}
+    assert "signer_not_signing" not in codes()
+    assert signer_nonce(service, "pending") == nonce + 2
+    assert len(events(service, ACCOUNT_PROVEN)) == 2
+    batch.refresh_from_db()
+    version = SignedTransaction.objects.get(transaction__nonce=nonce)
+    receipt = service.rpc("eth_getTransactionReceipt", version.hash)
+    assert batch.gas_used == int(receipt["gasUsed"], 16)
+
+
+def test_another_signer_sends_while_a_service_is_away_for_an_hour(two_signers, key, settings):
+    with Proxy(two_signers.url) as proxy:
+        reconfigure(settings, 'key_file = "signer.key"', f'address = "{SIGNER}"\nurl = "{proxy.url}"')
+        proxy.down()
+        first = a_batch(key, two_signers)
+        work()
+        assert "can't be reached" in waiting()[0]
+        second = a_batch(key, two_signers)
+        assert work_until_done(second).status == BatchStatus.DONE
+        assert Transaction.objects.filter(queries__batch=second).get().signer.address == SECOND_SIGNER
+        age()
+        work()
+        assert "can't be reached" in waiting()[0]
+        proxy.up()
+        assert work_until_done(first).status == BatchStatus.DONE
+    assert Transaction.objects.filter(queries__batch=first).get().signer.address == SIGNER
+    assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
+
+
+# --- A service that broadcasts by itself ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("then", ["returns it", "breaks off", "refuses"])
+def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, key, settings, then):
+    answers = {"returns it": lambda raw: raw, "breaks off": lambda _: Raw(b"", status=502), "refuses": refusing}
+    is_well = False
+    sign = broadcasting(service, lambda raw: raw if is_well else answers[then](raw))
+    with service_of(sign) as url:
+        name_service(settings, url)
+        batch = a_batch(key, service)
+        nonce = signer_nonce(service)
+        for _ in range(3):
+            work()
+        is_well = True
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+    assert signer_nonce(service, "pending") == nonce + 1
+    assert len(events(service, ACCOUNT_PROVEN)) == 1
+    version = SignedTransaction.objects.get(transaction__nonce=nonce)
+    receipt = service.rpc("eth_getTransactionReceipt", version.hash)
+    batch.refresh_from_db()
+    assert batch.gas_used == int(receipt["gasUsed"], 16)
+
+
+def test_a_nonce_that_the_service_used_itself_holds_up_nothing(service, key, settings):
+    """The service broadcasts and never returns anything. Then the key is held here again."""
+    sign = broadcasting(service, refusing)
+    with service_of(sign) as url:
+        name_service(settings, url)
+        batch = a_batch(key, service)
+        nonce = signer_nonce(service)
+        work()
+        # A final block has the nonce.
+        service.mine(70)
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+        work()
+        work()
+    assert signer_nonce(service, "pending") == nonce + 1
+    assert Signer.objects.get(address=SIGNER).signing_problem is None
+    assert len(events(service, ACCOUNT_PROVEN)) == 1
+
+
+# --- Kills ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
+def test_a_batch_is_signed_by_a_service_once_wherever_the_worker_is_killed(service, key, settings, killing, after):
+    name_service(settings, service.url)
+    batches = 0
+    for exchange in exchanges(after=after):
+        batches += 1
+        service.mine(5)
+        work()
+        work()
+        nonce = signer_nonce(service)
+        batch = submit(key, request(ALICE, block=service.head()))
+        with killing.at(exchange, after=after):
+            work_until_done(batch)
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        if not killing.killed:
+            break
+    assert exchange > 7
+    assert len(events(service, ACCOUNT_PROVEN)) == batches
