@@ -13,8 +13,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from attesting import node_agreement
 from attesting.attest import attest, own_account
 from chains.attestation import AttestationRequest, Domain
-from chains.chains_file import Address, Chain, ChainId
+from chains.chains_file import Chain, ChainId
 from chains.encoding import hex_data
+from chains.file_values import Address
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 

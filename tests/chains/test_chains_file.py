@@ -54,7 +54,7 @@ def test_the_committed_file_has_a_development_chain_connected_to_itself():
     assert (chain.id, chain.confirmations, chain.test_network) == (31337, 1, True)
     assert chains.connection(31337, 31337) is not None
     assert chain.signer is not None
-    assert chain.signer.account().address == ADDRESS
+    assert chain.signer.address == ADDRESS
 
 
 def test_the_commented_examples_of_the_committed_file_are_valid(load):
@@ -205,14 +205,14 @@ def test_a_secret_file_that_gives_nothing_is_named(load, tmp_path, content, faul
 
 def signer_of(load: Load, fields: str, environ: dict[str, str] | None = None) -> SignerKey:
     signer = load(ONE.replace('key = "${SIGNER_KEY}"', fields), environ).chains[0].signer
-    assert signer is not None
+    assert isinstance(signer, SignerKey)
     return signer
 
 
 @pytest.mark.parametrize("key", [KEY, KEY.removeprefix("0x"), f"{KEY}\n"])
 def test_a_signer_may_be_a_key_file_beside_the_chains_file(load, tmp_path, key):
     (tmp_path / "signer").write_text(key)
-    assert signer_of(load, 'key_file = "signer"').account().address == ADDRESS
+    assert signer_of(load, 'key_file = "signer"').address == ADDRESS
 
 
 def test_a_signer_may_be_a_keystore_with_its_password(load, tmp_path):
@@ -221,9 +221,9 @@ def test_a_signer_may_be_a_keystore_with_its_password(load, tmp_path):
     (tmp_path / "password").write_text("pass word\n")
     fields = 'keystore_file = "keystore.json"\npassword_file = "password"'
     signer = signer_of(load, fields)
-    assert signer.account().address == ADDRESS
+    assert signer.address == ADDRESS
     (tmp_path / "password").write_text("wrong")
-    assert signer.account().address == ADDRESS  # from memory
+    assert signer.address == ADDRESS  # from memory
     with pytest.raises(SignerError, match="can't be decrypted with its password"):
         signer_of(load, fields).account()
 
@@ -231,7 +231,7 @@ def test_a_signer_may_be_a_keystore_with_its_password(load, tmp_path):
 def test_a_signer_may_be_a_variable_or_a_file_that_one_names(load, tmp_path):
     (tmp_path / "secret").write_text(KEY)
     for environ in ({"SIGNER_KEY": KEY}, {"SIGNER_KEY_FILE": str(tmp_path / "secret")}):
-        assert signer_of(load, 'key = "${SIGNER_KEY}"', environ).account().address == ADDRESS
+        assert signer_of(load, 'key = "${SIGNER_KEY}"', environ).address == ADDRESS
 
 
 def test_a_missing_key_is_told_only_when_it_is_needed(load):
@@ -255,7 +255,7 @@ BOTH = '[[chains.signers]]\nkey = "${SIGNER_KEY}"\n[[chains.signers]]\nkey_file 
 def test_a_chain_may_have_several_signers(load, tmp_path):
     (tmp_path / "second").write_text(ACCOUNTS[1][1])
     (chain,) = load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', BOTH), {"SIGNER_KEY": KEY}).chains
-    assert [account.address for account in chain.accounts()] == [ADDRESS, ACCOUNTS[1][0]]
+    assert [*chain.signers_by_address()] == [ADDRESS, ACCOUNTS[1][0]]
     assert KEY.removeprefix("0x") not in f"{chain!r} {chain}"
 
 
@@ -263,7 +263,7 @@ def test_a_key_that_two_ways_lead_to_is_refused_when_it_is_read(load, tmp_path):
     (tmp_path / "second").write_text(KEY)
     (chain,) = load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', BOTH), {"SIGNER_KEY": KEY}).chains
     with pytest.raises(SignerError) as caught:
-        chain.accounts()
+        chain.signers_by_address()
     assert str(caught.value) == (f"Two signers of Development chain (31337) have the same key, that of {ADDRESS}.")
 
 
@@ -385,11 +385,11 @@ def test_an_installation_may_have_a_key_to_attest_with(load, tmp_path):
     (tmp_path / "attester.key").write_text(KEY)
     attester = load(ONE + '[attester]\nkey_file = "attester.key"\n').attester
     assert attester is not None
-    assert attester.account().address == ADDRESS
+    assert attester.address == ADDRESS
     assert load(ONE).attester is None
     chains = load(ONE + '[attester]\nkey = "${ATTESTER_KEY}"\n', {"ATTESTER_KEY": KEY})
     assert chains.attester is not None
-    assert chains.attester.account().address == ADDRESS
+    assert chains.attester.address == ADDRESS
     assert KEY.removeprefix("0x") not in f"{chains!r} {chains.attester!r} {chains.attester}"
 
 
@@ -566,7 +566,7 @@ def test_a_fault_is_named_with_its_place_and_shows_no_secret(load, written, faul
 
 
 def test_a_destination_may_have_no_signer(load):
-    assert load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', "")).chain(31337).accounts() == ()
+    assert load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', "")).chain(31337).signers_by_address() == {}
 
 
 def test_all_faults_are_named_at_once(load):

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from accounts.models import ApiKey, User
+from chains.signer_keys import SignerKey
 from proving.models import Share, Transaction, TransactionState
-from proving.transactions import signing
 from queries.models import Batch, BatchStatus
 from tests.explorer import batches
 from tests.explorer.pages import text_of
@@ -119,15 +119,15 @@ def test_a_contract_wallet_cancels_its_batch_while_a_worker_signs_for_it(service
     wallet = client_of(ALICE, 31337)
     key = ApiKey.objects.create(user=User.objects.for_address(ALICE, 31337), name="default", **key_columns())
     batch = submit(key, request(ALICE, block=1))
-    seen, sign = confirmation(wallet, batch), signing.sign
+    seen, sign = confirmation(wallet, batch), SignerKey.sign
     answers: list[int] = []
 
-    def cancel_and_sign(account, version):
+    def cancel_and_sign(signer, transactions):
         if not answers:
             answers.extend((confirm(wallet, batch, seen)[0], confirm(wallet, batch, confirmation(wallet, batch))[0]))
-        return sign(account, version)
+        return sign(signer, transactions)
 
-    monkeypatch.setattr(signing, "sign", cancel_and_sign)
+    monkeypatch.setattr(SignerKey, "sign", cancel_and_sign)
     for _ in range(4):
         work()
         service.mine()

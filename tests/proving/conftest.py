@@ -51,6 +51,13 @@ def killing(settings) -> Iterator[Killer]:
 
 
 @pytest.fixture
+def in_a_hurry(monkeypatch) -> None:
+    """Wait half a second for a signing service, and ask it again at once."""
+    monkeypatch.setattr("chains.remote_signer.TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("chains.remote_signer.REST_SECONDS", 0)
+
+
+@pytest.fixture
 def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 

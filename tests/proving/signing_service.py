@@ -88,7 +88,13 @@ def with_signature(raw: bytes, change: Callable[[int, int, int], tuple[int, int,
     """Return a transaction with another signature: parity, r and s are changed."""
     *items, parity, r, s = rlp.decode(raw[1:])
     numbers = change(*(int.from_bytes(number, "big") for number in (parity, r, s)))
-    return raw[:1] + rlp.encode([*items, *numbers])
+    encoded: bytes = rlp.encode([*items, *numbers])
+    return raw[:1] + encoded
+
+
+def signature_of(raw: bytes) -> tuple[int, int, int]:
+    parity, r, s = (int.from_bytes(number, "big") for number in rlp.decode(raw[1:])[-3:])
+    return parity, r, s
 
 
 def high_s(raw: bytes) -> bytes:
