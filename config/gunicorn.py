@@ -1,4 +1,4 @@
-"""Settings of gunicorn with threads. On the internet, nginx is in front of it (docs/operating/nginx.conf)."""
+"""Settings of gunicorn with threads. On the internet, nginx is in front of it (deploy/nginx)."""
 
 import os
 import shutil

@@ -41,7 +41,7 @@ GONE = {
     "KEEP_THROTTLE_COUNTS_DAYS": "counts of requests are kept for one day.",
     "LIVENESS_BIND": "the web server answers /livez.",
     "MAX_BODY_BYTES": "a request may have 4 MiB.",
-    "MAX_CONNECTIONS": "the proxy bounds connections: docs/operating/nginx.conf.",
+    "MAX_CONNECTIONS": "the proxy bounds connections: deploy/nginx/service.conf.",
     "MAX_NAMES_PER_BATCH": "a batch may have 50 names.",
     "MAX_OPEN_BLOCKS": "MAX_OPEN_QUERIES bounds blocks too.",
     "MAX_READS_PER_MINUTE": "one client address may read 30 files a minute.",
