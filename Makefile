@@ -206,9 +206,14 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 	@echo "The documentation is in build/docs/index.html"
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+# The image has no compiler, so each machine that runs it needs wheels.
+WHEELS = .uv/bin/uv pip install --quiet --dry-run --target build/wheels --only-binary :all: --require-hashes \
+	--python-version 3.12 -r requirements/service.txt --python-platform
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements/uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/service.txt
+	$(WHEELS) x86_64-manylinux_2_28
+	$(WHEELS) aarch64-manylinux_2_28
 	$(LOCK) $(ARGS) -c requirements/service.txt pyproject.toml client/pyproject.toml --extra demo -o requirements/demo.txt
 	$(LOCK) $(ARGS) -c requirements/demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
 		-o requirements/dev.txt
