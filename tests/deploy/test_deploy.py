@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
+from chains.chains_file import load_chains
+from chains.signer_keys import SignerKey
 from devnet.devchain import PROJECT
+from tests.docs.examples import blocks_of
 
 DEPLOY = PROJECT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 # Ten times the exposure level that `systemd-analyze security` shows. A lower level is safer.
 MOST_EXPOSED = 20
+MONITORING = {"prometheus", "grafana"}
 
 
 # --- The image --------------------------------------------------------------------------------------------------------
@@ -50,7 +54,7 @@ def test_all_that_is_copied_is_sent_to_the_builder():
     assert [path for path in copied if not (PROJECT / path).exists()] == []
 
 
-def test_the_copied_files_collect_and_migrate_alone(tmp_path):
+def test_the_copied_files_collect_migrate_and_make_keys_alone(tmp_path):
     """Run the image's steps in a folder with only the copied files, using this environment's packages."""
     for path in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE):
         source, target = PROJECT / path, tmp_path / "app" / path
@@ -60,7 +64,8 @@ def test_the_copied_files_collect_and_migrate_alone(tmp_path):
         else:
             shutil.copy(source, target)
     env = {"STATE_DIR": str(tmp_path / "state"), "PATH": "/usr/bin:/bin"}
-    for command in (["collectstatic", "--no-input"], ["migrate", "--no-input"], ["prune"]):
+    keystore = ["make_keystore", "signer.json", "signer.password"]
+    for command in (["collectstatic", "--no-input"], ["migrate", "--no-input"], ["prune"], keystore):
         run = subprocess.run(
             [sys.executable, "manage.py", *command],
             cwd=tmp_path / "app",
@@ -135,8 +140,10 @@ def test_each_container_may_do_little(compose):
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert not service.get("privileged"), name
-        # Only the proxy of the host is reachable from the network.
-        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+        # Only this machine's proxy reaches a port, unless the operator publishes nginx's elsewhere.
+        assert all(port.removeprefix("${BIND:-").startswith("127.0.0.1:") for port in service.get("ports", ())), name
+    # Everybody comes through nginx.
+    assert {name for name, service in compose["services"].items() if service.get("ports")} - MONITORING == {"nginx"}
 
 
 def test_secrets_are_files_and_each_is_there(compose):
@@ -145,8 +152,27 @@ def test_secrets_are_files_and_each_is_there(compose):
     assert used == declared
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
-            if re.search("SECRET|PASSWORD|DATABASE_URL", name):
+            if re.search("SECRET|PASSWORD|DATABASE_URL|CHAINS_FILE", name):
                 assert str(value).removeprefix("/run/secrets/") in service["secrets"], name
+
+
+def test_the_page_of_containers_writes_every_secret_but_the_signer_s(compose, tmp_path):
+    page = blocks_of("docs/operating/containers.md")
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "dev").symlink_to(PROJECT / "dev")
+    subprocess.run(["bash", "-e", "-c", page[0].code], cwd=tmp_path, check=True)
+    folder = tmp_path / "deploy" / "secrets"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    made = {path.name for path in folder.iterdir() if path.read_text().strip()}
+    files = {Path(secret["file"]).name for secret in compose["secrets"].values()}
+    assert files - made == {"signer.json", "signer.password"}
+    assert all(f" secrets/{name}" in page[1].code for name in files - made)
+    chains = load_chains(folder / "chains.toml", {}).chains
+    assert [chain.rpc_urls for chain in chains] == [("https://node.example/key",), ("https://sepolia.optimism.io",)]
+    # In a container, the file of chains lies beside these secrets, under their names there.
+    assert {"signer_keystore", "signer_password"} <= set(compose["secrets"])
+    signer = SignerKey(keystore_file=folder / "signer_keystore", password_file=folder / "signer_password")
+    assert [chain.signer for chain in chains] == [signer] * 2
 
 
 def test_each_waits_for_what_it_needs(compose):
@@ -160,7 +186,7 @@ def test_each_waits_for_what_it_needs(compose):
     assert {name for name in services if "migrate" in services[name].get("depends_on", {})} == {"web", "worker"}
     volumes = {mount.split(":")[0] for service in services.values() for mount in service.get("volumes", ())}
     assert {name for name in volumes if not name.startswith(".")} == set(compose["volumes"])
-    assert {name for name, container in services.items() if container.get("profiles")} == {"prometheus", "grafana"}
+    assert {name for name, container in services.items() if container.get("profiles")} == MONITORING
 
 
 # --- systemd ----------------------------------------------------------------------------------------------------------
