@@ -1,7 +1,6 @@
 """Services that hold a signer's key: anvil itself, behind nginx with TLS, or one that misbehaves."""
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from devnet.ports import free_port
 from tests.chains.lying_node import ask, error, lying_node, result
-from tests.serving.nginx import NGINX, OPENSSL, is_listening
+from tests.serving.nginx import OPENSSL, started
 from tests.users import SIGNER, SIGNER_KEY
 
 TOKEN = "a-token-of-the-service"
@@ -38,7 +37,6 @@ def behind_tls(chain: DevChain, folder: Path) -> Iterator[str]:
     The files `server.pem`, `client.pem`, `client.key` and `token` are made in the folder.
     """
     port = free_port()
-    assert NGINX
     assert OPENSSL
     for name in ("server", "client"):
         files = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"))
@@ -46,13 +44,12 @@ def behind_tls(chain: DevChain, folder: Path) -> Iterator[str]:
         command = [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject]
         subprocess.run(command, check=True, capture_output=True)
     (folder / "token").write_text(f"{TOKEN}\n")
-    kinds = "".join(
-        f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (folder / "nginx.conf").write_text(f"""
+    with started(
+        folder,
+        f"""
 daemon off; pid {folder}/pid; events {{ worker_connections 64; }}
 http {{
-{kinds}access_log {folder}/access.log; client_max_body_size 1m;
+access_log {folder}/access.log; client_max_body_size 1m;
 server {{
     listen 127.0.0.1:{port} ssl; ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server.key;
     ssl_client_certificate {folder}/client.pem; ssl_verify_client on;
@@ -63,19 +60,10 @@ server {{
     }}
 }}
 }}
-""")
-    command = [NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
-    process = subprocess.Popen([*command, "-g", "user root;"])
-    try:
-        deadline = time.monotonic() + 20
-        while not is_listening(port):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+""",
+        port,
+    ):
         yield f"https://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def signed(fields: dict[str, Any], key: str = SIGNER_KEY, **changed: Any) -> bytes:

@@ -69,7 +69,7 @@ def running_nginx(
         "ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3; ssl_ciphers DEFAULT:@SECLEVEL=0;\n"
         f"include {folder}/service.conf;\n}}\n"
     )
-    with _running(folder, main, port):
+    with started(folder, main, port):
         yield Nginx(port, tls=True)
 
 
@@ -98,7 +98,7 @@ def running_container_nginx(
             "/dev/stdout": f"{folder}/access.log",
         },
     )
-    with _running(folder, text, port):
+    with started(folder, text, port):
         yield Nginx(port, tls=False)
 
 
@@ -111,7 +111,7 @@ def _replaced(path: Path, words: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def _running(folder: Path, text: str, port: int) -> Iterator[None]:
+def started(folder: Path, text: str, port: int) -> Iterator[None]:
     """Run nginx by the main configuration `text` until the end of the context."""
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     temporary = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
