@@ -19,7 +19,7 @@ from config.configured_chains import get_chains
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
 from database import schema
-from proving.health import findings
+from proving.health import findings, standstill
 from proving.health.findings import Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
@@ -40,6 +40,9 @@ class Health(Schema):
     status: str = Field(description="`ok` or `degraded`.")
     database: str = Field(description="`ok` or `unavailable`.")
     worker: WorkerHealth
+    standstillSeconds: dict[str, float] = Field(
+        description="By stage of the work: for how long none that is due was advanced. Empty: not known."
+    )
     version: str
     problems: list[str] = Field(description="What keeps the service from working, in sentences for the operator.")
     codes: list[str] = Field(description="The stable words of the problems.")
@@ -60,7 +63,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
 
     Sentences name signers, their balances and nodes. Only the operator and clients that may read the metrics get them.
     """
-    last_beat, notices = None, list[Problem]()
+    last_beat, notices, by_stage = None, list[Problem](), dict[str, float]()
     is_for_operator = _is_for_operator(request)
     try:
         if lacking := _schema_problem():
@@ -71,7 +74,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
             # Reading the session needs the database, so it comes after the check of the schema.
             is_for_operator = is_for_operator or request.user.is_staff
             problems, notices = findings.findings()
-            last_beat = WorkerHeartbeat.last()
+            last_beat, by_stage = WorkerHeartbeat.last(), standstill.by_stage()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so nothing is known of the worker."
@@ -84,6 +87,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
             "running": not {"no_worker", "database_unavailable"}.intersection(codes),
             "lastBeat": last_beat.isoformat() if last_beat else None,
         },
+        "standstillSeconds": {stage: round(seconds, 1) for stage, seconds in by_stage.items()},
         "version": settings.VERSION,
         "problems": [problem.sentence for problem in problems if is_for_operator],
         "codes": codes,

@@ -32,8 +32,9 @@ from config.configured_chains import get_chains
 from config.error_answers import why_unavailable
 from database import statements
 from database.due_rows import DueRow, Postponement
-from proving.models import Lane, Signer
+from proving.models import JumpLeaves, Lane, ProblemReport, Signer
 from queries import clock
+from queries.models import OPEN_STATUSES, Batch, Block, Webhook
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class ChainEvent(StrEnum):
 
 # Seconds for which a lane is renewed. After that its work must be hanging, and another worker may take the lane.
 LONGEST_SECONDS = 300
+MANY_BLOCKS = 100
+"""Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains."""
 # Values of a lane that nobody holds.
 _FREE: dict[str, Any] = {"token": "", "until": None}
 
@@ -124,7 +127,7 @@ class HeldLane:
 
     def fence(self, *, is_last: bool = False) -> None:
         """Lock the lane in the caller's transaction, and renew it, or release it (`is_last`). Raises `LaneLost`."""
-        if not _tokens([self]).update(**(_FREE if is_last else {"until": _expiry()})):
+        if not _tokens([self]).update(advanced_at=Now(), **(_FREE if is_last else {"until": _expiry()})):
             raise LaneLost
 
     def write(
@@ -239,6 +242,31 @@ def every() -> list[LaneName]:
         LaneName(LaneKind.WEBHOOKS),
         *([LaneName(LaneKind.PROBLEMS)] if settings.OPERATOR_WEBHOOK_URL else []),
     ]
+
+
+def rows(name: LaneName) -> QuerySet[Any]:
+    """Return the rows of a lane, due or not."""
+    match name.kind:
+        case LaneKind.DESTINATION:
+            return Signer.objects.filter(chain_id=name.destination)
+        case LaneKind.ADMISSION | LaneKind.LARGE_ADMISSION:
+            opened = Batch.objects.filter(destination_chain_id=name.destination, status__in=OPEN_STATUSES)
+            large = Q(block_count__gt=MANY_BLOCKS)
+            return opened.filter(large if name.kind == LaneKind.LARGE_ADMISSION else ~large)
+        case LaneKind.CONNECTION:
+            return Block.objects.filter(destination_chain_id=name.destination, source_chain_id=name.source)
+        case LaneKind.HISTORY | LaneKind.WEBHOOKS | LaneKind.PROBLEMS:
+            return _TABLES[name.kind]._default_manager.all()
+        case LaneKind.WATCH | LaneKind.HOUSE:
+            # These lanes get a turn at heartbeats, without rows.
+            return Batch.objects.none()
+
+
+_TABLES: dict[LaneKind, type[DueRow]] = {
+    LaneKind.HISTORY: JumpLeaves,
+    LaneKind.WEBHOOKS: Webhook,
+    LaneKind.PROBLEMS: ProblemReport,
+}
 
 
 @contextmanager

@@ -611,6 +611,7 @@ class Lane(models.Model):
     name = models.CharField(max_length=60, primary_key=True)
     token = models.CharField(max_length=32, blank=True)  # token of the worker that holds the lane; empty if none does
     until = models.DateTimeField(null=True)  # when another worker may take the lane, unless it is renewed
+    advanced_at = models.DateTimeField(null=True)  # the last write of its work, which no renewal counts as
 
     def __str__(self) -> str:
         return self.name

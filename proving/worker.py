@@ -38,19 +38,18 @@ from chains.signer_keys import SignerError
 from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, schema
-from database.due_rows import DueRow
 from database.statements import CompiledQuery, chunks
 from proving import admit, lanes, money, pruning
 from proving.health import findings, problem_reports
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
-from proving.models import JumpLeaves, ProblemReport, Signer, WorkerHeartbeat
+from proving.lanes import MANY_BLOCKS, HeldLane, LaneKind, LaneLost, LaneName
+from proving.models import WorkerHeartbeat
 from proving.paths import checkpoints
 from proving.reconcile import turn as reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from queries import clock, progress
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Pruning, Query, Step, StepStatus, Webhook
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Pruning, Query, Step, StepStatus
 from queries.waits import uncoded, wait
 
 logger = logging.getLogger(__name__)
@@ -217,8 +216,6 @@ _USERS = 64
 # part of a second. The maximum of a large block is higher while one user waits, because each turn about it requests its
 # facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
-# Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains.
-_MANY_BLOCKS = 100
 # Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
 # Maximum batches that a turn of the house rejects.
@@ -238,8 +235,8 @@ def turn(name: LaneName) -> int | None:
 
 def turn_of_all(name: LaneName) -> int:
     """Run a turn for each row of a lane, due or not. Return the number of failures. Skip a lane held elsewhere."""
-    due_rows.wake_all(rows(name))
-    keys = list(due_rows.due(rows(name)).order_by("due_at").values_list("pk", flat=True))
+    due_rows.wake_all(lanes.rows(name))
+    keys = list(due_rows.due(lanes.rows(name)).order_by("due_at").values_list("pk", flat=True))
     failed = 0
     with lanes.hold(name) as lane:
         # Rows are processed one by one, so that a failure affects no other row. Some turns find their own rows.
@@ -266,38 +263,13 @@ def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
 
 
 def _due_names(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
-    queues = [(name, rows(name)) for name in names]
+    queues = [(name, lanes.rows(name)) for name in names]
     queues += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
     queues += [(name, Pruning.objects.all()) for name in names if name.kind == LaneKind.HOUSE]
     due: list[QuerySet[Any, tuple[str]]] = [
         due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in queues
     ]
     return due[0].union(*due[1:])
-
-
-def rows(name: LaneName) -> QuerySet[Any]:
-    """Return the rows of a lane, due or not."""
-    match name.kind:
-        case LaneKind.DESTINATION:
-            return Signer.objects.filter(chain_id=name.destination)
-        case LaneKind.ADMISSION | LaneKind.LARGE_ADMISSION:
-            opened = Batch.objects.filter(destination_chain_id=name.destination, status__in=OPEN_STATUSES)
-            large = Q(block_count__gt=_MANY_BLOCKS)
-            return opened.filter(large if name.kind == LaneKind.LARGE_ADMISSION else ~large)
-        case LaneKind.CONNECTION:
-            return Block.objects.filter(destination_chain_id=name.destination, source_chain_id=name.source)
-        case LaneKind.HISTORY | LaneKind.WEBHOOKS | LaneKind.PROBLEMS:
-            return _TABLES[name.kind]._default_manager.all()
-        case LaneKind.WATCH | LaneKind.HOUSE:
-            # These lanes get a turn at heartbeats, without rows.
-            return Batch.objects.none()
-
-
-_TABLES: dict[LaneKind, type[DueRow]] = {
-    LaneKind.HISTORY: JumpLeaves,
-    LaneKind.WEBHOOKS: Webhook,
-    LaneKind.PROBLEMS: ProblemReport,
-}
 
 
 def _registries(name: LaneName) -> QuerySet[Any]:
@@ -309,16 +281,16 @@ def _registries(name: LaneName) -> QuerySet[Any]:
 
 def _pick(name: LaneName) -> list[Any]:
     """Return the primary keys of the rows for the next turn of a lane."""
-    due = due_rows.due(rows(name))
+    due = due_rows.due(lanes.rows(name))
     match name.kind:
         case LaneKind.CONNECTION:
             unproven = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(unproven.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
             return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS)
         case LaneKind.ADMISSION:
-            return _of_the_same_sources(_shared_by_users(due, "user", _MANY_BLOCKS, size="block_count"))
+            return _of_the_same_sources(_shared_by_users(due, "user", MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
-            return _shared_by_users(due, "user", _MANY_BLOCKS, size="block_count")[:1]
+            return _shared_by_users(due, "user", MANY_BLOCKS, size="block_count")[:1]
         case LaneKind.HISTORY:
             return list(due.order_by("due_at").values_list("pk", flat=True)[:1])
         case LaneKind.WEBHOOKS | LaneKind.PROBLEMS:
@@ -408,7 +380,7 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     day = timedelta(days=1)
     WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
     for name in lanes.every():
-        due_rows.wake_rows_postponed_too_long(rows(name))
+        due_rows.wake_rows_postponed_too_long(lanes.rows(name))
     _reject_overdue(lane)
     money.recount()
     return _failed(partial(pruning.prune_when_due, lane))

@@ -27,6 +27,7 @@ from chains.rpc import RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import deployments, heads, money, sources
+from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, WorkerHeartbeat
 from proving.transactions.signers import locked
@@ -36,8 +37,8 @@ from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 logger = logging.getLogger(__name__)
 
 CODES = (
-    *("storage", "no_worker", "clock", "chain_unavailable", "wrong_chain", "wrong_history", "chain_not_watched"),
-    "head_went_back",
+    *("storage", "no_worker", "standstill", "clock", "chain_unavailable", "wrong_chain", "wrong_history"),
+    *("chain_not_watched", "head_went_back"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     "signer_not_signing",
@@ -72,6 +73,15 @@ _MOST_WEI = (1 << 256) - 1
 def workers() -> Iterator[Problem]:
     if not WorkerHeartbeat.running().exists():
         yield Problem("no_worker", "No worker is running. Batches are stored, but none is proven.")
+
+
+def standstills() -> Iterator[Problem]:
+    stalled = [each for each in standstill.by_lane() if each.seconds > standstill.LONGEST.total_seconds()]
+    for stage in standstill.Stage:
+        if of_stage := [each for each in stalled if each.stage == stage]:
+            seconds, where = max(each.seconds for each in of_stage), ", ".join(each.lane for each in of_stage)
+            sentence = f"No worker has advanced {stage} for {seconds:,.0f} s, although work is due in: {where}."
+            yield Problem("standstill", sentence, {"kind": stage})
 
 
 def chains() -> Iterator[Problem]:
@@ -170,6 +180,7 @@ def attesters() -> Iterator[Problem]:
 
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     workers,
+    standstills,
     chains,
     stopped,
     signers,

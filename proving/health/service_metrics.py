@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from config.configured_chains import get_chains
+from proving.health import standstill
 from proving.health.findings import CHECKS, CODES
 from proving.models import (
     ChainHead,
@@ -265,6 +266,9 @@ def _chains() -> Iterator[_Family]:
 
 def _health() -> Iterator[_Family]:
     yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
+    seconds = [((stage,), value) for stage, value in standstill.by_stage().items()]
+    help_text = "Seconds since the oldest work that could be done was last advanced; 0: none is due."
+    yield from _families(("kind",), seconds, ("standstill_seconds", help_text))
     codes = [problem.code for check in CHECKS for problem in check()]
     help_text = "Problems that keep the service from working, by the codes of /healthz."
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]

@@ -12,10 +12,11 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from proving.models import ChainWatch, FactsRegistry, Signer, WorkerHeartbeat
-from queries.models import Batch, BatchStatus
+from database.due_rows import DueRow
+from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
+from queries.models import Batch, BatchStatus, Block, Webhook
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
-from tests.service import ALICE, SIGNER, chains_toml
+from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -61,6 +62,7 @@ def test_it_is_ok_while_nothing_is_wrong():
         "status": "ok",
         "database": "ok",
         "worker": {"running": True},
+        "standstillSeconds": dict.fromkeys(("admission", "proving", "sending", "confirming", "webhooks"), 0.0),
         "version": "0.3.0.dev0",
         "problems": [],
         "codes": [],
@@ -102,6 +104,47 @@ def test_a_beat_from_the_future_tells_nothing():
     WorkerHeartbeat.objects.update(beat_at=timezone.now() + timedelta(hours=25))
     assert codes() == ["no_worker"]
     assert Client().get("/healthz").json()["worker"] == {"running": False, "lastBeat": None}
+
+
+# --- Progress ---------------------------------------------------------------------------------------------------------
+
+
+DUE: dict[str, tuple[type[DueRow], str]] = {
+    "admission": (Batch, "large-admission:31337"),
+    "proving": (Block, "connection:31337>31337"),
+    "sending": (Signer, "destination:31337"),
+    "confirming": (Signer, "destination:31337"),
+    "webhooks": (Webhook, "webhooks"),
+}
+
+
+@pytest.mark.parametrize("kind", DUE)
+def test_what_no_worker_advances_is_told_by_kind_although_one_beats(kind):
+    (model, lane), hour = DUE[kind], timedelta(hours=1)
+    submit(a_key(), request(ALICE, block=12) | {"webhook": {"url": "https://receiver.example.org"}})
+    signer = Signer.objects.create(chain_id=31337, address=SIGNER)
+    state = TransactionState.PENDING if kind == "sending" else TransactionState.CONFIRMED
+    Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1, state=state)
+    Batch.objects.update(due_at=None, block_count=101)
+
+    def told(*, due: timedelta, advanced: timedelta) -> tuple[list[str], float]:
+        """Return the codes, and the seconds of this kind. Assert that other kinds have none."""
+        now = timezone.now()
+        model._default_manager.update(due_at=now - due)
+        Lane.objects.update_or_create(name=lane, defaults={"advanced_at": now - advanced})
+        seconds = Client().get("/healthz").json()["standstillSeconds"]
+        assert {other for other, value in seconds.items() if value} <= {kind}
+        return codes(), seconds[kind]
+
+    assert told(due=hour, advanced=timedelta(seconds=31)) == (["standstill"], pytest.approx(31, abs=5))
+    assert problems()[0][1].startswith(f"No worker has advanced {kind} for 3")
+    assert problems()[0][1].endswith(f" s, although work is due in: {lane}.")
+    # A backlog moves on, or the lane had nothing to do.
+    assert told(due=hour, advanced=timedelta(seconds=20)) == ([], pytest.approx(20, abs=5))
+    assert told(due=timedelta(seconds=1), advanced=hour) == ([], pytest.approx(1, abs=5))
+    assert told(due=-hour, advanced=hour) == ([], 0)
+    # A clock that was ahead has stored the time.
+    assert told(due=hour, advanced=-hour) == (["standstill"], pytest.approx(3600, abs=5))
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------
@@ -245,7 +288,7 @@ def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, 
     with socket.create_server(("127.0.0.1", 0)) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{node.getsockname()[1]}")
         Client().get("/healthz")  # writes, at most every ten seconds
-        with django_assert_max_num_queries(14):
+        with django_assert_max_num_queries(18):
             Client().get("/healthz")
         node.setblocking(False)
         with pytest.raises(BlockingIOError):

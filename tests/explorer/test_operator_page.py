@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 19
+STATEMENTS = 21
 
 
 @pytest.fixture(autouse=True)

@@ -110,6 +110,15 @@ def test_of_users_with_thousands_hundreds_and_one_block_none_waits_for_the_other
     assert max(share[ALICE] for share in shares) == 25
 
 
+def test_a_turn_advances_a_backlog_that_has_waited_for_long(service):
+    due_blocks(ALICE, range(100))
+    Block.objects.update(due_at=timezone.now() - timedelta(hours=1))
+    assert Client().get("/healthz").json()["standstillSeconds"]["proving"] >= 3600
+    worker.turn(CONNECTION)
+    assert due_rows.due(Block.objects.all()).count() == 50
+    assert Client().get("/healthz").json()["standstillSeconds"]["proving"] < 30
+
+
 @pytest.mark.parametrize(("waiting", "fetched"), [([], 3), ([ALICE], 3), ([BOB], 1)])
 def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_waits(
     service, key, monkeypatch, waiting, fetched

@@ -23,7 +23,7 @@ def work_side_by_side(*kinds: LaneKind) -> None:
     """Do all work in lanes of these kinds in one turn each, with all rows due."""
     for name in lanes.every():
         if name.kind in kinds:
-            due_rows.wake_all(worker.rows(name))
+            due_rows.wake_all(lanes.rows(name))
             assert worker.turn(name) == 0
 
 

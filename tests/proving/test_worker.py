@@ -6,16 +6,20 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
+from django.test import Client
+from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from devnet.ports import free_port
-from proving.models import Signer, Transaction, WorkerHeartbeat
+from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
 from tests.deployed import deploy
 from tests.factories import is_done, until
@@ -49,6 +53,27 @@ def log_of(tmp_path: Path) -> str:
 def last_log(tmp_path: Path) -> str:
     """Return the log of the worker that was started last."""
     return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
+
+
+def test_a_worker_that_beats_and_does_nothing_is_told_until_it_goes_on(service, start_worker, monkeypatch):
+    """Another holder hangs in the lane of admission, and renews it."""
+
+    def codes() -> list[str]:
+        told: list[str] = Client().get("/healthz").json()["codes"]
+        return told
+
+    monkeypatch.setenv("LEASE_SECONDS", "60")
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    Lane.objects.create(name="admission:31337", token="another", until=timezone.now() + timedelta(seconds=60))
+    start_worker()
+    until(lambda: "no_worker" not in codes(), "a heartbeat")
+    assert "standstill" not in codes()
+    Batch.objects.update(due_at=F("due_at") - timedelta(seconds=31))
+    assert "standstill" in codes()
+    assert "no_worker" not in codes()
+    Lane.objects.filter(token="another").update(until=None)
+    until(lambda: is_done(batch), "DONE")
+    assert "standstill" not in codes()
 
 
 @pytest.mark.postgresql_only(reason="a trigger of SQLite can't raise the error of a full disk")
