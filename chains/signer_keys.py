@@ -4,14 +4,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from chains.file_values import VARIABLE, FilePath, Table, variable
 from chains.transaction_fields import TransactionFields
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 
@@ -49,7 +50,7 @@ class SignerKey(Table):
     key: Reference | None = Field(default=None, repr=False)
 
     _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    _account: LocalAccount | None = PrivateAttr(default=None)
+    _account: "LocalAccount | None" = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _one_way(self, info: ValidationInfo) -> Self:
@@ -73,13 +74,15 @@ class SignerKey(Table):
         account = self.account()
         return [bytes(account.sign_transaction(dict(each.for_account())).raw_transaction) for each in transactions]
 
-    def account(self) -> LocalAccount:
+    def account(self) -> "LocalAccount":
         """Return the signer's account, read once. Raises `SignerError`."""
         if self._account is None:
             self._account = self._read_account()
         return self._account
 
-    def _read_account(self) -> LocalAccount:
+    def _read_account(self) -> "LocalAccount":
+        from eth_account import Account  # noqa: PLC0415 (slow to load, and `manage.py stop` reads no key)
+
         if self.keystore_file is not None and self.password_file is not None:
             keystore, password = _read(self.keystore_file), _read(self.password_file).rstrip("\r\n")
             try:

@@ -16,6 +16,8 @@ from proving.models import Stop
 class Command(BaseCommand):
     help = "Removes a stop that `manage.py stop` with the same arguments has made."
 
+    requires_system_checks = ()
+
     def add_arguments(self, parser: CommandParser) -> None:
         add_subject(parser)
 

@@ -17,6 +17,8 @@ class Command(BaseCommand):
         "--source or --signer only that connection, or that signer, is stopped. `manage.py resume` removes the stop."
     )
 
+    requires_system_checks = ()
+
     def add_arguments(self, parser: CommandParser) -> None:
         add_subject(parser)
         parser.add_argument("--reason", default="", help="a sentence that users see")
