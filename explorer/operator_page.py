@@ -1,6 +1,6 @@
 """The operator's page: problems, and figures of money, queues, chains and workers. Other users get 404.
 
-No chain is asked. Workers have stored what it shows.
+No chain is asked. Workers have stored what it shows. It stops sending, as `manage.py stop` does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,15 +10,16 @@ from typing import Any
 
 from django.db.models import Count, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
+from accounts.models import User
 from api.chain_details import ChainDetail, detail_of_chain
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
-from proving import money
+from proving import money, stops
 from proving.health import findings
 from proving.models import (
     LIVE_STATES,
@@ -51,14 +52,14 @@ _WORKERS = 50
 @require_safe
 def operator(request: HttpRequest) -> HttpResponse:
     """Show the findings of `/healthz`, and the service's figures, to signed-in operators."""
-    if not request.user.is_staff:
-        raise Http404
+    _operator_of(request)
     problems, notices = findings.findings()
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
     context = {
         "needs": [
             (finding.sentence, finding in problems, _LISTS.get(finding.code)) for finding in (*problems, *notices)
         ],
+        "stops": stops.stoppable(),
         "signers": list(_signers(watches)),
         "queues": list(_queues()),
         "chains": list(_chains(watches)),
@@ -71,6 +72,38 @@ def operator(request: HttpRequest) -> HttpResponse:
     response = render(request, "explorer/operator/page.html", context)
     response.headers["X-Robots-Tag"] = "noindex"
     return response
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def stop(request: HttpRequest) -> HttpResponse:
+    """Stop the sending that `what` names, or allow it again, on POST. On GET, ask for confirmation and for the reason.
+
+    A stop that isn't the shown one any more stays, because another operator has stopped for another reason.
+    """
+    user, what = _operator_of(request), request.GET.get("what", "")
+    if (subject := stops.stoppable().get(what)) is None:
+        raise Http404
+    reason = request.POST.get("reason", "").strip()
+    status = 200
+    if request.method == "POST":
+        if subject.pk is None and 0 < len(reason) <= stops.MAX_REASON_CHARS:
+            stops.stop_by_operator(subject, reason=reason, user=user)
+            return redirect("explorer:operator")
+        # Browsers send line breaks of a hidden field in another form.
+        is_shown = request.POST.get("by") == subject.by and reason.split() == subject.reason.split()
+        if subject.pk is not None and is_shown:
+            stops.resume_by_operator(subject, user=user)
+            return redirect("explorer:operator")
+        status = 409 if subject.pk is not None else 400
+    context = {"what": what, "subject": subject, "reason": reason, "most": stops.MAX_REASON_CHARS, "status": status}
+    return render(request, "explorer/operator/stop.html", context, status=status)
+
+
+def _operator_of(request: HttpRequest) -> User:
+    if not isinstance(request.user, User) or not request.user.is_staff:
+        raise Http404
+    return request.user
 
 
 # --- Money ------------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ urlpatterns = [
     path("api/docs", api_docs.page, name="api_docs"),
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
+    path("operator/stop", operator_page.stop, name="stop"),
     path("dashboard", dashboard, name="dashboard"),
     path("webhooks", webhook_list.page, name="webhooks"),
     path("webhooks/test", webhook_list.send_test, name="send_test"),

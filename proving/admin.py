@@ -9,39 +9,19 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 
 from accounts.admin import ReadOnlyAdmin, brief
-from config.configured_chains import get_chains
 from proving import stops
 from proving.models import FactsRegistry, Signer, Stop, Transaction
 
 
 class _StopForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
     what = forms.TypedChoiceField(
-        choices=lambda: [(what, what) for what in _stoppable()], coerce=lambda what: _stoppable()[what]
+        choices=lambda: [(what, what) for what in stops.stoppable()], coerce=lambda what: stops.stoppable()[what]
     )
 
     class Meta:
         model = Stop
         fields: ClassVar = ["what", "reason"]
         help_texts: ClassVar = {"reason": "A sentence. Users see it on the pages of batches that wait."}
-
-
-def _stoppable() -> dict[str, Stop]:
-    """Return the possible stops by their names."""
-    chains = get_chains()
-    return {
-        **{chain.label: Stop(chain_id=chain.id) for chain in chains.destinations()},
-        **{
-            f"{chains.chain(connection.source_id).label} to {chains.chain(connection.destination_id).label}": Stop(
-                chain_id=connection.destination_id, source_chain_id=connection.source_id
-            )
-            for connection in chains.connections
-        },
-        **{
-            f"The signer {signer.address} on {chain.label}": Stop(chain_id=chain.id, signer=signer.address)
-            for chain in chains.destinations()
-            for signer in Signer.objects.filter(chain_id=chain.id).order_by("pk")
-        },
-    }
 
 
 @admin.register(Stop)

@@ -9,6 +9,9 @@ from collections.abc import Collection, Iterable
 
 from django.db import transaction
 
+from accounts import operator_log
+from accounts.models import User
+from config.configured_chains import get_chains
 from database import statements
 from proving.models import FactsRegistry, Signer, Stop, StopCode, Transaction
 from queries.models import Query
@@ -16,6 +19,7 @@ from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
 
+MAX_REASON_CHARS = 200
 # Recorded as `by` when a worker stops a signer.
 WORKER = "a worker"
 
@@ -42,6 +46,46 @@ def stop(
     if is_new or code == StopCode.OPERATOR:
         logger.warning("%s", standing.sentence)
     return standing
+
+
+def stop_by_operator(subject: Stop, *, reason: str, user: User | None = None) -> Stop:
+    """Stop what an unsaved stop names, in the name of an operator, or of a command (None), and record it."""
+    by = str(user) if user else f"{operator_log.COMMAND} ({operator_log.login()})"
+    with transaction.atomic():
+        standing = stop(subject.chain_id, by=by, reason=reason, source=subject.source_chain_id, signer=subject.signer)
+        operator_log.record([standing], "Stopped.", reason=reason, user=user)
+    return standing
+
+
+def resume_by_operator(subject: Stop, *, user: User | None = None) -> bool:
+    """Remove the stop of the same subject, and record it. Return whether there was one."""
+    with transaction.atomic():
+        was_stopped = resume(subject.chain_id, source=subject.source_chain_id, signer=subject.signer)
+        if was_stopped:
+            operator_log.record([subject], "Resumed.", user=user)
+    return was_stopped
+
+
+def stoppable() -> dict[str, Stop]:
+    """Return the possible stops by their names: of configured destinations, connections and signers, and those made."""
+    chains = get_chains()
+    possible = {
+        **{chain.label: Stop(chain_id=chain.id) for chain in chains.destinations()},
+        **{
+            f"{chains.chain(connection.source_id).label} to {chains.chain(connection.destination_id).label}": Stop(
+                chain_id=connection.destination_id, source_chain_id=connection.source_id
+            )
+            for connection in chains.connections
+        },
+        **{
+            f"The signer {signer.address} on {chain.label}": Stop(chain_id=chain.id, signer=signer.address)
+            for chain in chains.destinations()
+            for signer in Signer.objects.filter(chain_id=chain.id).order_by("pk")
+        },
+    }
+    made = {(row.chain_id, row.source_chain_id, row.signer): row for row in Stop.objects.order_by("pk")}
+    standing = {name: made.pop((row.chain_id, row.source_chain_id, row.signer), row) for name, row in possible.items()}
+    return standing | {row.subject: row for row in made.values()}
 
 
 def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:

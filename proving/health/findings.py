@@ -102,15 +102,16 @@ def chains() -> Iterator[Problem]:
 def stopped() -> Iterator[Problem]:
     destinations = [chain.id for chain in get_chains().destinations()]
     for stop in Stop.objects.filter(chain_id__in=destinations).order_by("chain_id", "source_chain_id", "signer"):
+        sentence = stop.sentence_for_operators
         of_signer = _subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
-            yield Problem("node_doubtful", stop.sentence, of_signer)
+            yield Problem("node_doubtful", sentence, of_signer)
         elif stop.signer:
-            yield Problem("signer_paused", stop.sentence, of_signer)
+            yield Problem("signer_paused", sentence, of_signer)
         elif not stop.source_chain_id:
-            yield Problem("signing_stopped", stop.sentence, _subject(stop.chain_id))
+            yield Problem("signing_stopped", sentence, _subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
-            yield Problem("connection_paused", stop.sentence, _connection(stop.source_chain_id, stop.chain_id))
+            yield Problem("connection_paused", sentence, _connection(stop.source_chain_id, stop.chain_id))
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
         nonce_problem="", receipt_problem="", signing_problem=None
     )

@@ -6,7 +6,7 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from proving.deployments import expected_code
-from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Signer, Transaction, WorkerHeartbeat
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
 from tests.browser import states
 from tests.explorer.batches import SOURCE, a_batch, accept, deployed
@@ -66,6 +66,8 @@ def operated() -> None:
             spent_at=now - ago,
             reserved_gwei=ETHER // 100 // GWEI,
         )
+    reason = "The signer's key may have leaked. A new one is being made."
+    Stop.objects.create(chain_id=31337, signer=SIGNER, by=ALICE, reason=reason, since=now - 3 * MINUTE)
     a_worker = {"started_at": now - DAY, "beat_at": now - 4 * MINUTE}
     WorkerHeartbeat.objects.create(worker="silent:1", **a_worker)
     FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")

@@ -18,7 +18,7 @@ from queries.models import Batch
 from tests.browser import installations, states
 from tests.browser.conftest import Stage, axe_violations, overflows, sent
 from tests.explorer.batches import TRANSFER, beat, connect_rollup, connect_source, path
-from tests.service import ALICE, BOB, a_key
+from tests.service import ALICE, BOB, SIGNER, a_key
 
 NARROW: ViewportSize = {"width": 400, "height": 800}
 WIDE: ViewportSize = {"width": 1280, "height": 800}
@@ -210,6 +210,7 @@ def _submit_two(page: Page) -> None:
 
 _PUBLIC = {"PUBLIC_BATCH_LIST": True}
 _OPERATOR = {"OPERATOR_ADDRESSES": [ALICE]}
+_CHAIN = "Development chain (31337)"
 
 PICTURES = (
     Picture("Batch: RECEIVED", of(states.received)),
@@ -305,6 +306,14 @@ PICTURES = (
     Picture("Chains: nothing seen yet", at("/chains")),
     Picture("API", at("/api/docs"), then=lambda page: page.get_by_role("link", name="BatchRequest").first.click()),
     Picture("Operator", at("/operator"), rows=installations.operated, who=ALICE, settings=_OPERATOR),
+    Picture("Operator: stop", at(f"/operator/stop?{urlencode({'what': _CHAIN})}"), who=ALICE, settings=_OPERATOR),
+    Picture(
+        "Operator: allow again",
+        at(f"/operator/stop?{urlencode({'what': f'The signer {SIGNER} on {_CHAIN}'})}"),
+        rows=installations.operated,
+        who=ALICE,
+        settings=_OPERATOR,
+    ),
     Picture("Operator: new", at("/operator"), who=ALICE, settings=_OPERATOR),
     Picture("Operator, who is none", at("/operator"), who=BOB, settings=_OPERATOR, status=404),
     Picture(

@@ -11,6 +11,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
+from accounts import operator_log
 from accounts.models import User
 from database.due_rows import DueRow
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
@@ -185,6 +186,7 @@ def test_a_stop_is_told_once():
     Signer.objects.create(chain_id=31337, address=SIGNER)
     call_command("stop", "31337", reason="A test.", stdout=StringIO())
     sentence = "The operator has stopped sending on chain 31337. The reason given: A test."
+    sentence += f" By manage.py ({operator_log.login()})."
     assert problems() == [("signing_stopped", sentence)]
     call_command("resume", "31337", stdout=StringIO())
     assert codes() == []

@@ -2,22 +2,24 @@
 
 import re
 from datetime import timedelta
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from proving.models import ChainWatch, ProblemReport, Signer, Transaction
+from accounts.models import User
+from proving.models import ChainWatch, ProblemReport, Signer, Stop, Transaction
 from queries.models import Block
 from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed
-from tests.factories import client_of
+from tests.factories import client_of, log_of_operators
 from tests.service import ALICE, BOB, SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 21
+STATEMENTS = 23
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,64 @@ def test_it_only_reads_and_is_neither_kept_nor_indexed():
     assert answer.headers["X-Robots-Tag"] == "noindex"
     assert '<meta name="robots" content="noindex">' in answer.text
     assert client.post("/operator").status_code == 405
-    assert "<form" not in answer.text.partition("<main")[2].partition("</main>")[0]
+    assert 'method="post"' not in answer.text.partition("<main")[2].partition("</main>")[0]
+
+
+# --- Stops ------------------------------------------------------------------------------------------------------------
+
+CHAIN = "Development chain (31337)"
+
+
+@pytest.mark.parametrize(
+    ("what", "subject"),
+    [
+        (CHAIN, "on chain 31337"),
+        (f"{CHAIN} to {CHAIN}", "from chain 31337 to chain 31337"),
+        (f"The signer {SIGNER} on {CHAIN}", f"by the signer {SIGNER} on chain 31337"),
+    ],
+)
+def test_its_button_asks_once_stops_and_tells_who_stopped_and_why(what, subject):
+    Signer.objects.create(chain_id=31337, address=SIGNER)
+    client, form = client_of(BOB), f"/operator/stop?{urlencode({'what': what})}"
+    assert f"<option>{what}</option>" in page()
+    assert what in client.get(form).text
+    assert not Stop.objects.exists()
+    for faulty in ("", " ", "x" * 201):
+        answer = client.post(form, {"reason": faulty})
+        assert (answer.status_code, "Give a reason" in answer.text) == (400, True)
+    assert not Stop.objects.exists()
+    answer = client.post(form, {"reason": " A key\r\nleaked. "}, follow=True)
+    assert answer.redirect_chain == [("/operator", 302)]
+    sentence = f"The operator has stopped sending {subject}. The reason given: A key\r\nleaked. By {BOB}."
+    assert sentence in answer.text
+    assert sentence in Client().get("/healthz").json()["problems"]
+    made = Stop.objects.get()
+    # Another operator has given another reason meanwhile.
+    for by, reason in ((BOB, "Another."), (ALICE, made.reason), ("", "A test.")):
+        answer = client.post(form, {"by": by, "reason": reason})
+        assert (answer.status_code, "Nothing was changed" in answer.text) == (409, True)
+        assert Stop.objects.get() == made
+    assert "Allow sending again" in client.get(form).text
+    client.post(form, {"by": BOB, "reason": "A key\nleaked."})
+    assert not Stop.objects.exists()
+    name = f"stop {subject}"
+    assert log_of_operators() == [(BOB, name, "Stopped. Why: A key\r\nleaked."), (BOB, name, "Resumed.")]
+
+
+def test_only_operators_stop_and_only_by_a_form_of_this_site():
+    form = f"/operator/stop?{urlencode({'what': CHAIN})}"
+    forged = Client(enforce_csrf_checks=True)
+    forged.force_login(User.objects.for_address(BOB))
+    for client, status in ((Client(), 404), (client_of(ALICE), 404), (forged, 403)):
+        assert client.post(form, {"reason": "A test."}).status_code == status
+    assert client_of(ALICE).get(form).status_code == 404
+    assert client_of(BOB).get("/operator/stop?what=Chain+5").status_code == 404
+    assert not Stop.objects.exists()
+    # What is stopped and no longer configured can be allowed again.
+    Stop.objects.create(chain_id=5, by=BOB)
+    assert "on chain 5" in page()
+    client_of(BOB).post("/operator/stop?what=on+chain+5", {"by": BOB, "reason": ""})
+    assert not Stop.objects.exists()
 
 
 # --- Figures ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from accounts import operator_log
 from contracts import DEPLOYER
 from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
@@ -19,6 +20,8 @@ from tests.service import reconfigure, request, submit, waiting, work, work_unti
 from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER
 
 pytestmark = pytest.mark.outside
+
+LOGIN = operator_log.login()
 
 
 def output_of(*command: str) -> str:
@@ -42,7 +45,7 @@ def stop_connection() -> str:
 
 
 def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
-    assert stop_connection() == STOPPED
+    assert stop_connection() == f"{STOPPED} By manage.py ({LOGIN})."
     batch = submit(key, request(ALICE, block=service.head()))
     work()
     batch.refresh_from_db()
@@ -53,7 +56,8 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     )
     assert work_until_done(batch).status == BatchStatus.DONE
     name = "stop from chain 31337 to chain 31337"
-    assert log_of_operators() == [("manage.py", name, "Stopped. Why: A test."), ("manage.py", name, "Resumed.")]
+    messages = (f"Stopped. Why: A test. By: {LOGIN}", f"Resumed. By: {LOGIN}")
+    assert log_of_operators() == [("manage.py", name, message) for message in messages]
 
 
 def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
@@ -108,14 +112,16 @@ def test_only_configured_connections_can_be_stopped(service):
 
 def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
     sentence = f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
-    assert output_of("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.") == sentence
+    output = output_of("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.")
+    assert output == f"{sentence} By manage.py ({LOGIN})."
     batch = submit(key, request(ALICE, block=two_signers.head()))
     assert work_until_done(batch).status == BatchStatus.DONE
     assert senders() == {SECOND_SIGNER}
     assert output_of("resume", "31337", "--signer", SIGNER) == f"Sending by the signer {SIGNER} on chain 31337 goes on."
     assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
     assert senders() == {SIGNER, SECOND_SIGNER}
-    assert [message for *_, message in log_of_operators()] == ["Stopped. Why: A test.", "Resumed."]
+    messages = [f"Stopped. Why: A test. By: {LOGIN}", f"Resumed. By: {LOGIN}"]
+    assert [message for *_, message in log_of_operators()] == messages
 
 
 def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
@@ -177,7 +183,8 @@ def test_health_tells_of_stops(service):
     told = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
     assert {"connection_paused", "signer_paused"} <= set(told["codes"])
     stopped = {STOPPED, f"The operator has stopped sending by the signer {SIGNER} on chain 31337."}
-    assert {sentence for sentence in told["problems"] if "has stopped" in sentence} == stopped
+    by = f" By manage.py ({LOGIN})."
+    assert {told for told in told["problems"] if "has stopped" in told} == {sentence + by for sentence in stopped}
 
 
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):

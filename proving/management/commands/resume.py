@@ -3,9 +3,7 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import transaction
 
-from accounts import operator_log
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from proving import stops
@@ -26,7 +24,5 @@ class Command(BaseCommand):
         for chain_id in destination or [chain.id for chain in get_chains().destinations()]:
             address = checksummed(signer) or signer
             stop = Stop(chain_id=chain_id, source_chain_id=source, signer=address)
-            with transaction.atomic():
-                if was_stopped := stops.resume(chain_id, source=source, signer=address):
-                    operator_log.record([stop], "Resumed.")
+            was_stopped = stops.resume_by_operator(stop)
             self.stdout.write(f"Sending {stop.subject} {'goes on' if was_stopped else 'was not stopped'}.")

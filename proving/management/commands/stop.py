@@ -3,12 +3,11 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import transaction
 
-from accounts import operator_log
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving import stops
+from proving.models import Stop
 
 
 class Command(BaseCommand):
@@ -33,10 +32,8 @@ class Command(BaseCommand):
                 raise CommandError(f"Chain {source} is not connected to chain {chain.id}.")
         addresses = [_signer(chain, signer) if signer else "" for chain in chains]
         for chain, address in zip(chains, addresses, strict=True):
-            with transaction.atomic():
-                stop = stops.stop(chain.id, by=operator_log.COMMAND, reason=reason, source=source, signer=address)
-                operator_log.record([stop], "Stopped.", reason=reason)
-            self.stdout.write(stop.sentence)
+            subject = Stop(chain_id=chain.id, source_chain_id=source, signer=address)
+            self.stdout.write(stops.stop_by_operator(subject, reason=reason).sentence_for_operators)
 
 
 def add_subject(parser: CommandParser) -> None:
