@@ -84,18 +84,17 @@ def stop(request: HttpRequest) -> HttpResponse:
     user, what = _operator_of(request), request.GET.get("what", "")
     if (subject := stops.stoppable().get(what)) is None:
         raise Http404
-    reason = request.POST.get("reason", "").strip()
-    status = 200
+    is_stopped, reason, status = bool(subject.pk), request.POST.get("reason", "").strip(), 200
     if request.method == "POST":
-        if subject.pk is None and 0 < len(reason) <= stops.MAX_REASON_CHARS:
+        if not is_stopped and 0 < len(reason) <= stops.MAX_REASON_CHARS:
             stops.stop_by_operator(subject, reason=reason, user=user)
             return redirect("explorer:operator")
         # Browsers send line breaks of a hidden field in another form.
         is_shown = request.POST.get("by") == subject.by and reason.split() == subject.reason.split()
-        if subject.pk is not None and is_shown:
+        if is_stopped and is_shown:
             stops.resume_by_operator(subject, user=user)
             return redirect("explorer:operator")
-        status = 409 if subject.pk is not None else 400
+        status = 409 if is_stopped else 400
     context = {"what": what, "subject": subject, "reason": reason, "most": stops.MAX_REASON_CHARS, "status": status}
     return render(request, "explorer/operator/stop.html", context, status=status)
 

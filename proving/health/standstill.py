@@ -76,5 +76,7 @@ def _queues(name: LaneName) -> Iterator[tuple[Stage, QuerySet[Any]]]:
 
 
 def _oldest(stage: Stage, name: LaneName, rows: QuerySet[Any]) -> QuerySet[Any, tuple[Any, ...]]:
+    """Return the lane's stage and name, the database's time, and when the oldest row became due, if one is."""
     of_lane = due_rows.due(rows).order_by().annotate(stage=Value(stage.value), lane=Value(str(name)), now=Now())
-    return of_lane.values_list("stage", "lane", "now").annotate(since=Min("due_at"))
+    oldest: QuerySet[Any, tuple[Any, ...]] = of_lane.values_list("stage", "lane", "now").annotate(since=Min("due_at"))
+    return oldest

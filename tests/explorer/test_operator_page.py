@@ -117,7 +117,7 @@ def test_only_operators_stop_and_only_by_a_form_of_this_site():
     assert client_of(ALICE).get(form).status_code == 404
     assert client_of(BOB).get("/operator/stop?what=Chain+5").status_code == 404
     assert not Stop.objects.exists()
-    # What is stopped and no longer configured can be allowed again.
+    # A stop of a chain that is no longer configured can be removed.
     Stop.objects.create(chain_id=5, by=BOB)
     assert "on chain 5" in page()
     client_of(BOB).post("/operator/stop?what=on+chain+5", {"by": BOB, "reason": ""})

@@ -5,9 +5,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.chains_file import Chain
+from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from proving import stops
-from proving.models import Stop
+from proving.models import Signer, Stop
 
 
 class Command(BaseCommand):
@@ -46,7 +47,9 @@ def add_subject(parser: CommandParser) -> None:
 
 def _signer(chain: Chain, address: str) -> str:
     """Return the address with its checksum. Raises `CommandError` if the destination has no such signer."""
-    match = next((known for known in chain.signers_by_address() if known.lower() == address.lower()), None)
-    if match is None:
+    # Only a signer that has no row yet is looked for among the keys, which are slow to read and may be out of reach.
+    signer = checksummed(address)
+    stored = Signer.objects.filter(chain_id=chain.id, address=signer)
+    if signer is None or not (stored.exists() or signer in chain.signers_by_address()):
         raise CommandError(f"Not a signer of {chain.label}: {address}.")
-    return match
+    return signer
