@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,10 @@ from chains import bounded_http
 from chains.bounded_http import Failed, HttpReply, HttpRequest, TimedOut
 from chains.encoding import read_data, read_object
 from chains.file_values import Address, FilePath, RpcUrl, Table, host_of
-from chains.transaction_fields import TransactionFields
+
+if TYPE_CHECKING:
+    # This import is slow, and each command that reads chains.toml loads this module.
+    from chains.transaction_fields import TransactionFields
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +77,7 @@ class RemoteSigner(Table):
         """Return the URL's host, for messages."""
         return host_of(self.url)
 
-    def sign(self, transactions: Sequence[TransactionFields]) -> list[bytes | NotSigned]:
+    def sign(self, transactions: "Sequence[TransactionFields]") -> list[bytes | NotSigned]:
         """Return the signed transactions in the same order, or why one isn't signed.
 
         A transaction that isn't returned may be signed nevertheless, and the service may broadcast it.
@@ -98,7 +101,7 @@ class RemoteSigner(Table):
             return f"does not name {self.address} among its accounts"
         return ""
 
-    def _some(self, transactions: Sequence[TransactionFields]) -> Iterator[bytes | NotSigned]:
+    def _some(self, transactions: "Sequence[TransactionFields]") -> Iterator[bytes | NotSigned]:
         try:
             answers = self._ask([("eth_signTransaction", [each.for_service()]) for each in transactions])
         except NotSigned as failure:
@@ -166,7 +169,7 @@ class RemoteSigner(Table):
 _LATE = f"did not answer within {TIMEOUT_SECONDS} seconds"
 
 
-def _signed(fields: TransactionFields, answer: HttpReply | Failed) -> bytes:
+def _signed(fields: "TransactionFields", answer: HttpReply | Failed) -> bytes:
     """Return the signed bytes in an answer. Raises `NotSigned`."""
     returned = _result(answer)
     try:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from chains.file_values import VARIABLE, FilePath, Table, variable
-from chains.transaction_fields import TransactionFields
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
+
+    from chains.transaction_fields import TransactionFields
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 
@@ -66,7 +67,7 @@ class SignerKey(Table):
         address: str = self.account().address
         return address
 
-    def sign(self, transactions: Sequence[TransactionFields]) -> list[bytes]:
+    def sign(self, transactions: "Sequence[TransactionFields]") -> list[bytes]:
         """Return the signed transactions in the same order. Raises `SignerError`.
 
         The same fields are signed with the same bytes (RFC 6979).
