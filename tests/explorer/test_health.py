@@ -1,5 +1,6 @@
 """`/healthz` in each state."""
 
+import getpass
 import socket
 from datetime import datetime, timedelta
 from io import StringIO
@@ -8,12 +9,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection
+from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
-from accounts import operator_log
 from accounts.models import User
-from database.due_rows import DueRow
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block, Webhook
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
@@ -110,7 +110,7 @@ def test_a_beat_from_the_future_tells_nothing():
 # --- Progress ---------------------------------------------------------------------------------------------------------
 
 
-DUE: dict[str, tuple[type[DueRow], str]] = {
+DUE: dict[str, tuple[type[Model], str]] = {
     "admission": (Batch, "large-admission:31337"),
     "proving": (Block, "connection:31337>31337"),
     "sending": (Signer, "destination:31337"),
@@ -186,7 +186,7 @@ def test_a_stop_is_told_once():
     Signer.objects.create(chain_id=31337, address=SIGNER)
     call_command("stop", "31337", reason="A test.", stdout=StringIO())
     sentence = "The operator has stopped sending on chain 31337. The reason given: A test."
-    sentence += f" By manage.py ({operator_log.login()})."
+    sentence += f" By manage.py ({getpass.getuser()})."
     assert problems() == [("signing_stopped", sentence)]
     call_command("resume", "31337", stdout=StringIO())
     assert codes() == []
