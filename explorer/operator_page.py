@@ -86,13 +86,18 @@ def stop(request: HttpRequest) -> HttpResponse:
         raise Http404
     is_stopped, reason, status = bool(subject.pk), request.POST.get("reason", "").strip(), 200
     if request.method == "POST":
-        if not is_stopped and 0 < len(reason) <= stops.MAX_REASON_CHARS:
-            stops.stop_by_operator(subject, reason=reason, user=user)
-            return redirect("explorer:operator")
-        # Browsers send line breaks of a hidden field in another form.
-        is_shown = request.POST.get("by") == subject.by and reason.split() == subject.reason.split()
-        if is_stopped and is_shown:
-            stops.resume_by_operator(subject, user=user)
+        # Only the form that allows sending again says who has stopped it, so its second click stops nothing.
+        if "by" not in request.POST:
+            is_done = not is_stopped and 0 < len(reason) <= stops.MAX_REASON_CHARS
+            if is_done:
+                stops.stop_by_operator(subject, reason=reason, user=user)
+        else:
+            # Browsers send line breaks of a hidden field in another form.
+            is_shown = request.POST["by"] == subject.by and reason.split() == subject.reason.split()
+            is_done = is_shown or not is_stopped
+            if is_done:
+                stops.resume_by_operator(subject, user=user)
+        if is_done:
             return redirect("explorer:operator")
         status = 409 if is_stopped else 400
     context = {"what": what, "subject": subject, "reason": reason, "most": stops.MAX_REASON_CHARS, "status": status}
