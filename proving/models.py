@@ -463,7 +463,7 @@ class Stop(models.Model):
     @property
     def sentence_for_operators(self) -> str:
         """Return the sentence with who stopped, which users don't see."""
-        return f"{self.sentence} By {self.by}." if self.code == StopCode.OPERATOR else self.sentence
+        return f"{self.sentence.rstrip('.')}. By {self.by}." if self.code == StopCode.OPERATOR else self.sentence
 
 
 class ChainHead(models.Model):
