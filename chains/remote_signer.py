@@ -33,6 +33,8 @@ _MAX_ANSWER_BYTES = 2**20
 # Maximum requests at a time: services limit their rate.
 _AT_A_TIME = 8
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
+# Requests at a time, by URL. After a time-out: 1, as a service that signs one by one also signs what was given up.
+_at_a_time: dict[str, int] = {}
 
 
 class NotSigned(Exception):
@@ -82,11 +84,10 @@ class RemoteSigner(Table):
 
         A transaction that isn't returned may be signed nevertheless, and the service may broadcast it.
         """
-        return [
-            answer
-            for first in range(0, len(transactions), _AT_A_TIME)
-            for answer in self._some(transactions[first : first + _AT_A_TIME])
-        ]
+        answers: list[bytes | NotSigned] = []
+        while rest := transactions[len(answers) :]:
+            answers += self._some(rest[: _at_a_time.get(self.url, _AT_A_TIME)])
+        return answers
 
     def problem(self) -> str:
         """Return why the service can't be asked, as a phrase. Empty if it answers."""
@@ -132,7 +133,9 @@ class RemoteSigner(Table):
                 for method, parameters in calls
             ]
         )
-        if any(isinstance(answer, TimedOut) for answer in answers):
+        is_late = any(isinstance(answer, TimedOut) for answer in answers)
+        _at_a_time[self.url] = 1 if is_late else min(_AT_A_TIME, 2 * _at_a_time.get(self.url, _AT_A_TIME))
+        if is_late:
             _rests_until[self.url] = time.monotonic() + REST_SECONDS
         for answer in answers:
             if isinstance(answer, Failed) or answer.status != HTTPStatus.OK:

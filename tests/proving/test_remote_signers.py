@@ -1,5 +1,7 @@
 """Signers whose keys a service holds: what it returns is believed only after it was compared with the request."""
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +28,20 @@ from tests.proving.signing_service import (
     with_signature,
 )
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, CHARLIE, header, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    asking,
+    balances,
+    header,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 from tests.users import SECOND_SIGNER, SECOND_SIGNER_KEY, SIGNER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("in_a_hurry")]
@@ -222,6 +237,34 @@ def test_another_signer_sends_while_a_service_is_away_for_an_hour(two_signers, k
         assert work_until_done(first).status == BatchStatus.DONE
     assert Transaction.objects.filter(queries__batch=first).get().signer.address == SIGNER
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
+
+
+def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_signs(service, key, settings, monkeypatch):
+    """It signs also what nobody waits for any more, so what it is asked for in vain delays the rest."""
+    monkeypatch.setattr("proving.transactions.sending.SHARED_GAS", 0)
+    service.rpc("evm_setAutomine", False)
+    one_by_one = threading.Lock()
+
+    def sign(fields: dict[str, Any]) -> bytes:
+        with one_by_one:
+            time.sleep(0.3)
+        return signed(fields)
+
+    service.mine(8)
+    batch = submit(key, asking(balances(range(service.head() - 7, service.head() + 1))))
+    work()
+    # As after a kill between the reservation and the first signature.
+    pending = SignedTransaction.objects.filter(transaction__state="PENDING")
+    assert pending.update(hash=None, raw=b"", broadcast_at=None) == 8
+    service.rpc("anvil_dropAllTransactions")
+    with service_of(sign) as url:
+        name_service(settings, url)
+        for _ in range(20):
+            work()
+            if not pending.filter(hash=None).exists():
+                break
+        service.rpc("evm_setAutomine", True)
+        assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
 # --- A service that broadcasts by itself ------------------------------------------------------------------------------
