@@ -94,8 +94,9 @@ class RemoteSigner(Table):
         try:
             (answer,) = self._ask([("eth_accounts", [])])
             accounts = _result(answer)
-        except SignerRefusal:
-            return ""  # op-signer has no such method.
+        except SignerRefusal as refusal:
+            # op-signer has no such method. A status is about the token or the certificate.
+            return f"refuses: {refusal}" if str(refusal).startswith("HTTP") else ""
         except NotSigned as failure:
             return str(failure)
         if isinstance(accounts, list) and self.address.lower() not in {str(account).lower() for account in accounts}:

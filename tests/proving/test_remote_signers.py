@@ -77,7 +77,7 @@ def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, set
         # Files are read anew each time, so a token and certificates may be renewed while the service runs.
         whole = {name: (tmp_path / name).read_text() for name in ("token", "client.pem", "server.pem")}
         for name, other, told in (
-            ("token", "another", "refuses to sign: HTTP status 401"),
+            ("token", "another", "HTTP status 401"),
             ("token", "two\nlines", "its token can't be read"),
             ("client.pem", whole["server.pem"], "the files for its TLS can't be used"),
             ("server.pem", whole["client.pem"], "has no valid TLS certificate"),
@@ -86,6 +86,8 @@ def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, set
             waits = a_batch(key, service)
             work()
             assert told in waiting()[0]
+            with pytest.raises(CommandError, match=f"The service .*{told}"):
+                call_command("check_chains")
             (tmp_path / name).write_text(whole[name])
             assert work_until_done(waits).status == BatchStatus.DONE
     assert "a-secret-path" not in caplog.text
