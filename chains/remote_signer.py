@@ -163,7 +163,8 @@ class RemoteSigner(Table):
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.client_certificate_file is not None:
-                context.load_cert_chain(self.client_certificate_file, self.client_key_file)
+                # Without a password, OpenSSL would ask the terminal for that of an encrypted key, and wait.
+                context.load_cert_chain(self.client_certificate_file, self.client_key_file, password="")
         except OSError:  # `ssl.SSLError` is one.
             logger.error("the files for TLS with %s can't be used", self.host)  # noqa: TRY400
             raise SignerSilent("can't be asked, because the files for its TLS can't be used") from None

@@ -66,6 +66,13 @@ server {{
         yield f"https://127.0.0.1:{port}"
 
 
+def encrypted(key: str) -> str:
+    """Return a private key in PEM, encrypted with a password."""
+    assert OPENSSL
+    command = [OPENSSL, "pkcs8", "-topk8", "-passout", "pass:a-password"]
+    return subprocess.run(command, input=key, text=True, check=True, capture_output=True).stdout
+
+
 def signed(fields: dict[str, Any], key: str = SIGNER_KEY, **changed: Any) -> bytes:
     """Return the signed transaction of a request's fields, some of them changed."""
     wanted = {name: value for name, value in {**fields, **changed}.items() if name != "from"}

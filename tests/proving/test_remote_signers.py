@@ -19,6 +19,7 @@ from tests.proving.proxy import Proxy
 from tests.proving.signing_service import (
     behind_tls,
     broadcasting,
+    encrypted,
     high_s,
     name_service,
     refusing,
@@ -66,20 +67,21 @@ def codes() -> set[str]:
 # --- With TLS, a client certificate and a token -----------------------------------------------------------------------
 
 
-def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, settings, tmp_path, capsys, caplog):
+def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, settings, tmp_path, capfd, caplog):
     with behind_tls(service, tmp_path) as url:
         name_service(settings, f"{url}/a-secret-path", *TLS)
         with pytest.raises(CommandError, match="no_worker"):
             call_command("check_chains")
-        assert f"The service {url.removeprefix('https://')} answers for it." in capsys.readouterr().out
+        assert f"The service {url.removeprefix('https://')} answers for it." in capfd.readouterr().out
         batch = a_batch(key, service)
         assert work_until_done(batch).status == BatchStatus.DONE
         # Files are read anew each time, so a token and certificates may be renewed while the service runs.
-        whole = {name: (tmp_path / name).read_text() for name in ("token", "client.pem", "server.pem")}
+        whole = {name: (tmp_path / name).read_text() for name in ("token", "client.pem", "client.key", "server.pem")}
         for name, other, told in (
             ("token", "another", "HTTP status 401"),
             ("token", "two\nlines", "its token can't be read"),
             ("client.pem", whole["server.pem"], "the files for its TLS can't be used"),
+            ("client.key", encrypted(whole["client.key"]), "the files for its TLS can't be used"),
             ("server.pem", whole["client.pem"], "has no valid TLS certificate"),
         ):
             (tmp_path / name).write_text(other)
@@ -92,6 +94,7 @@ def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, set
             assert work_until_done(waits).status == BatchStatus.DONE
     assert "a-secret-path" not in caplog.text
     assert "another" not in caplog.text
+    assert "pass phrase" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
