@@ -13,6 +13,8 @@ from chains.encoding import HIGHEST_S, Item, decode_rlp, hex_data, read_integer,
 # The order in a signed transaction (EIP-1559). Names are those of JSON-RPC.
 _NAMES = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas", "to", "value", "data", "accessList")
 _TYPE = b"\x02"
+# Maximum signed bytes beside the calldata, and more than any. Decoding a megabyte of short items would take seconds.
+_MOST_BESIDE = 1000
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class TransactionFields:
 
         The message is a phrase, such as "a signature of another account".
         """
+        if len(raw) > len(self.data) + _MOST_BESIDE:
+            raise ValueError(f"{len(raw)} bytes, too many for the requested transaction")
         try:
             items = decode_rlp(raw[1:])
         except ValueError:

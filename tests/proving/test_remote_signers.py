@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import rlp
 from django.core.management import CommandError, call_command
 from django.test import Client
 
@@ -154,6 +155,7 @@ MISBEHAVING = {
     ),
     "a high s": (lambda fields: high_s(signed(fields)), "signed_otherwise", "the higher of its two s values"),
     "bytes behind": (lambda fields: signed(fields) + b"\0", "signed_otherwise", "not a signed transaction of type 2"),
+    "a long list": (lambda _: b"\x02" + rlp.encode([b""] * 20_000), "signed_otherwise", "20004 bytes, too many for"),
     "an old signature": (
         lambda fields: with_signature(signed(fields), lambda *_: signature_of(signed(fields, nonce="0x0", data="0x"))),
         "signed_otherwise",
