@@ -13,6 +13,7 @@ from functools import partial
 from operator import attrgetter
 
 from django.db.models import Q
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
@@ -163,7 +164,8 @@ def show_signing_problems(rows: Mapping[str, Signer], problems: Mapping[str, Wai
         is_over = row.signing_problem and not unsigned.filter(transaction__signer=row).exists()
         if problem != row.signing_problem and (problem or is_over):
             logger.warning("%s", problem or f"the signer {address} on chain {row.chain_id} signs again")
-            Signer.objects.filter(pk=row.pk).update(signing_problem=problem)
+            # The monitor withdraws the problem, also if the transactions have become final meanwhile.
+            Signer.objects.filter(pk=row.pk).update(signing_problem=problem, due_at=Coalesce("due_at", Now()))
             row.signing_problem = problem
 
 

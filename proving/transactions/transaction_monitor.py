@@ -114,7 +114,9 @@ def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, state
         states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
     lively = not set(LIVE_STATES).isdisjoint(states)
     seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-    postponement.end([signer], timedelta(seconds=seconds) if states else None)
+    # The next turn withdraws a problem of signing that is over. While a signer has one, nothing else makes it due.
+    is_left = states or Signer.objects.filter(pk=signer.pk).exclude(signing_problem=None).exists()
+    postponement.end([signer], timedelta(seconds=seconds) if is_left else None)
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:

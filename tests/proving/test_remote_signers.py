@@ -36,6 +36,7 @@ from tests.service import (
     CHARLIE,
     asking,
     balances,
+    fresh,
     header,
     reconfigure,
     request,
@@ -272,6 +273,36 @@ def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_sig
                 break
         service.rpc("evm_setAutomine", True)
         assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_a_signer_whose_first_version_is_final_without_its_replacement_sends_again(service, key, settings):
+    asked: list[str] = []
+
+    def sign(fields: dict[str, Any]) -> Any:
+        asked.append(fields["maxFeePerGas"])
+        return signed(fields) if fields["maxFeePerGas"] == asked[0] else refusing(fields)
+
+    service.rpc("evm_setAutomine", False)
+    with service_of(sign) as url:
+        name_service(settings, url)
+        batch = a_batch(key, service)
+        work()
+        age()
+        work()
+        work()
+        assert len(set(asked)) == 2
+        service.rpc("anvil_dropAllTransactions")
+        SignedTransaction.objects.update(broadcast_at=None)
+        work()
+        # The next turn finds it in a final block, and only a later one sees that nothing is left to sign.
+        service.mine(70)
+        work()
+        asked.clear()
+        service.rpc("evm_setAutomine", True)
+        later = submit(key, request(BOB, block=service.head()))
+        assert work_until_done(later).status == BatchStatus.DONE
+    assert fresh(batch).status == BatchStatus.DONE
+    assert "signer_not_signing" not in codes()
 
 
 # --- A service that broadcasts by itself ------------------------------------------------------------------------------
