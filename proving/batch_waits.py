@@ -108,10 +108,10 @@ def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, WaitReason | None]]:
     """Count the batch's transactions by state, each with the last error of one of them, if any has one.
 
-    The error of an unsigned transaction is that of its signer.
+    While a version isn't signed, the error is that of the signer.
     """
-    signed = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash__isnull=False)
+    unsigned = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=None)
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
-    of_signer = Max("signer__signing_problem", filter=~Exists(signed))
-    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"), unsigned=of_signer)
-    return {state: (count, error or uncoded(older) or unsigned) for state, count, error, older, unsigned in rows}
+    of_signer = Max("signer__signing_problem", filter=Exists(unsigned))
+    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"), by_signer=of_signer)
+    return {state: (count, error or uncoded(older) or by_signer) for state, count, error, older, by_signer in rows}

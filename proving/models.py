@@ -307,7 +307,8 @@ class Transaction(models.Model):
         if self.state != TransactionState.PENDING:
             return wait("transaction_mined", transaction=self.latest_hash)
         error = self.error or uncoded(self.last_error)
-        if error := error or (None if self.hashes else self.signer.signing_problem):
+        is_signed = all(version.hash for version in self.versions.all())
+        if error := error or (None if is_signed else self.signer.signing_problem):
             return wait("transaction_under_way", transaction=self.label, reason=error)
         return wait("transaction_pending" if self.latest_hash else "transaction_unsigned", transaction=self.label)
 

@@ -275,7 +275,7 @@ def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_sig
         assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
-def test_a_signer_whose_first_version_is_final_without_its_replacement_sends_again(service, key, settings):
+def test_a_replacement_that_is_not_signed_is_told_and_holds_up_nothing(service, key, settings):
     asked: list[str] = []
 
     def sign(fields: dict[str, Any]) -> Any:
@@ -291,6 +291,9 @@ def test_a_signer_whose_first_version_is_final_without_its_replacement_sends_aga
         work()
         work()
         assert len(set(asked)) == 2
+        assert "refuses to sign" in waiting()[0]
+        waits = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["waits"]
+        assert [wait["code"] for wait in waits] == ["signer_refuses"]
         service.rpc("anvil_dropAllTransactions")
         SignedTransaction.objects.update(broadcast_at=None)
         work()
