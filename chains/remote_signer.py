@@ -199,6 +199,7 @@ def _result(answer: HttpReply | Failed) -> Any:
         raise SignerSilent(f"answered with {said}") from None
     if (error := reply.get("error")) is not None:
         code = error.get("code") if isinstance(error, dict) else None
-        # The service's own words may hold secrets, and pages show this.
-        raise SignerRefusal(f"JSON-RPC error {code}" if isinstance(code, int) else "JSON-RPC error")
+        # The service's own words may hold secrets, and pages show this. JSON has numbers of any length.
+        is_code = isinstance(code, int) and code.bit_length() < 32
+        raise SignerRefusal(f"JSON-RPC error {code}" if is_code else "JSON-RPC error")
     return reply.get("result")

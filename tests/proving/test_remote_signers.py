@@ -173,6 +173,11 @@ MISBEHAVING = {
         "data that is not hexadecimal",
     ),
     "refuses": (refusing, "signer_refuses", "refuses to sign: JSON-RPC error -32011"),
+    "refuses with any number": (
+        lambda _: Raw(b'{"error": {"code": %s}}' % (b"9" * 4000)),
+        "signer_refuses",
+        "refuses to sign: JSON-RPC error.",
+    ),
     "forbids": (lambda _: Raw(b"no", status=403), "signer_refuses", "refuses to sign: HTTP status 403"),
     "fails": (lambda _: Raw(b"<html>", status=503), "signer_silent", "answered with HTTP status 503"),
     "says anything": (lambda _: Raw(b"[]"), "signer_silent", "something that is not JSON-RPC"),
