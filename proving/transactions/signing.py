@@ -133,11 +133,12 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
             continue
         fields = [fields_of(version) for version in unsigned[address]]
         for version, answer in zip(unsigned[address], configured[address].sign(fields), strict=True):
-            if isinstance(answer, NotSigned):
+            if not isinstance(answer, NotSigned):
+                signed[version] = answer
+            # A refused cancellation of a displaced transaction holds up nothing.
+            elif version.transaction.state == TransactionState.PENDING:
                 code = _CODES[type(answer)]
                 problems.setdefault(address, wait(code, signer=address, chain=chain.id, problem=str(answer)))
-            else:
-                signed[version] = answer
     if signed:
         lane.write(partial(store, signed))
     show_signing_problems(rows, problems)

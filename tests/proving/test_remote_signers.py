@@ -339,7 +339,7 @@ def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, 
 
 
 def test_a_nonce_that_the_service_used_itself_holds_up_nothing(service, key, settings):
-    """The service broadcasts and never returns anything. Then the key is held here again."""
+    """The service broadcasts and never returns anything."""
     sign = broadcasting(service, refusing)
     with service_of(sign) as url:
         name_service(settings, url)
