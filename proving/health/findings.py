@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 CODES = (
     *("storage", "no_worker", "standstill", "clock", "chain_unavailable", "wrong_chain", "wrong_history"),
-    *("chain_not_watched", "head_went_back"),
+    *("chain_not_watched", "head_went_back", "no_proofs"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     "signer_not_signing",
@@ -247,6 +247,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
         head = rpc.head()
         problems += _apart_from_clock(chain, head)
         problems += _of_history(chain, rpc, head)
+        problems += _of_proofs(chain, rpc, head)
         if chain in get_chains().destinations():
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
@@ -374,6 +375,21 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
         if isinstance(word, int) and word not in {0, int.from_bytes(header.hash)}:
             return [_wrong_slot(chain, header)]
     return []
+
+
+def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
+    """Yield a problem if the chain is a source, and no node proves an account of either of two recent blocks."""
+    if all(connection.source_id != chain.id for connection in get_chains().connections):
+        return
+    for below in (_KEPT_BELOW, _KEPT_BELOW + 1):
+        block = rpc.answer(questions.header(max(0, head.number - below)))
+        if block is None:
+            return
+        (proof,) = rpc.proofs([questions.ProofRequest(block.number, block.hash, block.state_root, HISTORY_CONTRACT)])
+        if not isinstance(proof, ChainError):
+            return
+    sentence = f"No node of {chain.label} sends valid proofs of accounts (eth_getProof)."
+    yield Problem("no_proofs", sentence, _subject(chain.id))
 
 
 def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:

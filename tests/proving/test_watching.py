@@ -72,6 +72,19 @@ def test_a_history_that_tells_another_hash_is_seen_and_told_by_healthz(service):
     assert any(HISTORY in sentence and "31337" in sentence for sentence in told["problems"])
 
 
+def test_nodes_of_which_no_proof_verifies_are_told_by_healthz(service, settings):
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof":
+            reply["result"]["accountProof"].pop()
+        return [reply]
+
+    beat()
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        work()
+    assert Client().get("/healthz").json()["codes"] == ["no_proofs"]
+
+
 def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
     connect_source(tmp_path, DEAD_NODE)
     work()
