@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from django.db.models import Exists, Max, OuterRef
+from django.db.models import Exists, Max, Min, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -29,8 +29,8 @@ from config.configured_chains import get_chains, get_rpc
 from proving import deployments, heads, money, sources
 from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
-from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, WorkerHeartbeat
-from proving.transactions.signers import locked
+from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
+from proving.transactions.signers import locked, patience
 from queries import clock, storage
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 
@@ -134,13 +134,16 @@ def _connection(source: int, destination: int) -> dict[str, str]:
 
 
 def signers() -> Iterator[Problem]:
-    """Yield the problems of signers on chains where batches wait for transactions."""
+    """Yield the problems of signers on chains where batches or transactions wait."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
     # Stops are left out, because `stopped` reports them.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
+    # A signer that is stuck gets a notice only where another one sends.
+    pending = Signer.objects.filter(~Exists(stops), transactions__state=TransactionState.PENDING)
+    since = pending.annotate(nonce=Min("transactions__nonce"), since=Min("transactions__spent_at")).order_by("pk")
     for chain in get_chains().destinations():
         # Several signers of a chain may have the same notice. It is about the first one.
         signer_by_notice: dict[str, str] = {}
@@ -149,6 +152,12 @@ def signers() -> Iterator[Problem]:
                 signer_by_notice.setdefault(str(signer.wait or signer.notice), signer.address)
         for notice, address in signer_by_notice.items():
             yield Problem("signer_waits", notice, _subject(chain.id, signer=address))
+        for signer in since:
+            is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > patience(chain)
+            if is_stuck and signer.address not in signer_by_notice.values():
+                sentence = f"The transaction with nonce {signer.nonce} of the signer {signer.address} on {chain.label} "
+                sentence += "has waited for long to be mined, and later ones wait behind it."
+                yield Problem("signer_waits", sentence, _subject(chain.id, signer=signer.address))
 
 
 def facts_registries() -> Iterator[Problem]:

@@ -126,9 +126,13 @@ def _sender(row: Signer, balance: int, nonce: int) -> SendingSigner:
 def _stuck(chain: Chain, row: Signer) -> Transaction | None:
     """Return the pending transaction with the lowest nonce if it has waited too long. Later nonces wait for it."""
     lowest = row.transactions.filter(state=TransactionState.PENDING).defer("data").order_by("nonce").first()
-    patience = timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
     # A time in the future was stored while a clock was ahead.
-    return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience else None
+    return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience(chain) else None
+
+
+def patience(chain: Chain) -> timedelta:
+    """Return after how long a signer is stuck whose lowest pending nonce still waits."""
+    return timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
 
 
 def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from contracts import DEPLOYER
@@ -10,6 +11,7 @@ from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy
+from tests.explorer.batches import beat
 from tests.proving.money import accepted
 from tests.proving.prices import ETHER, GWEI
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
@@ -61,6 +63,17 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     send_each(key, mempool, 15)
     assert senders()[-1] == SIGNER
     assert Signer.objects.get(address=SIGNER).wait is None
+
+
+def test_a_nonce_of_the_only_signer_that_is_stuck_is_told_by_healthz(mempool, key, settings, tmp_path):
+    configure(settings, tmp_path, mempool, signers=1)
+    (batch,) = send_each(key, mempool, 1)
+    beat()
+    assert Client().get("/healthz").json()["codes"] == []
+    get_stuck()
+    assert Client().get("/healthz").json()["codes"] == ["signer_waits"]
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert Client().get("/healthz").json()["codes"] == []
 
 
 def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
