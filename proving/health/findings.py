@@ -1,7 +1,7 @@
 """Problems of the service, and notices about risks: `findings`.
 
 `/healthz`, `/metrics` and the operator's page show them without asking a chain. A worker observes every configured
-chain at least every half minute, even without work, with a few cheap requests. It stores its observations.
+chain at least every 15 s, even without work, with a few cheap requests. It stores its observations.
 `check_chains` also asks the chains itself.
 """
 
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 # How long an observation of a chain is valid, and how long a new worker has for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
-_PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
+_PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # A newest block that is at least this far in the future is reported: in blocks, and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
 # A head that is at least this late, or that went back at least this far, is reported: in blocks, and in seconds.

@@ -38,7 +38,7 @@ def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
     assert watch.looked_at > timezone.now() - timedelta(seconds=20)
     assert watch.timestamp == int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
     assert watch.due_at
-    assert timedelta(seconds=20) < watch.due_at - timezone.now() < timedelta(seconds=31)
+    assert timedelta(seconds=5) < watch.due_at - timezone.now() < timedelta(seconds=16)
 
 
 def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
