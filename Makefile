@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock clean
 
 ## Run it
 
@@ -165,9 +165,12 @@ attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running se
 	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEQUENCES),--sequences $(SEQUENCES))
 
-chaos: .venv/ready node_modules/ready ## Kill workers, web server, database and broker at random, on each engine (ONLY=name ENGINE=name SEED=1)
-	@$(BIN)/python -m campaigns.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
-	$(if $(ONLY)$(ENGINE),,$(AT_EACH))
+incidents: .venv/ready node_modules/ready ## Run a table of incidents under load: each must be told within 30 s, and nothing be lost (ONLY=text SEED=1)
+	@$(BIN)/python -m campaigns.incidents $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
+
+chaos: .venv/ready node_modules/ready ## Upgrade under load, then fail at each statement and kill at each exchange (ENGINE=name SEED=1)
+	@$(BIN)/python -m campaigns.chaos $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
+	$(if $(ENGINE),,$(AT_EACH))
 AT_EACH = for engine in sqlite postgresql; do \
 	$(WITHOUT_CACHE) campaigns/chaos/statements.py --database $$engine || exit 1; \
 	EVERY_EXCHANGE=1 $(WITHOUT_CACHE) tests/proving -k 'wherever or frozen_at_any' --database $$engine || exit 1; done

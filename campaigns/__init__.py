@@ -1,4 +1,4 @@
-"""Long runs: attacks, chaos, fuzzing, mutants and benchmarks.
+"""Long runs: attacks, incidents, chaos, fuzzing, mutants and benchmarks.
 
 Each has a make target. `make test` runs short samples.
 """

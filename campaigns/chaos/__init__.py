@@ -1,1 +1,1 @@
-"""Chaos: on each engine, failures at any moment may only cost time. `make chaos` runs it."""
+"""Chaos: on each engine, an upgrade and a failure at any statement may only cost time. `make chaos` runs it."""

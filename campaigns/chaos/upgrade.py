@@ -15,8 +15,9 @@ from pathlib import Path
 import requests
 
 from campaigns.attacks.table import Seen
-from campaigns.chaos.engines import DEEPEST_REORG, ENGINES, WORKERS, Installed, a_chain
-from campaigns.chaos.load import Load, judge, kinds
+from campaigns.chaos.engines import ENGINES, WORKERS, Installed, a_chain
+from campaigns.chaos.judge import judge
+from campaigns.chaos.load import Load, kinds
 from demo.client import TIMEOUT
 from demo.installation import CHAIN_ID, CHAINS_TOML, Installation
 from devnet.devchain import ACCOUNTS, PROJECT
@@ -33,9 +34,7 @@ _SECONDS_TO_START, _SECONDS_TO_END = 60, 180
 
 
 def run(engine: str, seed: int) -> Iterator[Seen]:
-    has_postgres, has_celery = ENGINES[engine]
-    if not has_postgres:
-        return
+    has_celery = ENGINES[engine]
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         older = _older_version(folder)
@@ -52,14 +51,14 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
         units.run(_MIGRATE)
         units.manage("collectstatic", "--no-input")
         registry = units.manage("deploy_registry", str(CHAIN_ID), str(CHAIN_ID)).split()[-1]
-        chain.mine(DEEPEST_REORG + 1)
+        chain.mine()
         kind = "celery" if has_celery else "worker"
         workers = [f"batch-query-{kind}@{number}" for number in range(1, WORKERS + 1)]
         for name in (_WEB, *workers):
             units.start(name)
         _wait_until_ok(f"{url}/healthz")
 
-        installed = Installed(engine, url, state.folder, chain, registry, postgres, redis)
+        installed = Installed(engine, url, chain, registry, postgres)
         load = Load(installed, seed, batches=100_000, pause=0.3)
         load.start()
         polls = [_Polls(url, load, seed + number) for number in range(_POLLS)]

@@ -137,7 +137,7 @@ class Postgres(LocalServer):
             if not self._can_run(self._user):
                 self._copy_programs(self._user)
         made = subprocess.run(
-            [self._program("initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
+            [self.program("initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
             cwd=self.folder,
             env=_environment(),
             user=self._user,
@@ -150,7 +150,7 @@ class Postgres(LocalServer):
 
     def _can_run(self, user: str) -> bool:
         try:
-            command = [self._program("initdb"), "--version"]
+            command = [self.program("initdb"), "--version"]
             return subprocess.run(command, user=user, capture_output=True, check=False).returncode == 0
         except PermissionError:
             return False
@@ -175,9 +175,10 @@ class Postgres(LocalServer):
             "dynamic_shared_memory_type=mmap",
             *self._settings,
         ]
-        return [self._program("postgres"), "-D", "data", *(part for setting in settings for part in ("-c", setting))]
+        return [self.program("postgres"), "-D", "data", *(part for setting in settings for part in ("-c", setting))]
 
-    def _program(self, name: str) -> str:
+    def program(self, name: str) -> str:
+        """Return the path of one of PostgreSQL's programs."""
         return str(self._home / "bin" / name)
 
     def _answers(self) -> bool:

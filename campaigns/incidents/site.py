@@ -1,0 +1,166 @@
+"""The service as operators run it: PostgreSQL on a disk of its own, a web server, three workers, and a proxied node."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from campaigns.chaos.engines import OLD_BLOCKS, WORKERS, Installed
+from campaigns.chaos.judge import Expected
+from campaigns.chaos.load import Load
+from campaigns.incidents.watcher import Watcher
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres
+from tests.chains.lying_node import Raw, lying_node, result
+from tests.proving.money_node import Node
+from tests.proving.proxy import Proxy
+
+SIGNER = ACCOUNTS[3][0]
+WORKER_NAMES = ["worker", *(f"worker {number}" for number in range(2, WORKERS + 1))]
+# A chain of value: its clock is compared with the machine's, and limits of money hold.
+TOML = CHAINS_TOML.replace("test_network = true", 'daily_limit = "1000"\ndaily_limit_per_user = "1000"').replace(
+    "confirmations = 1", "confirmations = 2"
+)
+# Blocks behind which a block is final: reorganisations are less deep.
+_EPOCH = 32
+_DISK = "700m"
+_TOOK = "SELECT id, extract(epoch FROM finished_at - created_at) FROM queries_batch WHERE finished_at IS NOT NULL"
+_STALE_BLOCKS = 60
+# Values that a liar changes in the results of a method, besides the lies of `tests.proving.money_node`.
+_LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
+    ("false proofs", "eth_getProof"): lambda proof: proof | {"accountProof": proof["accountProof"][:-1]},
+    ("another chain", "eth_chainId"): lambda _: "0x5",
+    # No `anvil_setBalance`, after which anvil proves nothing of the newest block.
+    ("no money", "eth_getBalance"): lambda _: "0x0",
+}
+
+
+@dataclass
+class ProxiedNode(Node):
+    """A node that hangs, refuses, lags, lies, or loses what it takes, according to `lie`."""
+
+    is_honest: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, body: Any) -> Any:
+        if self.lie == "hanging":
+            self.is_honest.wait()
+        return Raw(b"Too many requests", 429) if self.lie == "limited" else super().__call__(body)
+
+    def _head(self) -> int:
+        return self.chain.head() - _STALE_BLOCKS
+
+    def _reply(self, question: Any, reply: Any) -> Any:
+        lie = _LIES.get((self.lie, question["method"]))
+        return (
+            result(question, lie(reply["result"])) if lie and reply.get("result") else super()._reply(question, reply)
+        )
+
+
+class SmallDisk(Postgres):
+    """PostgreSQL whose files are on a small disk, if root runs it, because only root can mount one."""
+
+    def _prepare(self) -> None:
+        if os.geteuid() == 0:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK},mode=700", "tmpfs", self.folder], check=True)
+        super()._prepare()
+
+    def remove(self) -> None:
+        self.stop()
+        if os.path.ismount(self.folder):
+            subprocess.run(["umount", "--lazy", self.folder], check=True)
+        super().remove()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.has_ended()
+
+
+@dataclass(frozen=True)
+class Site(Installed):
+    postgres: SmallDisk
+    service: Service
+    node: ProxiedNode
+    proxy: Proxy
+    watcher: Watcher
+    load: Load
+    expected: Expected
+
+    def restart(self, *names: str) -> None:
+        """Kill processes if they run, and start them."""
+        for name in names:
+            if name in self.service.names():
+                self.service.kill(name)
+            if name == "web":
+                self.service.start_web()
+            else:
+                self.service.start_worker(name)
+
+    def pids(self, name: str) -> list[int]:
+        """Return a process and its children."""
+        pid = self.postgres.pid if name == "database" else self.service.process(name).pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+    def signal(self, number: signal.Signals, names: Iterable[str]) -> None:
+        """Send a signal to processes and their children."""
+        for name in names:
+            for pid in self.pids(name):
+                os.kill(pid, number)
+
+    def execute(self, *statements: str, database: str = "postgres") -> None:
+        """Execute statements as the database's owner, even where others may only read."""
+        options = "-c default_transaction_read_only=off"
+        with psycopg.connect(self.postgres.url(database), autocommit=True, options=options) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def wait_until_ended(self, batches: Sequence[str], seconds: float) -> tuple[int, float]:
+        """Wait until the batches have ended. Return how many are open after `seconds`, and how long one took."""
+        deadline = time.monotonic() + seconds
+        while True:
+            is_over = time.monotonic() > deadline
+            took = {name: float(took) for name, took in self.rows(_TOOK)}
+            left = set(batches).difference(took, self.expected.lost)
+            if is_over or not left:
+                return len(left), max((took[name] for name in batches if name in took), default=0)
+            time.sleep(0.5)
+
+    def configure(self, chains_toml: str) -> None:
+        (self.service.folder / "chains.toml").write_text(chains_toml)
+
+
+@contextmanager
+def site(seed: int) -> Iterator[Site]:
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, slots_in_an_epoch=_EPOCH))
+        chain.mine(OLD_BLOCKS)
+        node = ProxiedNode(chain)
+        proxy = running.enter_context(Proxy(running.enter_context(lying_node(node))))
+        postgres = running.enter_context(SmallDisk(settings=["max_wal_size=64MB", "min_wal_size=32MB"]))
+        variables = {"DATABASE_URL": postgres.url(), "MAX_BATCHES_PER_MINUTE": "100000", "ALLOWED_ADDRESSES": "*"}
+        service = Service(running, folder / "state", TOML % proxy.url, ACCOUNTS[3][1], free_port(), **variables)
+        registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        service.serve()
+        for name in WORKER_NAMES[1:]:
+            service.start_worker(name)
+        watcher = Watcher(service.base_url)
+        named = ("postgresql", service.base_url, chain, registry, postgres)
+        load = Load(Installed(*named), seed, batches=1_000_000, pause=1, is_mixed=True)
+        watcher.start()
+        load.start()
+        yield Site(*named, service, node, proxy, watcher, load, Expected())
