@@ -57,7 +57,8 @@ def judge(
             codes = target.codes()
         is_over = not (load.is_alive() or codes or pending or set(load.answered).difference(ended, expected.lost))
         time.sleep(0.5)
-    statuses = Counter(" ".join(ended[name]) if name in ended else "OPEN" for name in load.answered)
+    known = set(load.answered) - expected.lost
+    statuses = Counter(" ".join(ended[name]).strip() if name in ended else "OPEN" for name in known)
     took = time.monotonic() - began
     unknown = set(load.answered).difference(name for (name,) in target.rows("SELECT id FROM queries_batch"))
     health = f"not well: {', '.join(codes)}" if codes else "well"

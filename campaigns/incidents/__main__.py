@@ -21,7 +21,7 @@ _LONGEST_SECONDS = 120
 _ABSORBED_SECONDS = 60
 # Until the service is well again, and until each batch that was submitted meanwhile has ended.
 _WELL_SECONDS, _ENDED_SECONDS = 90, 120
-_SECONDS_BEFORE, _SECONDS_TO_END = 5, 240
+_SECONDS_TO_END = 240
 
 
 def main() -> int:
@@ -35,7 +35,6 @@ def main() -> int:
 
 
 def _run(ours: Site, incident: Incident) -> Iterator[Seen]:
-    time.sleep(_SECONDS_BEFORE)
     first, refused_before = len(ours.load.answered), ours.load.refused.total()
     told = 0.0
     with incident.happens(ours):

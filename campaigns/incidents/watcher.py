@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import requests
@@ -11,11 +11,12 @@ NO_ANSWER = "no answer"
 """Stands for a web server that doesn't answer the monitor, which calls people by itself then."""
 
 _PROBE_SECONDS, _PAUSE_SECONDS = 10, 0.5
+# Heartbeats come every 5 s, so what is told only once they are missing comes later than a first answer without codes.
+_CALM_SECONDS = 8
 
 
 @dataclass(frozen=True)
 class Probe:
-    asked: float
     answered: float
     codes: frozenset[str]
 
@@ -28,32 +29,33 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         while True:
-            asked = time.monotonic()
             try:
                 codes = frozenset(requests.get(self._url, timeout=_PROBE_SECONDS).json()["codes"])
             except (requests.RequestException, KeyError):
                 codes = frozenset({NO_ANSWER})
-            self._probes.append(Probe(asked, time.monotonic(), codes))
+            self._probes.append(Probe(time.monotonic(), codes))
             time.sleep(_PAUSE_SECONDS)
 
     def told(self, codes: Collection[str], since: float, most: float) -> float:
         """Wait until one of the codes is told. Return after how many seconds, or infinity after `most`."""
-        return self._seconds(lambda probe: probe.answered >= since and not probe.codes.isdisjoint(codes), since, most)
+        while time.monotonic() < since + most:
+            for probe in self._probes:
+                if probe.answered >= since and not probe.codes.isdisjoint(codes):
+                    return probe.answered - since
+            time.sleep(0.1)
+        return float("inf")
 
     def well(self, since: float, most: float) -> float:
-        """Wait until nothing is told. Return after how many seconds, or infinity after `most`."""
-        return self._seconds(lambda probe: probe.asked >= since and not probe.codes, since, most)
+        """Wait until nothing was told for `_CALM_SECONDS`. Return since when, in seconds, or infinity after `most`."""
+        while True:
+            last = max((probe.answered for probe in self._probes if probe.codes), default=since)
+            ill = max(since, last) - since
+            if ill > most or time.monotonic() > since + most + _CALM_SECONDS:
+                return float("inf")
+            if self._probes[-1].answered >= since + ill + _CALM_SECONDS:
+                return ill
+            time.sleep(0.1)
 
     def codes(self, since: float) -> list[str]:
         """Return all codes that were told since a time."""
         return sorted({code for probe in self._probes if probe.answered >= since for code in probe.codes})
-
-    def _seconds(self, is_so: Callable[[Probe], bool], since: float, most: float) -> float:
-        while True:
-            is_over = time.monotonic() > since + most
-            for probe in self._probes:
-                if is_so(probe):
-                    return max(0.0, probe.answered - since)
-            if is_over:
-                return float("inf")
-            time.sleep(0.1)
