@@ -58,6 +58,12 @@ def in_a_hurry(monkeypatch) -> None:
 
 
 @pytest.fixture
+def separate_transactions(monkeypatch) -> None:
+    """Let no transactions of a turn be joined into one."""
+    monkeypatch.setattr("proving.transactions.sending.SHARED_GAS", 0)
+
+
+@pytest.fixture
 def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 

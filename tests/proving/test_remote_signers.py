@@ -252,9 +252,9 @@ def test_another_signer_sends_while_a_service_is_away_for_an_hour(two_signers, k
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
 
 
-def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_signs(service, key, settings, monkeypatch):
+@pytest.mark.usefixtures("separate_transactions")
+def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_signs(service, key, settings):
     """It signs also what nobody waits for any more, so what it is asked for in vain delays the rest."""
-    monkeypatch.setattr("proving.transactions.sending.SHARED_GAS", 0)
     service.rpc("evm_setAutomine", False)
     one_by_one = threading.Lock()
 
