@@ -35,7 +35,7 @@ def rows(stage, settings) -> None:
     Block.objects.update(number=F("number") + 23_418_077, wait=failing, due_at=now)
     Transaction.objects.update(hash=f"0x{'ab' * 32}", block_number=23_418_077, error=failing)
     FactsRegistry.objects.update(refused="Its code is not that of this version. " * 3, replaced_at=now)
-    Stop.objects.create(chain_id=31337, signer=SIGNER, reason="The node of this chain is replaced. " * 5, by=BOB)
+    Stop.objects.update(reason="The node of this chain is replaced. " * 5, by=BOB)
     operator = client_of(ALICE)
     act(operator, "queries/batch", "cancel", Batch.objects.filter(status="RECEIVED")[0].pk, reason="A test. " * 20)
 
