@@ -192,7 +192,8 @@ class OutageWatch:
             self._known = [
                 {"id": row.pk, "code": row.code, "problem": row.sentence, "values": row.values}
                 for row in stored
-                if row.code != _DATABASE
+                # One that may be over isn't told, though its end isn't told yet.
+                if row.code != _DATABASE and row.absent_since is None
             ]
 
     def run(self, stopping: threading.Event) -> None:
