@@ -131,7 +131,7 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
     for address in configured.keys() & unsigned.keys():
         if stops.why_signer_is_stopped(chain.id, address):
             continue
-        fields = [fields_of(version) for version in unsigned[address]]
+        fields = [_fields_of(version) for version in unsigned[address]]
         for version, answer in zip(unsigned[address], configured[address].sign(fields), strict=True):
             if not isinstance(answer, NotSigned):
                 signed[version] = answer
@@ -170,7 +170,7 @@ def show_signing_problems(rows: Mapping[str, Signer], problems: Mapping[str, Wai
             row.signing_problem = problem
 
 
-def fields_of(version: SignedTransaction) -> TransactionFields:
+def _fields_of(version: SignedTransaction) -> TransactionFields:
     """Return a version's reserved fields."""
     tx = version.transaction
     return TransactionFields(

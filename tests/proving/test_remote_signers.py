@@ -266,7 +266,7 @@ def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_sig
     service.mine(8)
     batch = submit(key, asking(balances(range(service.head() - 7, service.head() + 1))))
     work()
-    # As after a kill between the reservation and the first signature.
+    # A kill between the reservation and the first signature leaves the same rows.
     pending = SignedTransaction.objects.filter(transaction__state="PENDING")
     assert pending.update(hash=None, raw=b"", broadcast_at=None) == 8
     service.rpc("anvil_dropAllTransactions")
