@@ -119,11 +119,13 @@ class Installation:
         while not is_ready():
             self.require_running()
             if time.monotonic() > deadline:
-                raise DemoError(
-                    f"{' and '.join(self._processes)} did not come up within {START_SECONDS} s; the logs in "
-                    f"{self.folder} say why."
-                )
+                late = f"{' and '.join(self._processes)} did not come up within {START_SECONDS} s"
+                raise DemoError(f"{late}: {self.trouble() or f'the logs in {self.folder} say why.'}")
             time.sleep(0.1)
+
+    def trouble(self) -> str:
+        """Return what the processes say of their own trouble. It is empty if they say nothing."""
+        return ""
 
     def require_running(self) -> None:
         for name, process in self._processes.items():
@@ -178,6 +180,13 @@ class Service(Installation):
 
     def is_healthy(self) -> bool:
         return health(self.base_url) == 200
+
+    def trouble(self) -> str:
+        try:
+            problems = requests.get(f"{self.base_url}/healthz", timeout=5).json()["problems"]
+        except (requests.RequestException, ValueError, KeyError):
+            return ""
+        return " ".join(problems)
 
 
 class DemoAttester(Installation):

@@ -85,6 +85,16 @@ def test_nodes_of_which_no_proof_verifies_are_told_by_healthz(service, settings)
     assert Client().get("/healthz").json()["codes"] == ["no_proofs"]
 
 
+@pytest.mark.parametrize("blocks", [0, 1, 6])
+def test_a_chain_of_few_blocks_is_healthy(service, tmp_path, blocks):
+    with DevChain(chain_id=SOURCE) as young:
+        if blocks:
+            young.mine(blocks)
+        connect_source(tmp_path, young.url)
+        work()
+        assert (seen(), seen(SOURCE)) == ([], [])
+
+
 def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
     connect_source(tmp_path, DEAD_NODE)
     work()
