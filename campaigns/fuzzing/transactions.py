@@ -47,7 +47,10 @@ from tests.contracts.worlds import World, empty_world, mutate, number_of, random
 _SIZES = (0, 1, 2, 3, 5, 10, 20, 60)
 ERRORS = {
     keccak(text=error)[:4]
-    for error in ("InvalidProof()", "InvalidHeader()", "UnknownBlock(uint256)", "HeaderMismatch(uint256)")
+    for error in (
+        *("InvalidProof()", "InvalidHeader()", "UnknownBlock(uint256)", "HeaderMismatch(uint256)"),
+        "HeaderFieldNotProven(uint256,uint8)",
+    )
 }
 _HEADER_FIELDS = (0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14)
 
