@@ -751,6 +751,11 @@ def measure_reads() -> Iterator[Result]:
         yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1)
         arguments = (address, _BLOCK, (0x41).to_bytes(32))
         yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
+        _, header = receipts_of(1)
+        known = packed.encode(header, b"", header_fields=[_RECEIPTS_ROOT])
+        of_header = Case("", _BLOCK, keccak(header), known, before=[known])
+        yield lab.read(of_header, "read headerField", "headerField", _BLOCK, _RECEIPTS_ROOT)
+        yield lab.show(of_header, "read headerField by FactsReader", "headerField", _RECEIPTS_ROOT)
 
 
 def measure_shown() -> Iterator[Result]:
