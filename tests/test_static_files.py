@@ -55,6 +55,8 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
 
 
 def test_idiomorph_is_what_the_npm_lock_pins():
-    # The file is committed, so running the service doesn't need npm.
-    ours = PROJECT / "static" / "vendor" / "idiomorph" / "idiomorph-ext.min.js"
-    assert ours.read_bytes() == (PROJECT / "node_modules/idiomorph/dist" / ours.name).read_bytes()
+    # The files are committed, so running the service doesn't need npm.
+    ours, installed = PROJECT / "static" / "vendor" / "idiomorph", PROJECT / "node_modules" / "idiomorph"
+    assert {file.name for file in ours.iterdir()} == {"LICENSE", "idiomorph-ext.min.js"}
+    for name, source in (("LICENSE", "LICENSE"), ("idiomorph-ext.min.js", "dist/idiomorph-ext.min.js")):
+        assert (ours / name).read_bytes() == (installed / source).read_bytes()

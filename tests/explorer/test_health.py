@@ -13,6 +13,7 @@ from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
+import batch_query_client
 from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block, Webhook
@@ -64,7 +65,7 @@ def test_it_is_ok_while_nothing_is_wrong():
         "database": "ok",
         "worker": {"running": True},
         "standstillSeconds": dict.fromkeys(("admission", "proving", "sending", "confirming", "webhooks"), 0.0),
-        "version": "0.3.0.dev0",
+        "version": batch_query_client.__version__,
         "problems": [],
         "codes": [],
         "notices": [],
