@@ -17,7 +17,7 @@ from tests.upgrades.baselines import APPS, empty_tables, keep
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside, pytest.mark.long]
 
 # An epoch before the Merge is in a file of another archive, which a development chain doesn't have.
-NEVER = {"proving.JumpLeaves.kind": {"epoch"}}
+NEVER = {"JumpLeaves.kind": {"epoch"}}
 
 # Rows that no column with choices tells.
 OF_EACH = [
@@ -50,7 +50,7 @@ def test_it_has_rows_in_each_table_and_of_each_kind(settings, tmp_path, monkeypa
 def missing_kinds() -> dict[str, set[str]]:
     """Return for each column with choices those that no row has."""
     missing = {
-        f"{model._meta.label}.{field.attname}": {choice for choice, _ in field.flatchoices}.difference(
+        f"{model.__name__}.{field.attname}": {choice for choice, _ in field.flatchoices}.difference(
             model._base_manager.values_list(field.attname, flat=True)
         )
         for model in apps.get_models()
