@@ -121,6 +121,7 @@ def jumping(
     folder: Path,
     *,
     connection: str = "",
+    of_here: str = "",
     block_hash_source: str = "op-stack",
     attested_by: str = "",
 ) -> Iterator[Jumping]:
@@ -143,6 +144,7 @@ def jumping(
             threshold=1,
             block_hash_source=block_hash_source,
             of_there=table(world, api.url),
+            of_here=of_here,
             more=connection,
         )
         yield Jumping(here, relaid, world, node, api, l1)

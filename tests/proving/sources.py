@@ -73,14 +73,16 @@ def connect(
     anchor_state_registry: str = "",
     block_hash_source: str = "op-stack",
     of_there: str = "",
+    of_here: str = "",
     more: str = "",
 ) -> None:
     """Configure the service on `here` with both chains and `parent` as sources, and deploy the registries.
 
     An L1Block tells of `parent`. If `parent` is itself a rollup, the L1Block tells of the chain `below` it, which has
-    the Outbox of `parent`. `of_there` adds lines to the other chain's table, and `more` to its connection.
+    the Outbox of `parent`. `of_there` adds lines to the other chain's table, `more` to its connection, and `of_here` to
+    the connection of `here` with itself.
     """
-    path = chains_toml(folder, here.url)
+    path = chains_toml(folder, here.url, connection=of_here)
     source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
     if anchor_state_registry:
         source = "op-stack-games"

@@ -1,18 +1,19 @@
-"""Upgrade a database of the oldest supported version, commit f79de48e, to this version.
+"""Upgrade databases of earlier versions to this version: of commit f79de48e, the oldest supported one, and of releases.
 
-The files in `baseline/` were written by that commit's own code on each engine. A test of that commit used HTTP,
-commands and workers' turns on two chains of anvil. Batches and transactions are in every state. A jump is under way and
-stopped, webhooks are pending, a self-funded batch waits for its user, and a contract wallet has a key.
-`anvil_dumpState` wrote the chains' state, including old states. Deadlines are a hundred years ahead.
+The files in `baseline/` were written by each version's own code on each engine. A test of that version used HTTP,
+commands and workers' turns on two chains of anvil: since 0.3.0 it is `test_baseline.py`. Batches and transactions are
+in every state. A jump is under way and stopped, webhooks are pending, a self-funded batch waits for its user, and a
+contract wallet has a key. Since 0.3.0 each table has rows. `anvil_dumpState` wrote the chains' state, including old
+states. Deadlines are a hundred years ahead.
 """
 
-import lzma
+import json
 import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,46 +27,45 @@ from django.db.migrations.loader import MigrationLoader
 from django.test import Client
 
 from accounts.models import ApiKey, User
+from attesting.models import SignedBlock
 from devnet.devchain import PROJECT, DevChain
-from proving.models import SignedTransaction, Stop, Transaction, TransactionState
+from proving.models import SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries.models import OPEN_STATUSES, Batch, DeliveryStatus, Query, Sender, WebhookDelivery
 from tests.accounts import wallets
 from tests.accounts.over_http import finish, start
 from tests.databases import all_that_is_stored, same_database
-from tests.proving.chain_state import signer_nonce
 from tests.proving.jumping import beacon_chain_of, jumping
 from tests.proving.self_funded import left_of, send
 from tests.proving.sources import THERE
-from tests.service import ALICE, BOB, header, reconfigure, work
+from tests.service import ALICE, BOB, header, reconfigure, request, work
+from tests.upgrades.baselines import APPS, OLDEST, VERSIONS, empty_tables, read
+from tests.upgrades.writing import BOTH_SIGNERS, ONE_SIGNER, SECRET, STOPPED, connected
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
-BASELINE = Path(__file__).parent / "baseline"
-# API keys are derived from this secret, and webhooks' secrets are sealed with it.
-SECRET = "the secret of the baseline, known to everybody"
-STOPPED = "A test of upgrades."
-APPS = {"accounts", "attesting", "queries", "proving"}
 TOO_OLD = "The database is older than commit f79de48e, from which this version upgrades"
 
 
-def read(name: str) -> bytes:
-    return lzma.decompress((BASELINE / f"{connection.vendor}{name}.xz").read_bytes())
+@pytest.fixture(params=VERSIONS)
+def version(request) -> str:
+    """Return the version that wrote the database."""
+    return str(request.param)
 
 
 @pytest.fixture
-def old(transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
-    """Load the baseline's database for this version."""
+def old(version, transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
+    """Load the version's database for this version."""
     settings.API_KEY_SECRET = SECRET
     connections.close_all()
     if connection.vendor == "sqlite":
-        (tmp_path / "old.sqlite3").write_bytes(read(""))
+        (tmp_path / "old.sqlite3").write_bytes(read(version))
         monkeypatch.setitem(connection.settings_dict, "NAME", tmp_path / "old.sqlite3")
         yield
         connection.close()
         return
     server = "postgresql://{USER}@{HOST}:{PORT}/".format(**connection.settings_dict)
     name = f"old_{uuid.uuid4().hex}"
-    for database, statements in (("postgres", f"CREATE DATABASE {name}".encode()), (name, read(""))):
+    for database, statements in (("postgres", f"CREATE DATABASE {name}".encode()), (name, read(version))):
         with closing(psycopg.connect(server + database, autocommit=True)) as opened:
             opened.execute(statements)
     with monkeypatch.context() as patch:
@@ -77,20 +77,21 @@ def old(transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def there(tmp_path) -> Iterator[DevChain]:
-    with DevChain(chain_id=THERE, hardfork="cancun", extra_args=as_it_was(tmp_path, ".there")) as chain:
+def there(version, tmp_path) -> Iterator[DevChain]:
+    with DevChain(chain_id=THERE, hardfork="cancun", extra_args=as_it_was(version, tmp_path, "there")) as chain:
         yield chain
 
 
 @pytest.fixture
-def here(tmp_path) -> Iterator[DevChain]:
-    with DevChain(slots_in_an_epoch=4, extra_args=[*as_it_was(tmp_path, ".here"), "--no-mining"]) as chain:
+def here(version, tmp_path) -> Iterator[DevChain]:
+    arguments = [*as_it_was(version, tmp_path, "here"), "--no-mining"]
+    with DevChain(slots_in_an_epoch=4, extra_args=arguments) as chain:
         yield chain
 
 
-def as_it_was(folder: Path, name: str) -> list[str]:
-    """Return arguments with which anvil loads a chain of the baseline."""
-    (folder / name).write_bytes(read(name))
+def as_it_was(version: str, folder: Path, name: str) -> list[str]:
+    """Return arguments with which anvil loads a chain of the version."""
+    (folder / name).write_bytes(read(version, name))
     return ["--load-state", str(folder / name)]
 
 
@@ -113,16 +114,24 @@ def test_no_migration_is_edited():
     assert "\n".join(lines) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
 
 
-def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path):
-    signed = values("SELECT hash FROM proving_signedtransaction")
+def test_a_release_has_left_rows_in_each_table(version, old):
+    assert (empty_tables() == []) == (version != OLDEST)
+
+
+def test_everything_goes_on_after_an_upgrade(version, old, here, there, settings, tmp_path, monkeypatch):
+    signed = values("SELECT hash FROM proving_signedtransaction WHERE hash IS NOT NULL")
     statuses = dict(rows("SELECT id, status FROM queries_batch"))
-    sentences = values("SELECT waiting_for FROM queries_block WHERE waiting_for <> ''")
-    assert len(sentences) > 2
+    unfinished = values("SELECT id FROM queries_query WHERE step IS NOT NULL")
+    undelivered = values("SELECT id FROM queries_webhookdelivery WHERE status = 'PENDING'")
+    waits = stored_waits(version)
+    assert len(waits) > (2 if version == OLDEST else 1)
     keys = values("SELECT key_hash FROM accounts_apikey")
     reserved = dict(rows("SELECT id, reserved_gwei FROM proving_transaction WHERE state = 'PENDING'"))
-    # An earlier version left such rows, if its workers didn't run afterwards.
-    rows("UPDATE proving_transaction SET reserved_gwei = NULL")
-    rows("UPDATE proving_share SET reserved_gwei = 0")
+    attested = set(rows("SELECT source_chain_id, number, hash FROM attesting_signedblock"))
+    if version == OLDEST:
+        # An earlier version left such rows, if its workers didn't run afterwards.
+        rows("UPDATE proving_transaction SET reserved_gwei = NULL")
+        rows("UPDATE proving_share SET reserved_gwei = 0")
     call_command("migrate", verbosity=0)
 
     assert dict(Batch.objects.values_list("pk", "status")) == statuses
@@ -130,60 +139,120 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
     assert dict(pending.values_list("pk", "reserved_gwei")) == reserved
     for tx in pending:
         assert 0 <= sum(tx.shares.values_list("reserved_gwei", flat=True)) - reserved[tx.pk] <= tx.shares.count()
-    (stop,) = Stop.objects.all()
-    assert stop.reason == STOPPED
+    stops = Stop.objects.all()
+    assert set(stops.filter(code="operator").values_list("reason", flat=True)) == {STOPPED}
     # All keys still exist, including those of contract wallets, and can read their batches.
     assert set(ApiKey.objects.values_list("key_hash", flat=True)) == keys
-    for batch in Batch.objects.all():
-        answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(batch.api_key))
-        # The API shows ACCEPTED and RECEIVED as IN_PROGRESS.
-        assert answer.json()["queryStatus"] in {statuses[batch.pk], "IN_PROGRESS"}
-        told = Client().get(f"/batch-queries/{batch.pk}", headers=header(batch.api_key)).json()
-        assert bool(told["waits"]) == (statuses[batch.pk] not in {"DONE", "REJECTED"})
-        sentences -= {wait["sentence"] for wait in told["waits"]}
-    # Transactions have changed states since then, so the sentences about them may differ.
-    assert {sentence for sentence in sentences if not sentence.startswith("Waiting for transaction")} == set()
+    # Transactions have changed states since then, so what is said about them may differ.
+    about_transactions = ("transaction_", "Waiting for transaction")
+    assert {wait for wait in waits - told(statuses) if not wait.startswith(about_transactions)} == set()
 
-    with jumping(here, beacon_chain_of(there), settings, tmp_path):
-        reconfigure(settings, "confirmations = 1", "confirmations = 3")
+    # Checks have begun to reject them.
+    doomed = dict.fromkeys(Batch.objects.filter(rejecting_checks__gt=0).values_list("pk", flat=True), "REJECTED")
+    with as_configured(version, here, there, settings, tmp_path, monkeypatch):
         for _ in range(2):
             work()
             here.mine()
         opened = Batch.objects.filter(status__in=OPEN_STATUSES)
-        (self_funded,) = opened.filter(sender=Sender.SELF)
-        here.rpc("evm_setAutomine", True)
-        send(here, left_of(self_funded)["transactions"])
-        here.rpc("evm_setAutomine", False)
-        call_command("resume", str(here.chain_id), "--source", str(THERE))
+        self_funded = opened.filter(sender=Sender.SELF)
+        assert self_funded.exists()
+        pay(here, self_funded)
+        resume(stops)
         for _ in range(12):
             if not opened.exists():
                 break
             work()
             here.mine()
+            pay(here, self_funded)
         ended = {"RECEIVED": "DONE", "ACCEPTED": "DONE", "IN_PROGRESS": "DONE"}
-        assert dict(Batch.objects.values_list("pk", "status")) == {
-            pk: ended.get(status, status) for pk, status in statuses.items()
-        }
+        assert (
+            dict(Batch.objects.values_list("pk", "status"))
+            == {pk: ended.get(status, status) for pk, status in statuses.items()} | doomed
+        )
         for _ in range(10):
             here.mine()
         work()
     # The pending transactions are mined, and the same facts need no new nonce, so nothing is paid twice.
     assert {(tx.state, tx.succeeded) for tx in pending.all()} == {(TransactionState.FINAL, True)}
-    assert signer_nonce(here) == Transaction.objects.count()
+    for signer in Signer.objects.all():
+        assert int(here.rpc("eth_getTransactionCount", signer.address, "latest"), 16) == signer.transactions.count()
     assert signed <= set(SignedTransaction.objects.values_list("hash", flat=True))
-    for query in Query.objects.filter(batch__sender=Sender.OPERATOR, step=None):
+    for query in Query.objects.filter(batch__sender=Sender.OPERATOR, step=None, pk__in=unfinished):
         # If another query requests the same facts, a query may have no transaction of its own.
         assert query.transactions.exclude(state=TransactionState.DISPLACED).filter(extends=None).count() <= 1
     # The receiver is still down.
-    deliveries = WebhookDelivery.objects.order_by("pk")
-    assert deliveries[0].failures > 1 or deliveries[0].status == DeliveryStatus.FAILED
-    users_go_on(here)
+    delivery = WebhookDelivery.objects.filter(pk__in=undelivered).earliest("pk")
+    assert delivery.failures > 1 or delivery.status == DeliveryStatus.FAILED
+    assert attested <= set(SignedBlock.objects.values_list("source_chain_id", "number", "hash"))
+    users_go_on(version, here)
 
 
-def users_go_on(chain: DevChain) -> None:
-    # An ordinary signature shows whose keys these are. A contract's signature doesn't show who signed in before.
+def told(statuses: dict[str, str]) -> set[str]:
+    """Return the codes and sentences of waits that users read. The API shows the batches with these statuses."""
+    waits = set[str]()
+    for batch in Batch.objects.all():
+        answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(batch.api_key))
+        # The API shows ACCEPTED and RECEIVED as IN_PROGRESS.
+        assert answer.json()["queryStatus"] in {statuses[batch.pk], "IN_PROGRESS"}
+        details = Client().get(f"/batch-queries/{batch.pk}", headers=header(batch.api_key)).json()
+        assert bool(details["waits"]) == (statuses[batch.pk] not in {"DONE", "REJECTED"})
+        waits |= {wait[name] for wait in details["waits"] for name in ("code", "sentence")}
+    return waits
+
+
+def stored_waits(version: str) -> set[str]:
+    """Return why blocks wait, as sentences or codes."""
+    if version == OLDEST:
+        return values("SELECT waiting_for FROM queries_block WHERE waiting_for <> ''")
+    # A block that waits for its path is told how far that is.
+    stored = values("SELECT wait FROM queries_block WHERE wait IS NOT NULL AND NOT waits_for_path")
+    return {json.loads(wait)["code"] for wait in stored}
+
+
+@contextmanager
+def as_configured(
+    version: str, here: DevChain, there: DevChain, settings: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Configure the service as the version was. A signing service that didn't sign is replaced by its key."""
+    if version == OLDEST:
+        service: AbstractContextManager[Any] = jumping(here, beacon_chain_of(there), settings, folder)
+    else:
+        service = connected(here, there, settings, folder, monkeypatch)
+    with service:
+        reconfigure(settings, "confirmations = 1", "confirmations = 3")
+        if version != OLDEST:
+            reconfigure(settings, ONE_SIGNER, BOTH_SIGNERS)
+        yield
+
+
+def pay(chain: DevChain, batches: Iterable[Batch]) -> None:
+    chain.rpc("evm_setAutomine", True)
+    for batch in batches:
+        send(chain, left_of(batch)["transactions"])
+    chain.rpc("evm_setAutomine", False)
+
+
+def resume(stops: Iterable[Stop]) -> None:
+    for stop in stops:
+        part = ["--signer", stop.signer] if stop.signer else []
+        part += ["--source", str(stop.source_chain_id)] if stop.source_chain_id else []
+        call_command("resume", str(stop.chain_id), *part)
+
+
+def users_go_on(version: str, chain: DevChain) -> None:
+    # An ordinary signature shows whose keys these are.
     assert sign_in(ALICE, chain) == User.objects.get(address=ALICE)
     wallet = User.objects.exclude(address__in=(ALICE, BOB)).exclude(api_keys=None).get()
+    if version != OLDEST:
+        assert sign_in(wallet.address, chain) == wallet
+        assert wallet.api_keys.count() == 1
+        (key, *_) = ApiKey.objects.filter(access="read")
+        assert Client().get("/batch-queries", headers=header(key)).status_code == 200
+        body = request(ALICE, block=chain.head())
+        answer = Client().post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+        assert answer.status_code == 403
+        return
+    # A contract's signature doesn't show who signed in before.
     assert sign_in(wallet.address, chain) != wallet
     call_command("hand_over", f"{chain.chain_id}:{wallet.address}")
     assert sign_in(wallet.address, chain) == wallet
@@ -226,6 +295,7 @@ def schema() -> dict[str, Any]:
         }
 
 
+@pytest.mark.parametrize("version", [OLDEST], indirect=True)
 @pytest.mark.parametrize("lacking", ["accounts", "queries", "proving"])
 def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, lacking):
     (last,) = values(f"SELECT max(name) FROM django_migrations WHERE app = '{lacking}'")
@@ -252,6 +322,7 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     assert all_that_is_stored() == before
 
 
+@pytest.mark.parametrize("version", [OLDEST], indirect=True)
 def test_a_batch_that_checks_would_have_rejected_goes_on_where_it_was(old):
     rows("UPDATE queries_batch SET rejection_code = 'fee_too_low', attempts = 6 WHERE status = 'RECEIVED'")
     call_command("migrate", verbosity=0)
