@@ -77,8 +77,8 @@ NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-b
 test: $(NEEDED_BY_TESTS) ## Run all checks and tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
-	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
-		>build/beside.log 2>&1 & beside=$$!; \
+	@{ $(LINT); lint=$$?; [ $$lint = 0 ] || echo "make lint has failed: build/beside.log says why." >&3; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
+		3>&2 >build/beside.log 2>&1 & beside=$$!; \
 	$(TESTS) -m "not long" $(ARGS); tests=$$?; \
 	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
 
@@ -117,7 +117,7 @@ lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types
 	$(BIN)/mypy .
 	$(BIN)/codespell
 	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
-	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python manage.py makemigrations --check --dry-run
+	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 # A comment, docstring or heading is plain where its subject comes first. These words put it last, or leave it out.
 sentences: ## Refuse comments, docstrings and headings that hide their subject
@@ -128,15 +128,18 @@ format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Debian has a package of the browser without windows. Other systems have only the whole browser.
-chromium: ## Install a Chromium for the browser tests, if none is there (apt-get, as root)
-	@if command -v chromium-headless-shell || command -v chromium; then exit 0; fi >/dev/null; \
+# Debian has a package of the browser without windows. Other systems have only the whole browser. Playwright's own node
+# needs libatomic, which a small system lacks.
+chromium: .venv/ready ## Install a Chromium for the browser tests, if none is there (apt-get, as root)
+	@if { command -v chromium-headless-shell || command -v chromium; } && $(BIN)/python -m playwright --version; then exit 0; \
+	fi >/dev/null 2>&1; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "Chromium is missing, and only root can install it: apt-get install chromium"; exit 1; fi; \
-	echo "Chromium is missing; installing it on this system by apt-get ..."; \
+		echo "Chromium or libatomic is missing, and only root can install it: apt-get install chromium libatomic1"; exit 1; fi; \
+	echo "Chromium or libatomic is missing; installing it on this system by apt-get ..."; \
 	( apt-get update -qq; for package in chromium-headless-shell chromium; do \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package && exit 0; done; exit 1 ) >/dev/null 2>&1 \
-		|| { echo "Chromium could not be installed; apt-get install chromium says more."; exit 1; }
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$package libatomic1 && exit 0; \
+	done; exit 1 ) >/dev/null 2>&1 \
+		|| { echo "Chromium could not be installed; apt-get install chromium libatomic1 says more."; exit 1; }
 
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
 	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')

@@ -38,6 +38,8 @@ from devnet.servers import ServerError
 
 # Default ports, used if they are free.
 PORT, RPC_PORT = 8000, 8545
+# Seconds after which a demo says what a batch waits for.
+WAIT_SECONDS = 10
 
 
 class DemoNode(Protocol):
@@ -240,7 +242,7 @@ def _show_log(destination: DemoNode, registry: str, source: DemoNode, block: int
 
 
 def _steps_printer() -> Callable[[dict[str, Any]], None]:
-    began, printed = time.monotonic(), set[str]()
+    began, printed, waiting_since = time.monotonic(), set[str](), dict[str, float]()
 
     def show(batch: dict[str, Any]) -> None:
         for query in batch["queryList"]:
@@ -250,6 +252,11 @@ def _steps_printer() -> Callable[[dict[str, Any]], None]:
                 if step["status"] == "COMPLETED" and line not in printed:
                     printed.add(line)
                     print(f"  {time.monotonic() - began:5.1f} s  {line}", flush=True)
+        for wait in batch["waits"]:
+            waits_for = time.monotonic() - waiting_since.setdefault(wait["code"], time.monotonic())
+            if waits_for > WAIT_SECONDS and wait["code"] not in printed:
+                printed.add(wait["code"])
+                print(f"  {time.monotonic() - began:5.1f} s  {wait['sentence']}", flush=True)
 
     return show
 

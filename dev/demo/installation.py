@@ -179,7 +179,9 @@ class Service(Installation):
         self.start(name, *MANAGE, "runworker")
 
     def is_healthy(self) -> bool:
-        return health(self.base_url) == 200
+        # The server of another installation may have taken the port since it was found free.
+        logs = [self.log(name).read_text() for name in self._processes if name.startswith("web")]
+        return all("Listening at: " in text for text in logs) and health(self.base_url) == 200
 
     def trouble(self) -> str:
         try:

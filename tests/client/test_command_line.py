@@ -246,7 +246,8 @@ def test_a_json_file_is_the_body(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content", [b"{", b"{" * 100_000, b"", b"\xff", b"a,b\n", b"chain,block,account,props,colour\n"]
 )
-def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, content):
+def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, monkeypatch, content):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
     file = tmp_path / "file"
     file.write_bytes(content)
     code, _, errors = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL)
@@ -309,7 +310,7 @@ def test_without_a_service_or_a_key_it_says_how_to_get_them(capsys):
     assert code == ExitCode.USAGE
     assert "bqs login URL" in errors
     code, _, errors = bqs_says(capsys, "list", "--url", URL)
-    assert code == ExitCode.USAGE
+    assert code == ExitCode.NOT_ALLOWED
     assert f"bqs login {URL}" in errors
 
 

@@ -45,6 +45,7 @@ from tests.service import (
     work,
     work_until_done,
 )
+from tests.serving.nginx import NGINX, OPENSSL
 from tests.users import SECOND_SIGNER, SECOND_SIGNER_KEY, SIGNER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("in_a_hurry")]
@@ -69,6 +70,7 @@ def codes() -> set[str]:
 # --- With TLS, a client certificate and a token -----------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openssl is not installed")
 def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, settings, tmp_path, capfd, caplog):
     with behind_tls(service, tmp_path) as url:
         name_service(settings, f"{url}/a-secret-path", *TLS)

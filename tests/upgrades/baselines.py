@@ -1,5 +1,5 @@
-"""What earlier versions have written, in a folder of `baseline/` for each: a database on each engine, and the states of
-the two chains that it is about.
+"""The files that earlier versions have written, in a folder of `baseline/` for each: a database on each engine, and the
+states of the two chains that it is about.
 """
 
 import gzip

@@ -181,7 +181,7 @@ def _ended(here: DevChain, settings: Any, alice: ApiKey, bob: ApiKey, wallet: Ap
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
     _problem_ends(settings, hooks)
     done(alice, _each_kind(here))
-    # By hops, because the registry's window is short.
+    # Hops prove it, because the registry's window is short.
     done(bob, request(CHARLIE, block=here.head() - 30))
     # In two transactions.
     slots = {CHARLIE: {"props": ["NONCE"], "slots": [hex(number) for number in range(440)]}}

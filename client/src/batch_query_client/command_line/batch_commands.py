@@ -220,13 +220,15 @@ def read(
     """Print the facts of a BATCH, or facts that the service has proven for anybody.
 
     With --rpc-url a batch's facts are read from the chain, and compared with the service's. The exit code is 7 if they
-    differ. Without a BATCH, the options filter the listed facts.
+    differ. Without a BATCH, --account or --block is needed, and the other options filter the listed facts.
     """
     service = credentials.service(url)
     chosen = {name.rstrip("_"): value for name, value in filters.items() if value is not None}
     if batch is None:
         if registry is not None:
             raise click.UsageError("--registry is for the facts of a batch.")
+        if not chosen.keys() & {"account", "block"}:
+            raise click.UsageError("Name a BATCH, or the facts by --account or --block.")
         facts, following = _pages(partial(service.facts, **chosen), "facts", limit)
         _print_read(service, facts, following, is_json=is_json)
         return

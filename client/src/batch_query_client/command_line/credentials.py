@@ -26,6 +26,10 @@ PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 
 
+class MissingKey(click.UsageError):
+    """No API key is known for the service."""
+
+
 class NoKeyring(Exception):
     """The system has no keyring, or it is locked."""
 
@@ -35,14 +39,14 @@ def folder() -> Path:
 
 
 def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> client.BatchQueryService:
-    """Return the service. Raises `click.UsageError` if its URL or its key is not known.
+    """Return the service. Raises `click.UsageError` if its URL is not known, and `MissingKey` if its key isn't.
 
     Temporary failures are retried for `patience` seconds, or for BQS_PATIENCE.
     """
     at = service_url(url)
     key = api_key(at)
     if needs_key and not key:
-        raise click.UsageError(f"There is no API key for {at}. Run `bqs login {at}`, or set BQS_API_KEY.")
+        raise MissingKey(f"There is no API key for {at}. Run `bqs login {at}`, or set BQS_API_KEY.")
     return client.BatchQueryService(at, api_key=key, patience=client.Patience(patience_seconds(patience)))
 
 

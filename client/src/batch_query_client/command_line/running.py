@@ -12,6 +12,7 @@ import click
 
 from batch_query_client import BatchQueryError, BatchRejected, Fault, ServiceRefused, __version__
 from batch_query_client.command_line import account_commands, batch_commands, proof_commands
+from batch_query_client.command_line.credentials import MissingKey
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 
 
@@ -90,7 +91,8 @@ def _report(error: BaseException) -> _ErrorReport:
             sentence = _BY_OPTIONS.get(code, str(error)).replace("/chain-connections", "`bqs chains`")
             return _ErrorReport(sentence, exit_code(error), code, faults=faults, rejected=rejected)
         case click.ClickException():
-            return _ErrorReport(error.format_message(), ExitCode.USAGE, "usage", usage=_usage(error))
+            code = ExitCode.NOT_ALLOWED if isinstance(error, MissingKey) else ExitCode.USAGE
+            return _ErrorReport(error.format_message(), code, "usage", usage=_usage(error))
         case click.Abort() | KeyboardInterrupt():
             return _ErrorReport("Interrupted.", ExitCode.INTERRUPTED, "interrupted")
         case OSError(strerror=str() as why):
