@@ -47,6 +47,7 @@ from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
+from tests.factories import until
 from tests.http_server import serving
 
 pytestmark = pytest.mark.outside
@@ -342,6 +343,18 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
     ):
         code, _, errors = bqs("verify", *more)
         assert (code, sentence in errors) == (expected, True), errors
+
+
+def test_who_pays_for_a_batch_is_told_the_command_that_sends_it(live, bqs):
+    chains = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID))
+    code, out, errors = bqs("submit", "--pay-myself", *chains, "--block", "latest", "--account", BOB, "--prop", "NONCE")
+    assert code == 0, errors
+    batch = live.service.batch(out.split()[0])
+    until(
+        lambda: "left_to_payer" in {wait.code for wait in batch.details().waits}, "the payer's turn", says=batch.details
+    )
+    code, _, errors = bqs("watch", batch.id, "--timeout", "1")
+    assert (code, f"`bqs send {batch.id}`" in errors) == (ExitCode.NOT_DONE, True), errors
 
 
 def test_batches_are_listed_and_cancelled(live, bqs, proven):

@@ -234,7 +234,7 @@ def progress(*, is_json: bool) -> Iterator[Callable[[client.BatchDetails], None]
     with terminal.status("") as line:
 
         def show(batch: client.BatchDetails) -> None:
-            wait = batch.waits[0].sentence if batch.waits else ""
+            wait = _sentence(batch, batch.waits[0]) if batch.waits else ""
             text = _text(f"{batch.status}  {batch.queries_completed} of {batch.queries} queries  {wait}")
             text.truncate(terminal.width - _SPINNER_COLUMNS, overflow="ellipsis")
             line.update(text)
@@ -244,6 +244,13 @@ def progress(*, is_json: bool) -> Iterator[Callable[[client.BatchDetails], None]
             for waiting in batch.waits:
                 if (kind := waiting.code or waiting.sentence) not in printed:
                     printed.add(kind)
-                    say(waiting.sentence)
+                    say(_sentence(batch, waiting))
 
         yield show
+
+
+def _sentence(batch: client.BatchDetails, wait: client.Wait) -> str:
+    """Return why the batch waits. Where the user must act, it names the command."""
+    if wait.code == "left_to_payer":
+        return f"You pay for this batch: it goes on when `bqs send {batch.internal_id}` has sent what is missing."
+    return wait.sentence
