@@ -426,7 +426,7 @@ def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs
     assert "because this system offers no keyring; only you may read it." in errors
     assert bqs("list", "--json")[:2] == (0, '{"batchQueries": [], "next": null}\n')
     assert bqs("logout")[0] == 0
-    assert bqs("list")[0] == ExitCode.USAGE
+    assert bqs("list")[0] == ExitCode.NOT_ALLOWED
     for key, code in ((live.api_key, ExitCode.OK), ("bqs_" + "0" * 43, ExitCode.NOT_ALLOWED), ("", ExitCode.USAGE)):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
         exit_code, out, errors = bqs("login", live.url)
