@@ -1,4 +1,4 @@
-"""Upgrade the oldest version that can be upgraded, on each engine: `make chaos [ENGINE=name] [SEED=1]`.
+"""Upgrade an earlier version, on each engine: `make chaos [ENGINE=name] [SEED=1]`.
 
 Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken.
 """
