@@ -77,7 +77,8 @@ NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-b
 test: $(NEEDED_BY_TESTS) ## Run all checks and tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
-	@{ $(LINT); lint=$$?; [ $$lint = 0 ] || echo "make lint has failed: build/beside.log says why." >&3; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
+	@{ $(LINT); lint=$$?; [ $$lint = 0 ] || echo "make lint has failed: build/beside.log says why." >&3; \
+		$(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
 		3>&2 >build/beside.log 2>&1 & beside=$$!; \
 	$(TESTS) -m "not long" $(ARGS); tests=$$?; \
 	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
