@@ -314,6 +314,13 @@ def test_without_a_service_or_a_key_it_says_how_to_get_them(capsys):
     assert f"bqs login {URL}" in errors
 
 
+def test_read_without_a_batch_names_an_account_or_a_block(capsys, monkeypatch):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    for filters in ([], ["--property", "BALANCE"], ["--chain", "1"]):
+        code, _, errors = bqs_says(capsys, "read", "--url", URL, *filters)
+        assert (code, "--account or --block" in errors) == (ExitCode.USAGE, True), errors
+
+
 def test_a_key_is_kept_in_the_keyring_and_nowhere_else(tmp_path):
     ring = Memory()
     keyring.set_keyring(ring)
