@@ -18,6 +18,7 @@ from api import (
     webhook_deliveries,
 )
 from explorer.lists import fact_list
+from explorer.lists.home import home
 from queries.api import api
 
 for endpoints in (
@@ -39,9 +40,10 @@ urlpatterns = [
     # Browsers get a page at this path, and programs get the API.
     path("facts", fact_list.facts_or_api, {"api": list_facts}, name="facts"),
     path("facts.csv", fact_list.file, name="account_facts_csv"),
-    # The pages come before the API, which would answer / with its own 404.
-    path("", include("explorer.urls")),
+    # The API would answer this path with its own 404. It comes before the other pages, because programs poll it.
+    path("", home),
     path("", api.urls),
+    path("", include("explorer.urls")),
     path("", include("accounts.urls")),
 ]
 
