@@ -1,5 +1,6 @@
 """Proofs for the views of `FactsReader` that take them, by asking the chains. Nothing is stored or sent."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
 from proving.block_selection import Requests, Selected, inquire, select
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, SlotFact, ViewRequest
-from proving.shown_receipts import ShownReceiptPart
+from proving.shown_receipts import AskedTransaction, ShownReceiptPart
 from proving.source_estimate import SourceEstimate
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
@@ -120,12 +121,12 @@ def _of_source(request: BatchRequest, source: int, requests: Requests, ends_at: 
     )
     held = dict(zip(addresses, map(result, views), strict=True))
     reader = connection.registry.reader
+    transactions = defaultdict[Selector, list[AskedTransaction]](list)
+    for part in request.parts():
+        if part.transaction and part.source == source:
+            transactions[part.selector].append(part.transaction)
     for selector, number in selected.blocks.items():
-        asked = [
-            part.transaction
-            for part in request.parts()
-            if part.transaction and (part.source, part.selector) == (source, selector)
-        ]
+        asked = transactions[selector]
         place = "data", str(source), selector.text, "transactions"
         for shown in shown_receipts.of_block(rpc, headers[number], asked, place) if asked else ():
             connection.check_time()
