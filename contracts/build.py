@@ -137,7 +137,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=300,
+            timeout=1800,
         )
         answer.seek(0)
         reply = answer.read()
