@@ -178,7 +178,8 @@ chaos: .venv/ready node_modules/ready ## Upgrade under load, then fail at each s
 AT_EACH = for engine in sqlite postgresql; do \
 	$(WITHOUT_CACHE) campaigns/chaos/statements.py --database $$engine || exit 1; \
 	EVERY_EXCHANGE=1 $(WITHOUT_CACHE) tests/proving -k 'wherever or frozen_at_any' --database $$engine || exit 1; done
-WITHOUT_CACHE = $(BIN)/python -m pytest -q -n 2 -p no:cacheprovider
+# Tests that fail at each statement in turn take longer than others may.
+WITHOUT_CACHE = $(BIN)/python -m pytest -q -n 2 -p no:cacheprovider -o faulthandler_timeout=7200
 
 # Variables on the command line are passed on unchanged.
 fuzz: .venv/ready node_modules/ready ## Search for false proofs that the registry accepts (STEPS=10000000 SEED=1 JOBS=2 ...)
