@@ -202,7 +202,7 @@ _ZEROS = b"\x94" + bytes(20)
 _LONG: Log = (bytes(20), [], bytes(1 << 16))
 VALUES = {
     "the bloom of other logs": _value(of=[]),
-    "an unknown type": _value(type_=b"\5"),
+    **{f"the unknown type {type_:02x}": _value(type_=bytes([type_])) for type_ in (5, 0x69, 0x6B, 0x7D, 0x7F)},
     "a type of 0": _value(type_=b"\0"),
     "status 2": _value(b"\2"),
     "a status that is a byte of zero": _value(b"\0"),
