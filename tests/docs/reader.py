@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from devnet.devchain import PROJECT
+from devnet.guarded_process import GuardedProcess
 from tests.docs.examples import Block
 
 # Languages of runnable blocks.
@@ -85,23 +85,17 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         "LANG": "C.UTF-8",
         **variables,
     }
-    shell = subprocess.Popen(
-        ["bash", "-c", "\n".join(script)],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        process_group=0,
-    )
+    with (pasted / "shell.out").open("wb") as log:
+        # Nothing that a page has started outlives this process: a receiver would keep its port.
+        shell = GuardedProcess(["bash", "-c", "\n".join(script)], cwd=folder, env=environment, stdout=log)
     try:
-        printed, _ = shell.communicate(timeout=PAGE_SECONDS)
-        status = f"exit status {shell.returncode}" if shell.returncode else ""
+        code = shell.wait(PAGE_SECONDS)
+        status = f"exit status {code}" if code else ""
     except subprocess.TimeoutExpired:
-        os.killpg(shell.pid, signal.SIGKILL)
-        printed, _ = shell.communicate()
         status = f"not done after {PAGE_SECONDS} s"
+    finally:
+        shell.kill()
+    printed = (pasted / "shell.out").read_text()
     started = [int(line) for line in printed.splitlines() if line.isdigit()]
     ran = []
     for block in runnable:

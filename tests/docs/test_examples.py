@@ -24,6 +24,7 @@ from chains.chains_file import load_chains
 from contracts.build import run_compiler
 from demo import client
 from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.guarded_process import GuardedProcess
 from devnet.ports import free_port
 from tests.demo.commands import demo, variables
 from tests.docs import reader
@@ -71,18 +72,17 @@ def demo_of_two_chains(tmp_path_factory) -> Iterator[dict[str, str]]:
     """Run a demo of two chains, and yield its environment variables."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
     command = demo("demo.cross_chain", folder)
-    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    output = ""
+    process = GuardedProcess(command, env=os.environ, stdout=subprocess.PIPE, stop_seconds=180, cwd=PROJECT)
+    output = b""
     try:
-        while "Serving until Ctrl-C" not in output:
-            line = process.stdout.readline()
-            assert line, output
+        while b"Serving until Ctrl-C" not in output:
+            line = process.output.readline()
+            assert line, output.decode()
             output += line
         yield variables(folder) | {"FOLDER": str(folder)}
     finally:
-        process.terminate()
-        process.communicate(timeout=180)
+        process.stop()
+        process.output.close()
 
 
 @pytest.fixture(scope="module")
