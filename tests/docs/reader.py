@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,22 +63,6 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         return []
     pasted = folder / ".pasted" / runnable[0].page.replace("/", "-")
     pasted.mkdir(parents=True)
-    script = [_FUNCTIONS]
-    for block in runnable:
-        source, output = pasted / f"{block.line}.{block.language}", pasted / f"{block.line}.out"
-        source.write_text(block.code)
-        script.append(f"echo {block.line}")
-        if block.language == "python":
-            script.append(f".venv/bin/python {source} >{output} 2>&1")
-        elif block.language == "typescript":
-            module = source.rename(source.with_suffix(".mts"))
-            script.append(f".venv/bin/node {module} >{output} 2>&1")
-        elif block.marker == "serves":
-            script.append(f"serve {source} {output}")
-        elif block.exit_status:
-            script.append(f"expect {source} {output} {block.exit_status}")
-        else:
-            script.append(f". {source} >{output} 2>&1")
     environment = {
         "PATH": f"{PROJECT / 'node_modules/.bin'}:{os.environ['PATH']}",
         "HOME": str(folder),
@@ -87,7 +71,7 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
     }
     with (pasted / "shell.out").open("wb") as log:
         # Nothing that a page has started outlives this process: a receiver would keep its port.
-        shell = GuardedProcess(["bash", "-c", "\n".join(script)], cwd=folder, env=environment, stdout=log)
+        shell = GuardedProcess(["bash", "-c", _script(runnable, pasted)], cwd=folder, env=environment, stdout=log)
     try:
         code = shell.wait(PAGE_SECONDS)
         status = f"exit status {code}" if code else ""
@@ -102,10 +86,40 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         if block.line in started:
             printed = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
             fault = status if block.line == started[-1] else ""
+            if fault:
+                printed += "".join(_logs(folder))
             ran.append(Ran(block, printed, fault or _not_done(block, printed)))
         else:
             ran.append(Ran(block, "", "not run, because a block before it failed"))
     return ran
+
+
+def _script(blocks: Sequence[Block], folder: Path) -> str:
+    """Return a script that runs the blocks in order, and write each with its output into the folder."""
+    script = [_FUNCTIONS]
+    for block in blocks:
+        source, output = folder / f"{block.line}.{block.language}", folder / f"{block.line}.out"
+        source.write_text(block.code)
+        script.append(f"echo {block.line}")
+        if block.language == "python":
+            script.append(f".venv/bin/python {source} >{output} 2>&1")
+        elif block.language == "typescript":
+            module = source.rename(source.with_suffix(".mts"))
+            script.append(f".venv/bin/node {module} >{output} 2>&1")
+        elif block.marker == "serves":
+            script.append(f"serve {source} {output}")
+        elif block.exit_status:
+            script.append(f"expect {source} {output} {block.exit_status}")
+        else:
+            script.append(f". {source} >{output} 2>&1")
+    return "\n".join(script)
+
+
+def _logs(folder: Path) -> Iterator[str]:
+    """Yield what the page's commands have logged so far."""
+    for path in folder.glob("*.log"):
+        if not path.is_symlink():
+            yield f"\n{path.name}:\n{path.read_text()}"
 
 
 def _not_done(block: Block, output: str) -> str:
