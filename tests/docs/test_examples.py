@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ OPERATING = ["deploying", "test-network", "configuration", "watching", "backups"
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and not block.is_skipped]
+# The port of the receiver on the page about webhooks.
+RECEIVER_PORT = "8765"
 
 
 def row(*blocks: Block) -> Any:
@@ -117,6 +119,9 @@ def run_independent_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ra
         if not any(block in RUNNABLE for block in blocks):
             return []
         checkout = reader.make_folder(folder / str(number), files)
+        # Another process may have the port of the page's receiver.
+        free = str(free_port())
+        blocks = [replace(block, code=block.code.replace(RECEIVER_PORT, free)) for block in blocks]
         return reader.paste(blocks, checkout, {"SOURCE_RPC_URL": env["RPC_URL"]})
 
     with ThreadPoolExecutor(4) as threads:
