@@ -17,11 +17,11 @@ from tests.explorer.batches import a_batch, accept, beat, page, path
 from tests.explorer.pages import text_of
 
 WHO = {
-    Actor.NOBODY: "nobody",
-    Actor.OPERATOR: "the operator",
-    Actor.USER: "the user",
-    Actor.PAYER: "the payer",
-    Actor.OTHERS: "others",
+    Actor.NOBODY: "Nobody must act, because it takes its time:",
+    Actor.OPERATOR: "The operator of this service must act, at least if it lasts:",
+    Actor.USER: "The user must act, because what the batch asks for can't be had so:",
+    Actor.PAYER: "The payer of a self-funded batch must act:",
+    Actor.OTHERS: "Others must act, who run attesters or another chain:",
 }
 # Values that a sentence may leave out.
 MAY_LACK = r"\{\w+:(?:last|last_time|then|given|until|path|data|silence|pace|waited|error)\}"
@@ -51,11 +51,28 @@ def details(batch: Batch) -> dict[str, object]:
 # --- The table --------------------------------------------------------------------------------------------------------
 
 
-def test_the_documents_list_each_code_who_must_act_and_its_sentence():
-    told = {code: sentence for code, sentence in SENTENCES.items() if ACTORS[code] != Actor.INNER}
+def told_of(actor: Actor) -> str:
+    """Return the table of the specification that lists the codes on which this party must act."""
+    text = (PROJECT / "docs/specification.md").read_text("utf-8")
+    return text.partition(f"\n{WHO[actor]}\n\n")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("actor", WHO)
+def test_the_documents_list_by_who_must_act_each_code_once(actor):
+    listed = re.findall(r"`(\w+)`", told_of(actor).partition("| --- | --- |\n")[2])
+    assert sorted(listed) == sorted(code for code in SENTENCES if ACTORS[code] == actor)
+
+
+@pytest.mark.parametrize("actor", [Actor.USER, Actor.PAYER, Actor.OTHERS])
+def test_the_documents_have_the_sentences_on_which_readers_other_than_the_operator_must_act(actor):
+    told = {code: sentence for code, sentence in SENTENCES.items() if ACTORS[code] == actor}
     marked = {code: re.sub(r"\{(\w+)[^}]*\}", r"*\1*", re.sub(MAY_LACK, "", told[code])) for code in told}
-    rows = [f"| `{code}` | {WHO[ACTORS[code]]} | {sentence} |" for code, sentence in marked.items()]
-    assert "\n".join(["| --- | --- | --- |", *rows, ""]) in (PROJECT / "docs/specification.md").read_text("utf-8")
+    rows = [f"| `{code}` | {sentence} |" for code, sentence in marked.items()]
+    assert told_of(actor) == "\n".join(["| `code` | sentence |", "| --- | --- |", *rows])
+
+
+def test_the_documents_tell_who_must_act_of_each_code():
+    assert {*WHO, Actor.INNER} == set(ACTORS.values())
 
 
 def test_each_code_is_used_and_each_that_is_used_is_in_the_table_with_its_values():
