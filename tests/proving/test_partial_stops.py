@@ -188,7 +188,7 @@ def test_health_tells_of_stops(service):
 
 
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
-    """Follow the steps in docs/operating/upgrading.md."""
+    """Follow the steps in docs/operating/deploying.md."""
     two_signers.rpc("evm_setAutomine", False)
     before = submit(key, request(ALICE, block=two_signers.head()))
     work()
