@@ -175,9 +175,6 @@ def test_what_is_sent():
     ]
     timed = seen(NOTHING, queries={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT)
     assert sent(timed) == [decide.ProveTime(1005, NEXT, [3])]
-    with_another = seen(timed, missing={OF_TIME: [3], BALANCE: [3, 1]})
-    otherwise = decide.Prove({BALANCE: [1]}, root_is_known=False)
-    assert sent(with_another) == [decide.ProveTime(1005, NEXT, [3], otherwise=otherwise)]
 
 
 def test_a_path_that_has_arrived_has_nothing_left():
@@ -255,7 +252,7 @@ def test_a_jump_to_the_block_after_is_a_path():
         assert decide.path(extending, find, outcome) == decide.Decision(FOR_PATH)
 
 
-def test_a_time_that_a_reorg_has_moved():
+def test_a_time_that_no_later_block_has_or_its_own_contradicts():
     def decided(block_of_time: observation.BlockOfTime) -> decide.Decision:
         return decide.time(NOTHING, decide.FindTime(1005, [3]), block_of_time)
 
@@ -263,9 +260,6 @@ def test_a_time_that_a_reorg_has_moved():
     assert decided(observation.BlockOfTime(has_later=False)) == decide.Decision(gone)
     for number in (None, 7):
         assert isinstance(decided(observation.BlockOfTime(has_later=True, number=number)).then, decide.Fail)
-    reason = wait("time_moved", time=1005, block=6)
-    moved = decided(observation.BlockOfTime(has_later=True, number=6))
-    assert moved == decide.Decision(decide.Requeue(reason, 0), [decide.MoveToBlock([3], 6, str(reason))])
 
 
 CHECKED = observation.Checked(2, 50, HASH, header(50), False, 0.5)
