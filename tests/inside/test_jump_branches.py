@@ -335,7 +335,7 @@ def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, con
         assert not any("/root" in path for path in api.requested_paths)
 
 
-@pytest.mark.parametrize("slot", [16, 20, 31])
+@pytest.mark.parametrize("slot", [16, 31])
 def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured, slot):
     configured(era_files=["eras"])
     end = target(slot)

@@ -1,6 +1,7 @@
 """Decisions about a block, tested without a chain, a database and a clock."""
 
 import ast
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -12,45 +13,10 @@ from chains.header import Header
 from chains.packed import OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
-from proving.models import AccountProof
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops
-from proving.reconcile import decide
-from proving.reconcile.decide import (
-    Action,
-    Continue,
-    Decision,
-    ExtendPath,
-    Fail,
-    FindPath,
-    FindTime,
-    FindWhatIsGone,
-    MoveToBlock,
-    NoteChecked,
-    NoteRefused,
-    PreparePath,
-    Prove,
-    ProveTime,
-    Reject,
-    Reopen,
-    Requeue,
-    ShowPath,
-    StoreProofs,
-    TakeHeader,
-)
-from proving.reconcile.observation import (
-    BlockOfTime,
-    Checked,
-    Gone,
-    Lacking,
-    Observation,
-    OpenQuery,
-    SourceBlock,
-    Trust,
-    Unfetched,
-)
-from proving.reconcile.proofs import Fetched, Proven
+from proving.reconcile import decide, observation
 from proving.sources import NotYet, Preparation, Start
 from queries.columns import AccountField, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
@@ -62,10 +28,9 @@ ALICE = "0x" + "a1" * 20
 BALANCE, NONCE = AccountFact(ALICE, AccountField.BALANCE), AccountFact(ALICE, AccountField.NONCE)
 OF_HEADER, OF_TIME = HeaderFact(HeaderField.GAS_USED), TimeFact(1005)
 INITIAL, AVAILABLE, HEADER, ACCOUNT = StepKind
-ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
-    OpenQuery(1, False, None, AVAILABLE),
-    OpenQuery(2, True, None, AVAILABLE),
-    OpenQuery(3, False, 1005, AVAILABLE),
+PLAIN, HEADED, TIMED = (
+    observation.OpenQuery(pk, is_of_header, time, AVAILABLE)
+    for pk, is_of_header, time in ((1, False, None), (2, True, None), (3, False, 1005))
 )
 
 
@@ -75,22 +40,14 @@ def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> H
 
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
-FOR_PATH = Requeue(wait("path"), 0.5, for_path=True)
+FOR_PATH = decide.Requeue(wait("path"), 0.5, for_path=True)
 HOPS = Hops(100, (50, 7))
 LIE = wait("value_contradicted", fact="BALANCE")
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-NOT_VOUCHED_FOR = Trust(OWN, is_vouched_for=False, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
-LACKING = Lacking(
-    missing={BALANCE: [1]},
-    left_to_others=(),
-    sent_for=(),
-    failures=0,
-    root_is_known=False,
-    is_accumulating=False,
-    trust=replace(NOT_VOUCHED_FOR, is_vouched_for=True),
-)
-NOTHING_IN_REGISTRY = Observation(
+NOT_VOUCHED_FOR, VOUCHED_FOR = (observation.Trust(OWN, is_vouched_for=is_known) for is_known in (False, True))
+LACKING = observation.Lacking(missing={BALANCE: [1]}, root_is_known=False, trust=VOUCHED_FOR)
+NOTHING = observation.Observation(
     number=7,
     hash=HASH,
     timestamp=1000,
@@ -102,8 +59,8 @@ NOTHING_IN_REGISTRY = Observation(
     now=NOW,
     gather_seconds=0,
     waits_since=None,
-    awaiting_header=[ACCOUNT_QUERY],
-    queries={1: ACCOUNT_QUERY},
+    awaiting_header=[PLAIN],
+    queries={1: PLAIN},
     view=RegistryView(bytes(32), {}),
     root_is_confirmed=False,
     accumulated_by="",
@@ -112,7 +69,7 @@ NOTHING_IN_REGISTRY = Observation(
     lacking=LACKING,
 )
 TRUSTED = replace(
-    NOTHING_IN_REGISTRY,
+    NOTHING,
     view=RegistryView(ROOT, {BALANCE: None}),
     root_is_confirmed=True,
     accumulated_by="0xacc",
@@ -120,7 +77,7 @@ TRUSTED = replace(
 )
 
 
-def seen(base: Observation, **changes: Any) -> Observation:
+def seen(base: observation.Observation, **changes: Any) -> observation.Observation:
     """Return the observation with changed values, which may belong to any of its stages. All queries with missing facts
     are observed.
     """
@@ -128,10 +85,10 @@ def seen(base: Observation, **changes: Any) -> Observation:
     def of(stage: type) -> dict[str, Any]:
         return {field.name: changes.pop(field.name) for field in fields(stage) if field.name in changes}
 
-    of_trust, of_lacking = of(Trust), of(Lacking)
+    of_trust, of_lacking = of(observation.Trust), of(observation.Lacking)
     changed = replace(base, **changes)
     lacking = replace(base.lacking or LACKING, **of_lacking)
-    named = {query.id: query for query in (ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY)}
+    named = {query.id: query for query in (PLAIN, HEADED, TIMED)}
     queries = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.queries}
     if of_trust:
         lacking = replace(lacking, trust=replace(lacking.trust or NOT_VOUCHED_FOR, **of_trust))
@@ -139,10 +96,10 @@ def seen(base: Observation, **changes: Any) -> Observation:
     return replace(changed, queries=queries, lacking=lacking if lacking.missing else None)
 
 
-UNVOUCHED = seen(NOTHING_IN_REGISTRY, is_vouched_for=False)
+UNVOUCHED = seen(NOTHING, is_vouched_for=False)
 
 
-def kinds(decision: Decision) -> list[str]:
+def kinds(decision: decide.Decision) -> list[str]:
     """Return names and steps of the actions that change something."""
     return [
         f"{type(action).__name__} {action.step}" if isinstance(action, Complete) else type(action).__name__
@@ -154,155 +111,79 @@ def kinds(decision: Decision) -> list[str]:
 BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILABLE, HEADER, ACCOUNT))
 
 
-@pytest.mark.parametrize(
-    ("what", "then", "actions"),
-    [
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, sent_for={BALANCE}), Continue(), [BLOCK_HASH], id="nothing is paid twice"
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, is_accumulating=True),
-            Requeue(wait("header"), 0.5),
-            [BLOCK_HASH],
-            id="one header is enough",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, is_accumulating=True, root_is_known=True),
-            Continue(),
-            [BLOCK_HASH, "Prove"],
-            id="the header is mined",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, failures=1),
-            Fail(wait("reverted", count=1)),
-            [BLOCK_HASH],
-            id="it reverted",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {})),
-            Requeue(wait("other_state_root", block=7), 0.5),
-            [],
-            id="another root",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {}), queries={}, missing={}),
-            Continue(),
-            [BLOCK_HASH],
-            id="another root, but all is under way",
-        ),
-        pytest.param(
-            seen(UNVOUCHED, queries={2: HEADER_QUERY}),
-            FindPath(OWN, {BALANCE: [1]}),
-            [HEADER_DONE, ACCOUNT_DONE],
-            id="only the hash is not available yet",
-        ),
-        pytest.param(seen(UNVOUCHED, is_extending=True), FOR_PATH, [], id="one path at a time"),
-        pytest.param(
-            seen(UNVOUCHED, pause_after_failures=20),
-            Requeue(wait("path_reverted"), 20),
-            [],
-            id="the last path reverted",
-        ),
-        pytest.param(
-            seen(UNVOUCHED, trust=None, queries={}, missing={OF_TIME: [3]}),
-            Requeue(wait("block_after", block=7), 3),
-            [],
-            id="when the block ended is not known yet",
-        ),
-        pytest.param(
-            seen(TRUSTED, missing={}, contradiction=LIE),
-            Fail(LIE),
-            ["ShowPath", BLOCK_HASH, HEADER_DONE],
-            id="another value",
-        ),
-        pytest.param(
-            seen(TRUSTED, awaiting_header=[HEADER_QUERY], queries={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
-            FindPath(OWN, {OF_HEADER: [2]}),
-            ["ShowPath", BLOCK_HASH],
-            id="the header's own facts need its hash",
-        ),
-        pytest.param(
-            seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, header=OWN),
-            FindPath(OWN, {OF_HEADER: [2]}),
-            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
-            id="what needs no hash goes first",
-        ),
-        pytest.param(
-            seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, trust=None),
-            Continue(),
-            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
-            id="what needs no hash does not wait for the next block",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, header=header(timestamp=1005)),
-            FindTime(1005, [3]),
-            [BLOCK_HASH],
-            id="the time is another block's now",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, timestamp=1006, header=NEXT),
-            FindTime(1005, [3]),
-            [BLOCK_HASH],
-            id="the time is an earlier block's now",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, timestamp=1005, header=NEXT),
-            Continue(),
-            [BLOCK_HASH, "ProveTime"],
-            id="the time is the block's very own",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, header=header(parent=ROOT)),
-            Requeue(wait("reorganised"), 3),
-            [BLOCK_HASH],
-            id="the next block is of another branch",
-        ),
-    ],
-)
+ANOTHER_ROOT = seen(NOTHING, view=RegistryView(ROOT, {}))
+MINED = seen(NOTHING, is_accumulating=True, root_is_known=True)
+OF_HEADER_ALONE = seen(TRUSTED, awaiting_header=[HEADED], queries={2: HEADED}, missing={OF_HEADER: [2]}, header=OWN)
+OF_TIME_ALONE = seen(NOTHING, queries={}, missing={OF_TIME: [3]}, header=NEXT)
+NO_NEXT = seen(UNVOUCHED, trust=None, queries={}, missing={OF_TIME: [3]})
+WITH_HEADER = seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, header=OWN)
+WITH_TIME = seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, trust=None)
+GOES_ON, TIME_MOVED = decide.Continue(), decide.FindTime(1005, [3])
+FIND_HEADER = decide.FindPath(OWN, {OF_HEADER: [2]})
+FIRST = ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"]
+
+
+def again(code: str, seconds: float, **values: Any) -> decide.Requeue:
+    return decide.Requeue(wait(code, **values), seconds)
+
+
+LACKED: dict[str, tuple[observation.Observation, object, list[str]]] = {
+    "nothing is paid twice": (seen(NOTHING, sent_for={BALANCE}), GOES_ON, [BLOCK_HASH]),
+    "one header is enough": (seen(NOTHING, is_accumulating=True), again("header", 0.5), [BLOCK_HASH]),
+    "the header is mined": (MINED, GOES_ON, [BLOCK_HASH, "Prove"]),
+    "another root": (ANOTHER_ROOT, again("other_state_root", 0.5, block=7), []),
+    "another root, but all is under way": (seen(ANOTHER_ROOT, queries={}, missing={}), GOES_ON, [BLOCK_HASH]),
+    "one path at a time": (seen(UNVOUCHED, is_extending=True), FOR_PATH, []),
+    "when the block ended is not known yet": (NO_NEXT, again("block_after", 3, block=7), []),
+    "the header's own facts need its hash": (OF_HEADER_ALONE, FIND_HEADER, ["ShowPath", BLOCK_HASH]),
+    "what needs no hash goes first": (WITH_HEADER, FIND_HEADER, FIRST),
+    "what needs no hash does not wait for the next block": (WITH_TIME, GOES_ON, FIRST),
+    "the time is another block's now": (seen(OF_TIME_ALONE, header=header(timestamp=1005)), TIME_MOVED, [BLOCK_HASH]),
+    "the time is an earlier block's now": (seen(OF_TIME_ALONE, timestamp=1006), TIME_MOVED, [BLOCK_HASH]),
+    "the time is the block's very own": (seen(OF_TIME_ALONE, timestamp=1005), GOES_ON, [BLOCK_HASH, "ProveTime"]),
+    "another branch": (seen(OF_TIME_ALONE, header=header(parent=ROOT)), again("reorganised", 3), [BLOCK_HASH]),
+}
+
+
+@pytest.mark.parametrize(("what", "then", "actions"), LACKED.values(), ids=LACKED)
 def test_what_the_registry_lacks(what, then, actions):
-    if isinstance(then, FindPath) and what.root_is_confirmed:
-        what = seen(what, header=OWN)
     decision = decide.prove(what)
-    assert decision.then == then
-    assert kinds(decision) == actions
+    assert (decision.then, kinds(decision)) == (then, actions)
 
 
 def test_what_is_sent():
-    def sent(what: Observation) -> list[Any]:
-        return [action for action in decide.prove(what).actions if isinstance(action, Prove | ProveTime)]
+    def sent(what: observation.Observation) -> list[Any]:
+        return [action for action in decide.prove(what).actions if isinstance(action, decide.Prove | decide.ProveTime)]
 
-    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, root_is_known=False)]
-    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, root_is_known=True)]
+    assert sent(NOTHING) == [decide.Prove({BALANCE: [1]}, root_is_known=False)]
+    assert sent(TRUSTED) == [decide.Prove({BALANCE: [1]}, root_is_known=True)]
     both: Missing = {BALANCE: [1], OF_HEADER: [2]}
     unvouched = seen(TRUSTED, missing=both, header=OWN)
-    assert sent(unvouched) == [Prove({BALANCE: [1]}, root_is_known=True, is_optional=True)]
+    assert sent(unvouched) == [decide.Prove({BALANCE: [1]}, root_is_known=True, is_optional=True)]
     assert sent(seen(unvouched, is_extending=True)) == sent(unvouched)
-    assert decide.prove(seen(unvouched, is_extending=True)).then == Continue()
-    assert decide.prove(seen(unvouched, pause_after_failures=9)).then == Continue()
-    (prove,) = sent(NOTHING_IN_REGISTRY)
+    assert decide.prove(seen(unvouched, is_extending=True)).then == decide.Continue()
+    assert decide.prove(seen(unvouched, pause_after_failures=9)).then == decide.Continue()
+    (prove,) = sent(NOTHING)
     assert prove.with_header
     (prove,) = sent(seen(unvouched, is_vouched_for=True))
-    assert prove == Prove(both, root_is_known=True)
+    assert prove == decide.Prove(both, root_is_known=True)
     # A header is sent only for users who need it, and not if such a user can't pay.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
-        Prove({BALANCE: [1]}, root_is_known=True)
+        decide.Prove({BALANCE: [1]}, root_is_known=True)
     ]
-    timed = seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT)
-    assert sent(timed) == [ProveTime(1005, NEXT, [3])]
-    with_another = seen(timed, missing={OF_TIME: [3], BALANCE: [3, 1]})
-    otherwise = Prove({BALANCE: [1]}, root_is_known=False)
-    assert sent(with_another) == [ProveTime(1005, NEXT, [3], otherwise=otherwise)]
+    timed = seen(NOTHING, queries={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT)
+    assert sent(timed) == [decide.ProveTime(1005, NEXT, [3])]
 
 
 def test_a_path_that_has_arrived_has_nothing_left():
-    for what in (TRUSTED, seen(NOTHING_IN_REGISTRY, path_left=2)):
-        assert decide.prove(what).actions[0] == ShowPath(0)
+    for what in (TRUSTED, seen(NOTHING, path_left=2)):
+        assert decide.prove(what).actions[0] == decide.ShowPath(0)
 
 
 def test_steps_name_the_transactions_that_completed_them():
-    open_queries = [ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY]
+    open_queries = [PLAIN, HEADED, TIMED]
     queries = {query.id: query for query in open_queries}
     what = seen(
         TRUSTED, awaiting_header=open_queries, queries=queries, missing={BALANCE: [3]}, proven_by={2: "0xheader"}
@@ -323,147 +204,109 @@ def test_steps_name_the_transactions_that_completed_them():
     assert Complete([3], HEADER, "0xacc") not in decide.prove(untimed).actions
 
 
-@pytest.mark.parametrize(
-    ("path_found", "then", "actions"),
-    [
-        (NotYet(wait("no_finality", source=1)), Requeue(wait("no_finality", source=1), 3), []),
-        (
-            Preparation(()),
-            Requeue(wait("recording"), 0.5),
-            [PreparePath(Preparation(()), [1, 2])],
-        ),
-    ],
-)
-def test_a_path(path_found, then, actions):
-    find = FindPath(OWN, {BALANCE: [2, 1]})
-    decision = decide.path(UNVOUCHED, find, path_found)
-    assert (decision.then, list(decision.actions)) == (then, actions)
-
-
 def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(HOPS, is_first=False))
-    assert decision == Decision(FOR_PATH, [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
+    decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), PathFound(HOPS, is_first=False))
+    assert decision == decide.Decision(FOR_PATH, [decide.ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
+    not_yet = wait("no_finality", source=1)
+    of_source = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), NotYet(not_yet))
+    assert of_source == decide.Decision(decide.Requeue(not_yet, 3))
 
 
 def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for_no_path():
     start = Start(7, (("0xsource", b"attest"),))
-    prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
-    assert decision == Decision(Continue(), [ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
+    prove = decide.Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
+    decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
+    assert decision == decide.Decision(GOES_ON, [decide.ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
     # If the facts need the next block, the call is a path.
-    find = FindPath(NEXT, {BALANCE: [1]})
-    assert decide.path(UNVOUCHED, find, PathFound(start)).actions[-1] == ExtendPath(start, NEXT, {BALANCE: [1]})
+    find = decide.FindPath(NEXT, {BALANCE: [1]})
+    assert decide.path(UNVOUCHED, find, PathFound(start)).actions[-1] == decide.ExtendPath(start, NEXT, {BALANCE: [1]})
 
 
 JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
 BY_JUMP = PathFound(Jump(header(100)), jump=JUMP)
-SHOWN: list[Action] = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
+SHOWN: list[decide.Action] = [decide.ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
 
 
 def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
-    find = FindPath(OWN, {BALANCE: [1]})
+    find = decide.FindPath(OWN, {BALANCE: [1]})
     for is_extending in (False, True):
         what = seen(UNVOUCHED, is_extending=is_extending, may_jump=True)
         assert decide.prove(what).then == find
-        prove = Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
-        assert decide.path(what, find, BY_JUMP) == Decision(Continue(), [*SHOWN, prove])
+        prove = decide.Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
+        assert decide.path(what, find, BY_JUMP) == decide.Decision(decide.Continue(), [*SHOWN, prove])
         # A block whose transaction has reverted shares no transaction.
-        again = decide.path(seen(what, failures=1), find, BY_JUMP)
-        assert again.actions[-1] == replace(prove, is_alone=True)
+        alone = decide.path(seen(what, failures=1), find, BY_JUMP)
+        assert alone.actions[-1] == replace(prove, is_alone=True)
     # A jump from constants has no origin.
-    constant = PathFound(Jump(), jump=JUMP[1:])
-    shown = decide.path(UNVOUCHED, find, constant).actions[0]
-    assert shown == ShowPath(1, PathUnit.JUMPS, None)
+    constant = decide.path(UNVOUCHED, find, PathFound(Jump(), jump=JUMP[1:]))
+    assert constant.actions[0] == decide.ShowPath(1, PathUnit.JUMPS, None)
 
 
 def test_a_jump_to_the_block_after_is_a_path():
-    find = FindPath(NEXT, {BALANCE: [1]})
+    find = decide.FindPath(NEXT, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, find, BY_JUMP)
-    assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
+    assert decision == decide.Decision(FOR_PATH, [*SHOWN, decide.ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
     # A path is under way already, so the decision only waits for it.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     for outcome in (BY_JUMP, Preparation(())):
-        assert decide.path(extending, find, outcome) == Decision(FOR_PATH)
+        assert decide.path(extending, find, outcome) == decide.Decision(FOR_PATH)
 
 
-def test_a_time_that_a_reorg_has_moved():
-    def decided(block_of_time: BlockOfTime) -> Decision:
-        return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), block_of_time)
+def test_a_time_that_no_later_block_has_or_its_own_contradicts():
+    def decided(block_of_time: observation.BlockOfTime) -> decide.Decision:
+        return decide.time(NOTHING, decide.FindTime(1005, [3]), block_of_time)
 
-    gone = Requeue(wait("no_later_block", chain=1, time=1005), 3)
-    assert decided(BlockOfTime(has_later=False)) == Decision(gone)
+    gone = decide.Requeue(wait("no_later_block", chain=1, time=1005), 3)
+    assert decided(observation.BlockOfTime(has_later=False)) == decide.Decision(gone)
     for number in (None, 7):
-        assert isinstance(decided(BlockOfTime(has_later=True, number=number)).then, Fail)
-    reason = wait("time_moved", time=1005, block=6)
-    moved = decided(BlockOfTime(has_later=True, number=6))
-    assert moved == Decision(Requeue(reason, 0), [MoveToBlock([3], 6, str(reason))])
+        assert isinstance(decided(observation.BlockOfTime(has_later=True, number=number)).then, decide.Fail)
 
 
-CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
+CHECKED = observation.Checked(2, 50, HASH, header(50), False, 0.5)
 
 
 def test_a_destination_that_was_reorganised():
     there = cast("Header", SimpleNamespace(hash=HASH))
-    assert decide.checked(replace(CHECKED, header=there)) == Decision(Continue())
-    behind = Requeue(wait("node_behind", chain=2, block=50), 0.5)
-    assert decide.checked(replace(CHECKED, header=None)) == Decision(behind)
-    assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
-    assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
+    assert decide.checked(replace(CHECKED, header=there)) == decide.Decision(GOES_ON)
+    for behind in (replace(CHECKED, header=None), replace(CHECKED, header=there, is_behind=True)):
+        assert decide.checked(behind) == decide.Decision(again("node_behind", 0.5, chain=2, block=50))
+    gone = observation.Gone(root_is_confirmed=True, registry="0x1", proven=[7])
+    gone = replace(gone, lacking_of_header=[1], lacking_of_accounts=[2])
     reason = "The destination chain was reorganised: block 50 is another one now."
-    untrusted = Gone(root_is_confirmed=False, proven=[1, 2], lacking_of_accounts=[2], registry="0x1")
-    assert decide.gone(CHECKED, untrusted).actions == [
-        Reopen([1, 2], HEADER, reason),
-        Reopen((), ACCOUNT, reason),
-        NoteChecked(),
-    ]
-    lacking = Gone(root_is_confirmed=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2], registry="0x1")
-    assert decide.gone(CHECKED, lacking).actions == [
-        Reopen([1], HEADER, reason),
-        Reopen([2], ACCOUNT, reason),
-        NoteChecked(),
-    ]
-    assert decide.gone(CHECKED, Gone(root_is_confirmed=True, contradiction=LIE)) == Decision(Fail(LIE))
+    cases: list[tuple[bool, list[int], Sequence[int]]] = [(False, [7], ()), (True, [1], [2])]
+    for is_trusted, of_header, of_account in cases:
+        reopened = [decide.Reopen(of_header, HEADER, reason), decide.Reopen(of_account, ACCOUNT, reason)]
+        seen_gone = replace(gone, root_is_confirmed=is_trusted)
+        assert decide.gone(CHECKED, seen_gone).actions == [*reopened, decide.NoteChecked()]
+    assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(decide.Fail(LIE), ())
 
 
 def test_the_header_of_the_source_chain():
-    block = SourceBlock(1, 7, OWN, "", 3)
-    assert decide.source_block(block) == Decision(Continue(), [TakeHeader(OWN)])
-    assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == Decision(Continue(), [])
-    assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
+    block = observation.SourceBlock(1, 7, OWN, "", 3)
+    assert decide.source_block(block) == decide.Decision(decide.Continue(), [decide.TakeHeader(OWN)])
+    assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == decide.Decision(GOES_ON, [])
     missing = replace(block, header=None, head=6, seconds=0)
     reason = wait("block_to_come", chain=1, block=7, head=6, last=None)
-    assert decide.source_block(missing) == Decision(Requeue(reason, 3))
     lacking = wait("source_without_block", chain=1, block=7)
-    assert decide.source_block(replace(missing, head=7)) == Decision(Fail(lacking))
+    assert decide.source_block(replace(missing, head=7)) == decide.Decision(decide.Fail(lacking))
     # A block far ahead is checked later, but within a minute, because a lagging node may catch up.
-    assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(reason, 12))
-    assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(reason, 60))
-
-
-def test_what_was_fetched_is_stored():
-    proofs = [Proven(AccountProof(address=ALICE), ())]
-    decision = decide.fetched(Fetched(proofs, complete=[1]))
-    assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
+    for seconds, pause in ((0, 3), (12, 12), (900, 60)):
+        assert decide.source_block(replace(missing, seconds=seconds)) == decide.Decision(decide.Requeue(reason, pause))
 
 
 PRUNED = wait("proof_refused", problem="Pruned.")
-REFUSED = Unfetched(1, 7, {4: PRUNED}, refused=[4], refused_since=None, now=NOW)
+REFUSED = observation.Unfetched(1, 7, {4: PRUNED}, refused=[4], refused_since=None, now=NOW)
 REFUSED_YET = wait("rejected_in_ten_minutes", reason=PRUNED)
-REJECTED = Reject(
-    [4],
-    RejectionCode.PROOF_UNAVAILABLE,
-    wait("no_usable_proof", chain=1, block=7, reason=PRUNED),
-    retryable=True,
-)
+UNUSABLE = wait("no_usable_proof", chain=1, block=7, reason=PRUNED)
+REJECTED = decide.Reject([4], RejectionCode.PROOF_UNAVAILABLE, UNUSABLE, retryable=True)
 
 
 @pytest.mark.parametrize(
     ("what", "then", "actions"),
     [
-        (REFUSED, Fail(REFUSED_YET, (4,)), [NoteRefused(NOW)]),
-        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail(REFUSED_YET, (4,)), []),
-        (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), Continue(), [REJECTED]),
-        (replace(REFUSED, refused=[], refused_since=NOW), Fail(PRUNED, (4,)), [NoteRefused(None)]),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), decide.Fail(REFUSED_YET, (4,)), []),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), decide.Continue(), [REJECTED]),
+        (replace(REFUSED, refused=[], refused_since=NOW), decide.Fail(PRUNED, (4,)), [decide.NoteRefused(None)]),
     ],
 )
 def test_what_can_not_be_fetched(what, then, actions):
@@ -471,45 +314,37 @@ def test_what_can_not_be_fetched(what, then, actions):
     assert (decision.then, list(decision.actions)) == (then, actions)
 
 
-OTHERS, OTHERS_TIMED = (
-    replace(ACCOUNT_QUERY, id=4, is_left_to_others=True),
-    replace(TIMED_QUERY, is_left_to_others=True),
-)
+OTHERS, OTHERS_TIMED = replace(PLAIN, id=4, is_left_to_others=True), replace(TIMED, is_left_to_others=True)
 
 
-@pytest.mark.parametrize(
-    ("base", "then", "actions"),
-    [
-        pytest.param(seen(UNVOUCHED, failures=3, is_extending=True), Continue(), [], id="whatever is under way"),
-        pytest.param(replace(NOTHING_IN_REGISTRY, gather_seconds=5), Continue(), [BLOCK_HASH], id="nothing gathers"),
-    ],
-)
-def test_what_is_left_to_others_is_completed_and_never_sent(base, then, actions):
-    decision = decide.prove(seen(base, awaiting_header=[OTHERS], queries={4: OTHERS}, missing={BALANCE: [4]}))
-    assert (decision.then, kinds(decision)) == (then, actions)
+def test_what_is_left_to_others_is_completed_and_never_sent():
+    under_way = seen(UNVOUCHED, failures=3, is_extending=True)
+    for base, actions in ((under_way, []), (replace(NOTHING, gather_seconds=5), [BLOCK_HASH])):
+        decision = decide.prove(seen(base, awaiting_header=[OTHERS], queries={4: OTHERS}, missing={BALANCE: [4]}))
+        assert (decision.then, kinds(decision)) == (GOES_ON, actions)
 
 
 def test_beside_what_is_left_to_others_only_the_rest_is_sent():
-    queries = {1: ACCOUNT_QUERY, 4: OTHERS}
-    both = seen(NOTHING_IN_REGISTRY, queries=queries, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
-    (prove,) = [action for action in decide.prove(both).actions if isinstance(action, Prove)]
+    queries = {1: PLAIN, 4: OTHERS}
+    both = seen(NOTHING, queries=queries, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
+    (prove,) = [action for action in decide.prove(both).actions if isinstance(action, decide.Prove)]
     assert prove.missing == {BALANCE: [1]}
     below = seen(both, root_is_known=True, is_vouched_for=False)
     assert below.lacking
     assert below.lacking.needing == {}
-    assert decide.prove(below).then == Continue()
+    assert decide.prove(below).then == decide.Continue()
     unvouched = decide.prove(seen(both, is_vouched_for=False)).then
-    assert unvouched == FindPath(OWN, {BALANCE: [1]})
+    assert unvouched == decide.FindPath(OWN, {BALANCE: [1]})
 
 
-@pytest.mark.parametrize(("following", "then"), [(NEXT, Continue()), (header(8, timestamp=1004), FindTime(1005, [3]))])
-def test_a_time_that_others_prove_moves_with_a_reorg(following, then):
-    what = seen(NOTHING_IN_REGISTRY, queries={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, header=following)
-    assert decide.prove(what).then == then
+def test_a_time_that_others_prove_moves_with_a_reorg():
+    for following, then in ((NEXT, GOES_ON), (header(8, timestamp=1004), TIME_MOVED)):
+        what = seen(NOTHING, queries={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, header=following)
+        assert decide.prove(what).then == then
 
 
 BEGUN = datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)
-GATHERING = replace(NOTHING_IN_REGISTRY, now=BEGUN, gather_seconds=5, waits_since=BEGUN)
+GATHERING = replace(NOTHING, now=BEGUN, gather_seconds=5, waits_since=BEGUN)
 MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for number in range(51)}
 
 
@@ -517,7 +352,6 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
     ("what", "waits"),
     [
         pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=2)), 1, id="it has begun"),
-        pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=3)), None, id="it is over"),
         pytest.param(replace(GATHERING, now=BEGUN - timedelta(days=1)), None, id="the clock was set back"),
         pytest.param(seen(GATHERING, failures=1, attempts=1), None, id="it goes alone, because one reverted"),
         pytest.param(seen(GATHERING, missing=MANY), None, id="it fills a transaction"),
@@ -525,10 +359,10 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
 )
 def test_what_is_little_waits_for_others(what, waits):
     decision = decide.prove(what)
-    sent = [action for action in decision.actions if isinstance(action, Prove)]
+    sent = [action for action in decision.actions if isinstance(action, decide.Prove)]
     assert bool(sent) == (waits is None)
     if waits is not None:
-        assert decision.then == Requeue(wait("gathering", seconds=5), waits)
+        assert decision.then == decide.Requeue(wait("gathering", seconds=5), waits)
 
 
 # --- Modules that can spend money -------------------------------------------------------------------------------------

@@ -115,14 +115,6 @@ def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) 
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
-def test_two_of_three_attesters_are_enough(chain, there, attested, key):
-    block = there.head() - 10
-    here_block = chain.head()
-    batch = submit(key, of_chains(there=[block], here=[here_block]))
-    assert_proven(chain, there, batch, block)
-    assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
-
-
 def test_facts_of_another_chain_in_a_replaced_registry_are_proven_again_with_lost_ones(
     chain, there, attested, settings, key
 ):
@@ -140,16 +132,6 @@ def test_facts_of_another_chain_in_a_replaced_registry_are_proven_again_with_los
     assert_proven(chain, there, batch, block)
     assert old != registry(HERE).address
     assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
-
-
-def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
-    batch = submit(key, of_chains(there=[there.head() - 10]))
-    sentence = wait_of(chain)
-    assert "1 of 2 required attesters has signed block" in " ".join(Client().get("/chains").text.split())
-    assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    assert sentence.startswith("Waiting for attesters to vouch for block")
-    assert "1 of 2 required attesters has signed. 127.0.0.1:9 can't be reached." in sentence
 
 
 def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
@@ -404,6 +386,13 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
         f"{expected:%Y-%m-%d %H:%M} UTC. The newest confirmed block is 40, which was confirmed "
         f"{delay / 86_400:.1f} days after it was made."
     )
+    chain.rpc("evm_increaseTime", 100_000)
+    work()
+    chain.mine()
+    work()
+    assert any(
+        "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox" in each for each in waiting()
+    )
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
     rollup.confirm(50)
     assert_proven(chain, rollup.chain, batch, 43)
@@ -452,19 +441,6 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
     assert newest_recorded(chain) == 60
 
 
-def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, key):
-    rollup.outbox.confirm(b"\x13" * 32, b"\x66" * 32)
-    submit(key, of_chains(there=[30]))
-    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in wait_of(chain)
-
-
-def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
-    """The event is false. Only the Outbox's hash for the header's own send root counts."""
-    rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
-    submit(key, of_chains(there=[40]))
-    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in wait_of(chain)
-
-
 def test_check_chains_tells_what_is_confirmed(rollup):
     output = io.StringIO()
     with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} tell of no block"):
@@ -510,36 +486,16 @@ def encoded(chain: DevChain, number: int) -> bytes:
     return headers.told(chain.rpc("eth_getBlockByNumber", hex(number), False))
 
 
-def test_what_somebody_has_recorded_is_begun_at_without_the_outbox(chain, rollup, key):
-    rollup.confirm(50)
-    record(chain, "Arbitrum", encoded(rollup.chain, 50))
-    chain.rpc("anvil_setCode", rollup.outbox.address, "0x")
-    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[45])), 45)
-
-
-def test_where_what_is_recorded_is_far_a_nearer_confirmed_block_is_begun_at(chain, rollup, key):
+def test_what_somebody_has_recorded_is_begun_at_without_the_outbox_unless_a_confirmed_block_is_nearer(
+    chain, rollup, key
+):
     for number in (10, 60):
         rollup.confirm(number)
     record(chain, "Arbitrum", encoded(rollup.chain, 60))
     assert work_until_done(submit(key, of_chains(there=[5])), chain).status == BatchStatus.DONE
     assert source_of(chain, "Arbitrum").call("blockHash", 10) == rollup.hash_of(10)
-
-
-def test_a_recorded_block_that_the_nodes_contradict_is_not_begun_at(chain, rollup, key):
-    other = tries.header(50, b"\x66" * 32, extra_data=b"\x13" * 32)
-    rollup.outbox.confirm(b"\x13" * 32, keccak(other))
-    record(chain, "Arbitrum", other)
-    rollup.confirm(50)
-    submit(key, of_chains(there=[45]))
-    assert wait_of(chain) == f"The block hash source knows another block 50 of chain {THERE} than its nodes."
-
-
-def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
-    rollup.confirm(40)
-    submit(key, of_chains(there=[43]))
-    assert "Nothing was confirmed" not in wait_of(chain)
-    chain.rpc("evm_increaseTime", 100_000)
-    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in wait_of(chain)
+    chain.rpc("anvil_setCode", rollup.outbox.address, "0x")
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[55])), 55)
 
 
 # --- OP Stack, by dispute games ---------------------------------------------------------------------------------------
@@ -695,23 +651,6 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
 
 
-@pytest.mark.parametrize("kind", ["rollup", "games"])
-def test_an_address_that_is_not_the_contract_s_is_told(request, chain, settings, key, kind):
-    request.getfixturevalue(kind)
-    other = "0x" + "12" * 20
-    text = re.sub(r"(outbox|anchor_state_registry) = .*", rf'\1 = "{other}"', settings.CHAINS_FILE.read_text())
-    settings.CHAINS_FILE.write_text(text)
-    forget_chains()
-    submit(key, of_chains(there=[24]))
-    assert f"and chains.toml names {other}. The operator must" in wait_of(chain)
-
-
-def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, anchor_state_registry="0x" + "12" * 20)
-    submit(key, of_chains(there=[24]))
-    assert "isn't what the OP Stack has there." in wait_of(chain)
-
-
 # --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
 
 
@@ -721,6 +660,7 @@ def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
 
 
 def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, buffered, key):
+    """The buffer keeps a false hash. A later block of the real chain leads to the right block of that number."""
     batch = submit(key, of_chains(there=[20]))
     none = (
         f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
@@ -733,47 +673,83 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
         f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
         f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
     )
-    buffer.push(*pushed(there, 22, 24))
+    for lost in (20, 22):
+        buffer.push(lost, [b"\x66" * 32])
+    assert wait_of(chain) == (
+        f"The buffer on chain {HERE} holds another hash than that of block 22 of chain {THERE}, or none: waiting for "
+        "the next push."
+    )
+    buffer.push(*pushed(there, 23, 24))
     assert_proven(chain, there, batch, 20)
     # A block whose hash was pushed needs no path.
     assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
     assert len(extending()) == 1
 
 
-def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, buffered, key):
-    BlockHashBuffer(chain).push(24, [b"\x66" * 32])
-    submit(key, of_chains(there=[20]))
-    assert wait_of(chain) == (
-        f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
-        "the next push."
-    )
-
-
-def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, buffered, key):
-    """Nodes refuse states of blocks that they don't have yet. This doesn't mean that the block is old."""
-    newest = there.head() + 5
-    BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
-    submit(key, of_chains(there=[20]))
-    assert wait_of(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
-
-
-@pytest.mark.parametrize("serves_states", [False, True])
-def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, buffered, settings, key, serves_states):
+def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, buffered, settings, key):
     BlockHashBuffer(chain).push(*pushed(there, 22, 24))
     batch = submit(key, of_chains(there=[20]))
-    with hiding(there.url, 24, serves_states=serves_states) as url:
-        reconfigure(settings, there.url, url)
-        assert wait_of(chain) == lacking(24)
-        reconfigure(settings, url, there.url)
+    for serves_states in (False, True):
+        with hiding(there.url, 24, serves_states=serves_states) as url:
+            reconfigure(settings, there.url, url)
+            assert wait_of(chain) == lacking(24)
+            reconfigure(settings, url, there.url)
     assert_proven(chain, there, batch, 20)
 
 
-def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buffered, key):
-    """The buffer keeps the false block. A later block of the real chain leads to the right block of that number."""
-    buffer = BlockHashBuffer(chain)
-    buffer.push(20, [b"\x66" * 32])
-    buffer.push(*pushed(there, 22, 24))
-    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
+# --- What contradicts the nodes or chains.toml ------------------------------------------------------------------------
+
+OTHER = "0x" + "12" * 20
+
+
+def no_block(rollup: Rollup, *_: Any) -> None:
+    rollup.outbox.confirm(b"\x13" * 32, b"\x66" * 32)
+
+
+def another_send_root(rollup: Rollup, *_: Any) -> None:
+    """The event is false. Only the Outbox's hash for the header's own send root counts."""
+    rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
+
+
+def another_recorded(rollup: Rollup, chain: DevChain, *_: Any) -> None:
+    other = tries.header(50, b"\x66" * 32, extra_data=b"\x13" * 32)
+    rollup.outbox.confirm(b"\x13" * 32, keccak(other))
+    record(chain, "Arbitrum", other)
+    rollup.confirm(50)
+
+
+def pushed_early(_: None, chain: DevChain, *__: Any) -> None:
+    """Nodes refuse states of blocks that they don't have yet. This doesn't mean that the block is old."""
+    BlockHashBuffer(chain).push(99, [b"\x07" * 32])
+
+
+def another_address(_: Any, __: DevChain, settings: Any) -> None:
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(re.sub(r"(outbox|anchor_state_registry) = .*", rf'\1 = "{OTHER}"', text))
+    forget_chains()
+
+
+@pytest.mark.parametrize(
+    ("source", "tell", "block", "why"),
+    [
+        ("rollup", no_block, 30, f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed"),
+        ("rollup", another_send_root, 40, f"holds another hash than that of block 40 of chain {THERE}, or none"),
+        ("rollup", another_recorded, 45, f"source knows another block 50 of chain {THERE} than its nodes."),
+        ("rollup", another_address, 24, f"and chains.toml names {OTHER}. The operator must"),
+        ("games", another_address, 24, f"and chains.toml names {OTHER}. The operator must"),
+        ("buffered", pushed_early, 20, f"chain {THERE} don't have block 99 yet, from which block 20 is reached."),
+    ],
+)
+def test_nothing_is_sent_while_a_source_tells_otherwise(request, chain, settings, key, source, tell, block, why):
+    tell(request.getfixturevalue(source), chain, settings)
+    submit(key, of_chains(there=[block]))
+    assert why in wait_of(chain)
+
+
+def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, anchor_state_registry=OTHER)
+    submit(key, of_chains(there=[24]))
+    assert "isn't what the OP Stack has there." in wait_of(chain)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
@@ -992,6 +968,9 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     }
     call_command("deploy_reader", str(HERE), stdout=io.StringIO())
     assert {told[1:] for told in same_everywhere().values()} == {(True, False)}
+    FactsRegistry.objects.exclude(source_chain_id=HERE).delete()
+    with pytest.raises(CommandError, match=r"manage\.py deploy_registry 31337 31339"):
+        deploy(HERE, THERE)
 
 
 def same_everywhere() -> dict[int, tuple[bool, bool, bool]]:
@@ -1006,15 +985,6 @@ def same_everywhere() -> dict[int, tuple[bool, bool, bool]]:
     }
 
 
-def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):
-    with DevChain(chain_id=31339) as parent:
-        outbox = ArbitrumOutbox(parent)
-        connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
-        FactsRegistry.objects.exclude(source_chain_id=HERE).delete()
-        with pytest.raises(CommandError, match=r"manage\.py deploy_registry 31337 31339"):
-            deploy(HERE, THERE)
-
-
 # --- Changing attesters -----------------------------------------------------------------------------------------------
 
 
@@ -1025,12 +995,16 @@ def change(contract: str, addresses: Sequence[str], *, signed_by: Sequence[str],
     call_command("change_attesters", str(HERE), str(THERE), *addresses, f"--threshold={threshold}", *signatures)
 
 
-def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
+def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_from_then_on(
     chain, there, attesters, settings, tmp_path, key, capsys
 ):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    assert "1 of 2 required attesters has signed" in wait_of(chain)
+    sentence = wait_of(chain)
+    assert sentence.startswith("Waiting for attesters to vouch for block")
+    assert "1 of 2 required attesters has signed. 127.0.0.1:9 can't be reached." in sentence
+    assert "1 of 2 required attesters has signed block" in " ".join(Client().get("/chains").text.split())
+    assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     contract = registry(THERE).block_hash_source
     change(contract, [attesters[0].address], signed_by=KEYS[1:])
     assert attesters[0].address in capsys.readouterr().out
@@ -1043,28 +1017,21 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
         deploy(HERE, THERE)
 
 
-@pytest.mark.parametrize(
-    ("changed", "fault"),
-    [
-        ({"signed_by": KEYS[:1]}, "Signatures of 2 attesters are needed; here are 1."),
-        ({"nonce": 1}, "These signers are not attesters of .* now: .* Check that .* the nonce 0"),
-        ({"threshold": 4}, "The threshold must be from 1 to 3"),
-    ],
-)
-def test_a_change_that_the_contract_would_refuse_is_not_sent(chain, db, there, settings, tmp_path, changed, fault):
+def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_not_sent(
+    chain, db, there, settings, tmp_path
+):
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
-    contract = registry(THERE).block_hash_source
-    addresses = [Account.from_key(key).address for key in KEYS]
-    with pytest.raises(CommandError, match=fault):
-        change(contract, addresses, **({"signed_by": KEYS[:2]} | changed))
-
-
-def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, settings, tmp_path):
-    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
-    before = Transaction.objects.count()
+    contract, before = registry(THERE).block_hash_source, Transaction.objects.count()
+    addresses, enough = [Account.from_key(key).address for key in KEYS], KEYS[:2]
+    with pytest.raises(CommandError, match=r"Signatures of 2 attesters are needed; here are 1\."):
+        change(contract, addresses, signed_by=KEYS[:1])
+    with pytest.raises(CommandError, match=r"These signers are not attesters of .* now: .* Check that .* the nonce 0"):
+        change(contract, addresses, signed_by=enough, nonce=1)
+    with pytest.raises(CommandError, match="The threshold must be from 1 to 3"):
+        change(contract, addresses, signed_by=enough, threshold=4)
     call_command("stop")
     with pytest.raises(CommandError, match="The operator has stopped sending"):
-        change(registry(THERE).block_hash_source, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
+        change(contract, addresses[2:], signed_by=enough)
     assert Transaction.objects.count() == before
 
 
