@@ -126,12 +126,7 @@ def test_an_attestation_is_verified():
     assert (attestation.attester, attestation.block_hash) == (ALICE.address, HASH)
     assert recover(AttestationRequest(DOMAIN, 1, 123).message(HASH), attestation.signature) == ALICE.address
     assert attester_requests == [
-        {
-            "sourceChainId": "1",
-            "blockNumber": "123",
-            "destinationChainId": "10",
-            "verifyingContract": DOMAIN.contract,
-        }
+        {"sourceChainId": "1", "blockNumber": "123", "destinationChainId": "10", "verifyingContract": DOMAIN.contract}
     ]
 
 

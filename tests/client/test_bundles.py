@@ -275,8 +275,7 @@ def told_of(made: Bundle) -> list[dict[str, Any]]:
 
 def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
     world = World(
-        HttpAnswer(200, (), json.dumps(made).encode()),
-        answer(200, details_of_batch(queryList=told, queries=len(told))),
+        HttpAnswer(200, (), json.dumps(made).encode()), answer(200, details_of_batch(queryList=told, queries=len(told)))
     )
     nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
     access = Access("http://service.example", "key", PATIENCE)
