@@ -21,11 +21,11 @@ VIEWS = [("light", WIDE), ("dark", NARROW), ("light", NARROW), ("dark", WIDE)]
 SOME = {
     *("Batch: waits for attesters", "Batch: a time, slots and a header, DONE", "Batch: 60 queries", "Batch: unknown"),
     *("Home", "List: everybody's, full", "Dashboard: full", "Keys: three", "New batch, with faults", "Operator"),
-    *("Facts: the latest", "Sign in by hand", "Webhooks: deliveries"),
+    *("Facts: the latest", "Sign in by hand", "API", "Webhooks: deliveries"),
 }
 LONG = {
     *("Batch: REJECTED on the way", "Batch: rolled back", "Batch: old block, on the path", "List: empty", "Chains"),
-    *("Dashboard: new", "New batch", "Batch: self-funded, your turn", "Sign in", "API"),
+    *("Dashboard: new", "New batch", "Batch: self-funded, your turn", "Sign in"),
 }
 
 
