@@ -27,15 +27,6 @@ def raw(key: ApiKey) -> str:
     return keys.reveal(key)
 
 
-def test_a_key_can_be_shown_again_and_authenticates_its_user(alice, key):
-    stored = ApiKey.objects.get(pk=key.pk)
-    assert raw(stored) == raw(key)
-    authenticated = keys.authenticate(raw(stored))
-    assert authenticated is not None
-    assert authenticated == key
-    assert authenticated.user == alice
-
-
 def test_a_key_has_one_form_and_shows_only_its_ends(key):
     assert re.fullmatch(r"bqs_[0-9A-Za-z]{43}", raw(key))
     assert raw(key).startswith(key.prefix)
@@ -156,9 +147,9 @@ def test_a_key_under_a_lost_secret_is_not_shown_and_still_authenticates(key, set
 
 
 def test_only_a_user_who_never_had_a_key_gets_the_first_one():
-    for _ in range(2):
-        alice = keys.finish(message := keys.start(ALICE.address, 31337), sign(message, ALICE))
-        only = alice.api_keys.get()
+    for address, chain in ((ALICE.address, 31337), (ALICE.address.lower(), 5)):
+        keys.finish(message := keys.start(address, chain), sign(message, ALICE))
+        only = (alice := User.objects.get()).api_keys.get()
         assert only.name == "default"
     keys.revoke(only)
     alice.api_keys.update(name="old")

@@ -62,18 +62,6 @@ def test_a_signed_message_signs_in_while_the_node_is_down(message):
     assert user.api_keys.get().name == "default"
 
 
-def test_a_second_sign_in_is_the_same_user_with_the_same_key(message):
-    first = finish(message, sign(message, ALICE))
-    again = start(ALICE.address.lower(), 5, CLIENT)
-    assert finish(again, sign(again, ALICE)) == first
-    assert User.objects.get().api_keys.count() == 1
-
-
-def test_a_message_signs_in_once(message):
-    finish(message, sign(message, ALICE))
-    assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
-
-
 # Trezor, MyEtherWallet, MyCrypto and Ledger (recovery id 0 or 1) show signatures in these forms. Users copy quotes and
 # line breaks along with them.
 @pytest.mark.parametrize(

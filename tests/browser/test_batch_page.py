@@ -81,18 +81,6 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
 # --- Without a chain: the page's view of its rows ---------------------------------------------------------------------
 
 
-def test_done_is_on_the_screen_soon(page: Page):
-    beat()
-    batch = a_batch()
-    page.goto(path(batch))
-    accept(batch)
-    expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
-    expect(page.locator("[data-poll-seconds]")).to_have_attribute("data-poll-seconds", "1")
-    finish(batch)
-    expect(page.locator(".headline .chip")).to_have_text("DONE")
-    expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
-
-
 @pytest.mark.parametrize(("end", "title"), [(finish, "DONE"), (reject, "REJECTED")])
 def test_a_hidden_page_polls_once_a_minute_until_its_title_says_how_the_batch_ended(page: Page, end: Any, title: str):
     beat()

@@ -24,15 +24,7 @@ from queries.models import Batch
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
-from tests.chains.tries import (
-    MALFORMED,
-    MALFORMED_ACCOUNTS,
-    MALFORMED_RECEIPTS,
-    RECEIPT,
-    chained,
-    slot_proof,
-    storage_trie,
-)
+from tests.chains import tries as chain_tries
 from tests.client.forged_bundles import FORGERIES, HASH, with_transactions
 from tests.contracts import tries
 from tests.contracts.blocks import recorded
@@ -264,14 +256,14 @@ def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list
 def test_no_malformed_node_or_account_is_taken(page: Page):
     slot, itself, another = bytes(32), bytes(20), b"\1" * 20
     cases, faults = [], []
-    for case in MALFORMED:
+    for case in chain_tries.MALFORMED:
         nodes: Any
         nodes, fault = case.values
-        cases.append(("slot", *at(slot, *chained(*nodes))))
+        cases.append(("slot", *at(slot, *chain_tries.chained(*nodes))))
         faults.append(fault)
     others = [rlp.encode([b"", b"", EMPTY_TRIE_ROOT]), rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""])]
-    for fields in (*MALFORMED_ACCOUNTS, *others):
-        leaf = chained([hex_prefix(keccak(itself).hex(), leaf=True), fields])
+    for fields in (*chain_tries.MALFORMED_ACCOUNTS, *others):
+        leaf = chain_tries.chained([hex_prefix(keccak(itself).hex(), leaf=True), fields])
         for address in (itself, another):
             cases.append(("account", *at(address, *leaf)))
             faults.append("account is malformed")
@@ -291,9 +283,9 @@ def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
     cases, expected = [], []
     for size in (1, 2, 17, 300):
         slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(NEAR_SLOTS, 5)
-        built = storage_trie(slots)
+        built = chain_tries.storage_trie(slots)
         for slot in [*list(slots)[:: max(1, size // 20)], *NEAR_SLOTS, *range(size, size + 20)]:
-            nodes = slot_proof(built, slot)
+            nodes = chain_tries.slot_proof(built, slot)
             for proof in (nodes, nodes[:-1], [*nodes, nodes[-1]], nodes[::-1]):
                 cases.append(("slot", built.root_hash, slot.to_bytes(32), proof))
                 try:
@@ -325,8 +317,8 @@ def test_receipts_are_read_as_the_client_reads_them(page: Page):
                     else keccak(values[index]).hex(),
                     None,
                 ]
-    for spoilt in (*MALFORMED_RECEIPTS, b"\x05" + rlp.encode(RECEIPT)):
-        root, nodes = chained([hex_prefix("80", leaf=True), spoilt])
+    for spoilt in (*chain_tries.MALFORMED_RECEIPTS, b"\x05" + rlp.encode(chain_tries.RECEIPT)):
+        root, nodes = chain_tries.chained([hex_prefix("80", leaf=True), spoilt])
         cases.append(("receipt", *at(bytes(2), root, nodes)))
         expected.append(None)
     for outcome, wanted in zip(told(page, cases), expected, strict=True):

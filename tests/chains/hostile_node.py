@@ -196,14 +196,7 @@ FLOODS: Mapping[str, Behaviour] = {
 }
 DRIPS: Mapping[str, Behaviour] = {
     behaviour.__name__.replace("_", " "): behaviour
-    for behaviour in (
-        dripped_headers,
-        dripped_reply,
-        dripped_chunk_length,
-        dripped_trailers,
-        endless_continue,
-        silence,
-    )
+    for behaviour in (dripped_headers, dripped_reply, dripped_chunk_length, dripped_trailers, endless_continue, silence)
 }
 LIES: Mapping[str, Behaviour] = {
     behaviour.__name__.replace("_", " "): behaviour for behaviour in (hangs_up, hangs_up_midway, wrong_ids)

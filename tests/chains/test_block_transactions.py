@@ -77,10 +77,7 @@ ENCODED = {
     **{each["name"]: (each["transaction"], unhex(each["raw"])) for each in _TRANSACTIONS},
     "a deposit that mints nothing": ({**_DEPOSIT["transaction"], "mint": None}, unhex(_DEPOSIT["raw"])),
     "a deposit of no system": ({**_DEPOSIT["transaction"], "isSystemTx": False}, unhex(_DEPOSIT["raw"])),
-    "the system's deposit": (
-        {**_DEPOSIT["transaction"], "isSystemTx": True},
-        of_the_system(unhex(_DEPOSIT["raw"])),
-    ),
+    "the system's deposit": ({**_DEPOSIT["transaction"], "isSystemTx": True}, of_the_system(unhex(_DEPOSIT["raw"]))),
 }
 
 

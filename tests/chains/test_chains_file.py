@@ -472,10 +472,7 @@ OF_CONNECTION = [
         ".attesters[0].address: must be 0x and 40 hexadecimal digits",
     ),
     (attested().replace("https://2", "ftp://2"), ".attesters[1].url: must be an http or https URL"),
-    (
-        attested(1).replace("TOKEN", "NOPE"),
-        ".attesters[0].url: neither NOPE nor NOPE_FILE is set in the environment",
-    ),
+    (attested(1).replace("TOKEN", "NOPE"), ".attesters[0].url: neither NOPE nor NOPE_FILE is set in the environment"),
     (attested(1) + "colour = 1", ".attesters[0].colour: "),
     ('"attested"\nthreshold = 1\nattesters = ["https://secret-token@1.example"]', ".attesters[0]: must be a table"),
 ]

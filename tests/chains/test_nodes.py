@@ -276,10 +276,7 @@ def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, clie
 
 def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, client_of):
     nonsense = told(None)
-    with (
-        spoiling(devchain.url, refused(-32000, "not here")) as first,
-        spoiling(devchain.url, nonsense) as second,
-    ):
+    with spoiling(devchain.url, refused(-32000, "not here")) as first, spoiling(devchain.url, nonsense) as second:
         for other in (DEAD, second):
             with pytest.raises(RpcRefused) as caught:
                 client_of(first, other).balance(ALICE)

@@ -64,9 +64,7 @@ def encoded(fields: headers.Fields, number: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [*headers.ETHEREUM.values(), *headers.TOLD.values()],
-    ids=[*headers.ETHEREUM.keys(), *headers.TOLD.keys()],
+    "fields", [*headers.ETHEREUM.values(), *headers.TOLD.values()], ids=[*headers.ETHEREUM.keys(), *headers.TOLD.keys()]
 )
 def test_a_header_that_its_block_tells_takes_one_exchange(client_of, fields):
     node = Node(fields)

@@ -8,13 +8,7 @@ from eth_utils.crypto import keccak
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import (
-    InsufficientFunds,
-    InvalidReply,
-    NonceTooLow,
-    ReplacementUnderpriced,
-    Reverted,
-)
+from chains.node_errors import InsufficientFunds, InvalidReply, NonceTooLow, ReplacementUnderpriced, Reverted
 from chains.questions import ProofRequest, Receipt, VerifiedAccountProof
 from chains.rpc import RpcClient
 from devnet.devchain import DevChain

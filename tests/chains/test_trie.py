@@ -224,11 +224,7 @@ def test_proofs_of_a_real_node_verify(devchain, client_of):
     contract, user, nobody = client.proofs(
         [
             ProofRequest(head.number, head.hash, head.state_root, address, slots)
-            for address, slots in (
-                (ADDRESS, [*values, *absent_slots]),
-                (ACCOUNTS[0][0], [5]),
-                ("0x" + "ab" * 20, [5]),
-            )
+            for address, slots in ((ADDRESS, [*values, *absent_slots]), (ACCOUNTS[0][0], [5]), ("0x" + "ab" * 20, [5]))
         ]
     )
     assert contract.account.code_hash == keccak(unhex(code))

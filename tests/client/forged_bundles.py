@@ -235,10 +235,7 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         "Query 2: The proof",
     ),
     "nodes that are no list": (lambda b: b.update(nodes=None), "nodes (are not a list|is missing or malformed)"),
-    "nodes that are numbers": (
-        lambda b: b["nodes"].__setitem__(0, 7),
-        r"nodes\.0 is (not hex|missing or malformed)",
-    ),
+    "nodes that are numbers": (lambda b: b["nodes"].__setitem__(0, 7), r"nodes\.0 is (not hex|missing or malformed)"),
     "slots of no account": (of_query(2, account=None), "Query 2: "),
     "another status": (lambda b: b["queries"][7]["facts"].update(STATUS=word(0)), "Query 8: .* another STATUS"),
     "another number of logs": (

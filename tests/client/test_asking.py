@@ -2,16 +2,7 @@
 
 import pytest
 
-from batch_query_client import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    Patience,
-    ServiceRefused,
-    Unauthorized,
-    Unavailable,
-    UnexpectedAnswer,
-)
+import batch_query_client as client
 from batch_query_client.answers import Status
 from batch_query_client.asking import ask, read, require
 from batch_query_client.effects import HttpAnswer, Request, Unreachable
@@ -52,7 +43,7 @@ def test_what_may_pass_is_asked_again_after_pauses_that_grow(answers, pauses):
 def test_what_must_not_be_done_twice_is_sent_again_only_where_it_was_not_done(answers, is_asked_again):
     world = World(*answers, answer())
     if answers == [LOST]:
-        with pytest.raises(Unavailable):
+        with pytest.raises(client.Unavailable):
             world.run(ask(GET, PATIENCE, is_repeatable=False))
     else:
         world.run(ask(GET, PATIENCE, is_repeatable=False))
@@ -78,38 +69,38 @@ def test_an_advice_beyond_all_patience_is_not_kept_to():
 
 
 def test_without_patience_nothing_is_asked_again_and_no_url_is_shown():
-    with pytest.raises(Unavailable, match=r"^service\.example broke off its answer\.$") as caught:
-        World(LOST).run(ask(GET, Patience(0)))
+    with pytest.raises(client.Unavailable, match=r"^service\.example broke off its answer\.$") as caught:
+        World(LOST).run(ask(GET, client.Patience(0)))
     assert "secret" not in repr(GET) + repr(caught.value)
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, InvalidRequest),
-        (422, InvalidRequest),
-        (401, Unauthorized),
-        (403, Unauthorized),
-        (404, NotFound),
-        (410, NotFound),
-        (409, Conflict),
-        (418, ServiceRefused),
-        (429, Unavailable),
-        (500, Unavailable),
-        (503, Unavailable),
+        (400, client.InvalidRequest),
+        (422, client.InvalidRequest),
+        (401, client.Unauthorized),
+        (403, client.Unauthorized),
+        (404, client.NotFound),
+        (410, client.NotFound),
+        (409, client.Conflict),
+        (418, client.ServiceRefused),
+        (429, client.Unavailable),
+        (500, client.Unavailable),
+        (503, client.Unavailable),
     ],
 )
 def test_an_error_s_kind_is_that_of_its_status(status, kind):
     with pytest.raises(kind, match=r"^A sentence\.$") as caught:
         require(answer(status, {"error": "A sentence.", "code": "a_word"}, retry_after="5"), URL)
     assert caught.value.code == "a_word"
-    if kind is Unavailable:
+    if kind is client.Unavailable:
         assert caught.value.retry_after == 5
 
 
 def test_every_fault_of_a_request_is_told():
     details = [{"path": "/fee", "message": "No.", "code": "invalid_request"}, {"path": "/data"}, "x", None]
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(client.InvalidRequest) as caught:
         require(answer(400, {"error": "No.", "code": "invalid_request", "details": details}), URL)
     assert [(fault.path, fault.message) for fault in caught.value.faults] == [("/fee", "No."), ("/data", "")]
 
@@ -120,13 +111,13 @@ def test_every_fault_of_a_request_is_told():
 )
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 500, 502])
 def test_an_error_of_any_content_is_an_error(status, content):
-    with pytest.raises((ServiceRefused, Unavailable)) as caught:
+    with pytest.raises((client.ServiceRefused, client.Unavailable)) as caught:
         require(HttpAnswer(status, (), content), URL)
     assert str(caught.value).isprintable()
 
 
 def test_text_of_others_can_not_move_the_cursor():
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(client.InvalidRequest) as caught:
         require(answer(400, {"error": "No.\x1b[2J\r\n\u202eAll is well", "code": "a\x07"}), URL)
     assert str(caught.value) == "No. [2J All is well"
     assert caught.value.code == "a"
@@ -149,7 +140,7 @@ def test_text_of_others_can_not_move_the_cursor():
     ],
 )
 def test_what_is_no_status_is_said_to_be_none(content):
-    with pytest.raises(UnexpectedAnswer, match=r"^service\.example didn't answer like a Batch Query Service"):
+    with pytest.raises(client.UnexpectedAnswer, match=r"^service\.example didn't answer like a Batch Query Service"):
         read(Status, HttpAnswer(200, (), content), URL)
 
 

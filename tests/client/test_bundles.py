@@ -11,14 +11,7 @@ from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batch_query_client import (
-    InvalidBundle,
-    VerifiedBundle,
-    WrongChain,
-    operations,
-    verify_bundle,
-    verify_bundle_by_nodes,
-)
+import batch_query_client as client
 from batch_query_client import claimed_hashes as claimed
 from batch_query_client.bundles import MAX_BYTES
 from batch_query_client.command_line.running import run
@@ -62,8 +55,8 @@ def hashes() -> dict[tuple[int, int], str]:
     return dict(_REMEMBERED["hashes"])
 
 
-def verify(bundle: Bundle, known: Mapping[tuple[int, int], str] | None = None) -> VerifiedBundle:
-    return verify_bundle(json.dumps(bundle), block_hashes=hashes() if known is None else known)
+def verify(bundle: Bundle, known: Mapping[tuple[int, int], str] | None = None) -> client.VerifiedBundle:
+    return client.verify_bundle(json.dumps(bundle), block_hashes=hashes() if known is None else known)
 
 
 def test_it_shows_what_was_proven(made):
@@ -109,18 +102,18 @@ def test_a_time_is_shown_only_by_the_hash_of_the_next_block(made):
 
 def test_the_hashes_that_count_are_the_caller_s(made):
     for about in hashes():
-        with pytest.raises(InvalidBundle, match="with another hash than those that you trust"):
+        with pytest.raises(client.InvalidBundle, match="with another hash than those that you trust"):
             verify(made, hashes() | {about: word(1)})
     known = hashes()
     del known[SOURCE, 9]
-    with pytest.raises(InvalidBundle, match=rf"block 9 of chain {SOURCE} with another hash than .*: 0x\w{{64}}\."):
+    with pytest.raises(client.InvalidBundle, match=rf"block 9 of chain {SOURCE} with another hash .*: 0x\w{{64}}\."):
         verify(made, known)
     for wrong in ("", "0x12", "no hash"):
-        with pytest.raises(InvalidBundle, match="32 bytes"):
+        with pytest.raises(client.InvalidBundle, match="32 bytes"):
             verify(made, hashes() | {(1, 1): wrong})
     # A header doesn't contain its chain's id, so only the hash shows the wrong chain.
     made["blocks"][0]["sourceChainId"] = "1"
-    with pytest.raises(InvalidBundle, match="block 12 of chain 1 with another hash"):
+    with pytest.raises(client.InvalidBundle, match="block 12 of chain 1 with another hash"):
         verify(made)
 
 
@@ -150,7 +143,7 @@ def test_the_command_prints_transactions_and_logs_whole(made, tmp_path, capsys):
 def test_no_forgery_holds(made, name):
     change, sentence = FORGERIES[name]
     change(made)
-    with pytest.raises(InvalidBundle, match=rf"^[^\n]*({sentence})[^\n]*\.$"):
+    with pytest.raises(client.InvalidBundle, match=rf"^[^\n]*({sentence})[^\n]*\.$"):
         verify(made)
 
 
@@ -158,15 +151,15 @@ def test_no_forgery_holds(made, name):
     "content", [b"{", b"[" * 1_000_000, b'{"blocks":' * 100_000, b"[]", b"{}", b"", b"\xff", b"[0"]
 )
 def test_what_is_no_bundle_is_said_in_a_sentence(content):
-    for refuse in (lambda: verify_bundle(content, block_hashes={}), lambda: claimed(content)):
-        with pytest.raises(InvalidBundle, match=r"^The (file|bundle).*\.$"):
+    for refuse in (lambda: client.verify_bundle(content, block_hashes={}), lambda: claimed(content)):
+        with pytest.raises(client.InvalidBundle, match=r"^The (file|bundle).*\.$"):
             refuse()
 
 
 @pytest.mark.parametrize("content", [b"[0" + b",0" * 10_000_000, "[" + "[]," * 5_000_000, b" " * (MAX_BYTES + 1)])
 def test_what_would_take_much_memory_is_not_read(content):
-    with pytest.raises(InvalidBundle, match=r"more than 10000000 values|larger than \d+ bytes"):
-        verify_bundle(content, block_hashes={})
+    with pytest.raises(client.InvalidBundle, match=r"more than 10000000 values|larger than \d+ bytes"):
+        client.verify_bundle(content, block_hashes={})
 
 
 def test_no_flip_of_a_byte_holds(made):
@@ -193,8 +186,8 @@ def test_no_flip_of_a_byte_holds(made):
         holder[name] = f"0x{changed.hex()}"
         document = json.dumps(made)
         holder[name] = before
-        with pytest.raises(InvalidBundle):
-            verify_bundle(document, block_hashes=hashes())
+        with pytest.raises(client.InvalidBundle):
+            client.verify_bundle(document, block_hashes=hashes())
 
     flip()
 
@@ -223,32 +216,32 @@ def node_of(chain_id: int) -> Told:
 
 def test_each_chain_s_node_is_asked_once_for_each_block(made):
     nodes = [node_of(SOURCE), node_of(31337), node_of(1)]
-    assert verify_bundle_by_nodes(json.dumps(made), nodes) == verify(made)
+    assert client.verify_bundle_by_nodes(json.dumps(made), nodes) == verify(made)
     assert [node.asked for node in nodes] == [["0x9"], ["0xc", "0xd", "0xe", "0xf", "0x14"], []]
 
 
 def test_without_a_node_of_a_chain_nothing_is_verified(made):
-    with pytest.raises(WrongChain, match=rf"blocks of chain {SOURCE}\. Name a node"):
-        verify_bundle_by_nodes(json.dumps(made), [node_of(31337)])
-    with pytest.raises(WrongChain, match=r"blocks of chain 31337\. Name a node"):
-        verify_bundle_by_nodes(json.dumps(made), [])
+    with pytest.raises(client.WrongChain, match=rf"blocks of chain {SOURCE}\. Name a node"):
+        client.verify_bundle_by_nodes(json.dumps(made), [node_of(31337)])
+    with pytest.raises(client.WrongChain, match=r"blocks of chain 31337\. Name a node"):
+        client.verify_bundle_by_nodes(json.dumps(made), [])
 
 
 def test_every_node_of_a_chain_must_know_the_block(made):
     for number, sentence in ((9, "knows another block 9"), (None, "knows another block 9")):
         lagging = Told(SOURCE, {} if number is None else {number: word(1)})
         for nodes in ([lagging, node_of(SOURCE)], [node_of(SOURCE), lagging]):
-            with pytest.raises(InvalidBundle, match=sentence):
-                verify_bundle_by_nodes(json.dumps(made), [node_of(31337), *nodes])
+            with pytest.raises(client.InvalidBundle, match=sentence):
+                client.verify_bundle_by_nodes(json.dumps(made), [node_of(31337), *nodes])
 
 
 def test_nodes_that_differ_about_the_next_block_show_no_time(made):
     other = node_of(31337)
     other.blocks[15] = word(1)
-    with pytest.raises(InvalidBundle, match="knows another block 15 of chain 31337"):
-        verify_bundle_by_nodes(json.dumps(made), [node_of(31337), other, node_of(SOURCE)])
+    with pytest.raises(client.InvalidBundle, match="knows another block 15 of chain 31337"):
+        client.verify_bundle_by_nodes(json.dumps(made), [node_of(31337), other, node_of(SOURCE)])
     del other.blocks[15]
-    proven = verify_bundle_by_nodes(json.dumps(made), [other, node_of(SOURCE)])
+    proven = client.verify_bundle_by_nodes(json.dumps(made), [other, node_of(SOURCE)])
     assert {query.timestamp for query in proven.queries.values()} == {None}
 
 
@@ -273,14 +266,13 @@ def told_of(made: Bundle) -> list[dict[str, Any]]:
     return told
 
 
-def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
+def verify_told(made: Bundle, told: list[dict[str, Any]]) -> client.VerifiedBundle:
     world = World(
-        HttpAnswer(200, (), json.dumps(made).encode()),
-        answer(200, details_of_batch(queryList=told, queries=len(told))),
+        HttpAnswer(200, (), json.dumps(made).encode()), answer(200, details_of_batch(queryList=told, queries=len(told)))
     )
     nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
     access = Access("http://service.example", "key", PATIENCE)
-    verified: VerifiedBundle = world.run(operations.verify(access, made["batch"], None, nodes))
+    verified: client.VerifiedBundle = world.run(client.operations.verify(access, made["batch"], None, nodes))
     assert [header for header in world.requests[0].headers if header[0] == "api-key"] == []
     return verified
 
@@ -327,5 +319,5 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
 def test_what_the_service_tells_otherwise_is_noticed(made, change, sentence):
     told = told_of(made)
     change(told)
-    with pytest.raises(InvalidBundle, match=sentence):
+    with pytest.raises(client.InvalidBundle, match=sentence):
         verify_told(made, told)

@@ -58,10 +58,7 @@ def test_what_is_about_the_same_account_at_the_same_block_is_put_together():
     assert data == {
         "1": {
             "block:1": {"accounts": {ALICE: {"props": ["BALANCE", "NONCE"], "slots": ["0x" + "0" * 63 + "5"]}}},
-            "block:2": {
-                "accounts": {ALICE: {"props": ["NONCE"], "slots": []}},
-                "header": ["TIMESTAMP", "GAS_USED"],
-            },
+            "block:2": {"accounts": {ALICE: {"props": ["NONCE"], "slots": []}}, "header": ["TIMESTAMP", "GAS_USED"]},
         },
         "5": {"block:1": {"accounts": {"vitalik.eth": {"props": ["NONCE"], "slots": []}}}},
     }

@@ -20,25 +20,8 @@ from eth_account.messages import encode_defunct
 from keyring.backends import fail
 from web3 import AsyncHTTPProvider, AsyncWeb3, Web3
 
-from batch_query_client import (
-    Account,
-    AsyncBatchQueryService,
-    Batch,
-    BatchDetails,
-    BatchQueryService,
-    Header,
-    InvalidWebhook,
-    NotProven,
-    Patience,
-    Transaction,
-    Webhook,
-    WrongChain,
-    WrongFact,
-    drivers,
-    registry,
-    sign_in,
-    verify_webhook,
-)
+import batch_query_client as client
+from batch_query_client import registry
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.output import amount
 from batch_query_client.command_line.running import run
@@ -55,7 +38,7 @@ pytestmark = pytest.mark.outside
 (ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 SECONDS = 240
-PATIENCE = Patience(seconds=30)
+PATIENCE = client.Patience(seconds=30)
 
 
 def sign(key: str) -> Any:
@@ -72,8 +55,8 @@ class Live:
     api_key: str
 
     @property
-    def service(self) -> BatchQueryService:
-        return BatchQueryService(self.url, api_key=self.api_key, patience=PATIENCE)
+    def service(self) -> client.BatchQueryService:
+        return client.BatchQueryService(self.url, api_key=self.api_key, patience=PATIENCE)
 
     def answer(self, path: str) -> Any:
         """Return the API's raw answer."""
@@ -91,15 +74,15 @@ def live(tmp_path_factory) -> Iterator[Live]:
         service = Service(running, folder, CHAINS_TOML % chain.url, SIGNER_KEY, free_port())
         registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
         service.serve()
-        key = sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY))
+        key = client.sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY))
         yield Live(service.base_url, chain, registry, key)
 
 
 @dataclass(frozen=True)
 class Proven:
-    batch: Batch
+    batch: client.Batch
     block: int
-    details: BatchDetails
+    details: client.BatchDetails
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +92,9 @@ def proven(live: Live) -> Proven:
     batch = live.service.submit(
         destination=CHAIN_ID,
         queries=[
-            Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"]),
-            Account(CONTRACT, chain=CHAIN_ID, block=block, slots=[1, 0xFFFF]),
-            Header(["TIMESTAMP", "GAS_LIMIT"], chain=CHAIN_ID, block=block),
+            client.Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"]),
+            client.Account(CONTRACT, chain=CHAIN_ID, block=block, slots=[1, 0xFFFF]),
+            client.Header(["TIMESTAMP", "GAS_LIMIT"], chain=CHAIN_ID, block=block),
         ],
     )
     return Proven(batch, block, batch.wait(SECONDS))
@@ -137,13 +120,14 @@ def test_facts_are_read_from_the_chain_itself(live, proven, node):
 
 def test_what_a_registry_holds_otherwise_or_not_at_all_is_noticed(live, proven):
     fact, node = proven.details.facts[0], Node(live.chain.url, PATIENCE)
-    with pytest.raises(WrongFact, match="holds another value than the service reports: BALANCE of 0x"):
-        drivers.run(registry.require_facts(node, [fact.model_copy(update={"word": bytes(32)})]))
+    with pytest.raises(client.WrongFact, match="holds another value than the service reports: BALANCE of 0x"):
+        client.drivers.run(registry.require_facts(node, [fact.model_copy(update={"word": bytes(32)})]))
     other_chain = SimpleNamespace(make_request=lambda *_: {"result": "0x5"})
-    with pytest.raises(WrongChain):
+    with pytest.raises(client.WrongChain):
         proven.batch.facts_on_chain(other_chain)
-    with pytest.raises(NotProven, match="doesn't hold the CODE_HASH of 0x"):
-        drivers.run(registry.require_facts(node, [fact.model_copy(update={"property": "CODE_HASH", "word": None})]))
+    other = fact.model_copy(update={"property": "CODE_HASH", "word": None})
+    with pytest.raises(client.NotProven, match="doesn't hold the CODE_HASH of 0x"):
+        client.drivers.run(registry.require_facts(node, [other]))
 
 
 def test_proofs_are_verified_by_nodes_of_one_s_own(live, proven):
@@ -161,10 +145,10 @@ def test_values_and_logs_come_with_the_proofs_that_a_contract_takes(live, proven
     filters = {"address": live.registry, "fromBlock": "0x0"}
     log = live.chain.rpc("eth_getLogs", filters)[-1]
     receipt, block = live.chain.rpc("eth_getTransactionReceipt", log["transactionHash"]), int(log["blockNumber"], 16)
-    transaction = Transaction(
+    transaction = client.Transaction(
         log["transactionHash"], chain=CHAIN_ID, block=block, props=["LOG_COUNT"], block_logs=[int(log["logIndex"], 16)]
     )
-    account = Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"])
+    account = client.Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"])
     balance, shown, count = live.service.read_proofs(destination=CHAIN_ID, queries=[transaction, account])[::-1]
     assert int.from_bytes(balance.word) == live.balance(BOB, block)
     assert (balance.account, balance.transaction, balance.log) == (BOB, None, None)
@@ -181,11 +165,11 @@ def test_callers_that_do_not_block_get_the_same(live):
     async def ask() -> set[int]:
         told = []
 
-        async def progress(batch: BatchDetails) -> None:
+        async def progress(batch: client.BatchDetails) -> None:
             told.append(batch.status)
 
-        async with AsyncBatchQueryService(live.url, api_key=live.api_key, patience=PATIENCE) as service:
-            query = Account(CHARLIE, chain=CHAIN_ID, block="latest", props=["BALANCE"])
+        async with client.AsyncBatchQueryService(live.url, api_key=live.api_key, patience=PATIENCE) as service:
+            query = client.Account(CHARLIE, chain=CHAIN_ID, block="latest", props=["BALANCE"])
             batch = await service.submit(destination=CHAIN_ID, queries=[query])
             done = await batch.wait(SECONDS, progress=progress)
             async_web3 = AsyncWeb3(AsyncHTTPProvider(live.chain.url))
@@ -200,21 +184,21 @@ def test_callers_that_do_not_block_get_the_same(live):
 
 
 def test_a_key_sent_twice_makes_one_batch(live):
-    queries = [Account(BOB, chain=CHAIN_ID, block=1, props=["NONCE"])]
+    queries = [client.Account(BOB, chain=CHAIN_ID, block=1, props=["NONCE"])]
     first, again = (
         live.service.submit(destination=CHAIN_ID, queries=queries, idempotency_key="the same") for _ in range(2)
     )
     assert first.id == again.id
 
 
-def soon(live: Live) -> Batch:
+def soon(live: Live) -> client.Batch:
     """Return a batch about a block that isn't mined yet."""
-    query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
+    query = client.Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
     return live.service.submit(destination=CHAIN_ID, queries=[query])
 
 
 def test_lists_come_in_parts(live, proven):
-    queries = [Header(["GAS_LIMIT"], chain=CHAIN_ID, block=live.chain.head())]
+    queries = [client.Header(["GAS_LIMIT"], chain=CHAIN_ID, block=live.chain.head())]
     newest = live.service.submit(destination=CHAIN_ID, queries=queries)
     page = live.service.batches(limit=1)
     assert [batch.internal_id for batch in page.batch_queries] == [newest.id]
@@ -237,16 +221,16 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
 
     secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
     with serving(Receiver) as url:
-        hook = Webhook(f"{url}/", {"x-token": "a token"}, ["DONE"])
-        queries = [Header(["GAS_USED"], chain=CHAIN_ID, block=live.chain.head())]
+        hook = client.Webhook(f"{url}/", {"x-token": "a token"}, ["DONE"])
+        queries = [client.Header(["GAS_USED"], chain=CHAIN_ID, block=live.chain.head())]
         batch = live.service.submit(destination=CHAIN_ID, queries=queries, webhook=hook)
         body, headers = received.get(timeout=SECONDS)
-    event = verify_webhook(body, headers, secret)
+    event = client.verify_webhook(body, headers, secret)
     assert (event.type, event.data.internal_id, event.data.query_status) == ("batch_query.done", batch.id, "DONE")
     assert event.id.startswith("msg_")
     assert headers["x-token"] == "a token"
-    with pytest.raises(InvalidWebhook):
-        verify_webhook(body, headers, "whsec_" + "a" * 32)
+    with pytest.raises(client.InvalidWebhook):
+        client.verify_webhook(body, headers, "whsec_" + "a" * 32)
 
 
 # --- The command line -------------------------------------------------------------------------------------------------

@@ -15,20 +15,7 @@ from queries import ens_names, progress
 from queries.columns import RejectionCode
 from queries.ens_names import Account, NoAccount
 from queries.models import Batch, Block, StepKind
-from tests.explorer.batches import (
-    HASH,
-    TRANSACTION,
-    a_batch,
-    accept,
-    batch_at,
-    complete,
-    connect_source,
-    finish,
-    of_two_sources,
-    path,
-    read_files,
-    send,
-)
+from tests.explorer import batches
 from tests.explorer.pages import text_of
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
@@ -50,14 +37,14 @@ def listed(client: Client, **parameters: str) -> list[str]:
 
 
 def test_one_sees_one_s_own_batches_newest_first_and_nobody_else_s(alice):
-    first, second = a_batch(), a_batch(block=13)
+    first, second = batches.a_batch(), batches.a_batch(block=13)
     submit(a_key(BOB), request(BOB, block=12))
     assert listed(alice) == [second.pk, first.pk]
     assert listed(client_of(CHARLIE)) == []
 
 
 def test_who_is_not_signed_in_sees_no_batch_but_how_to(client):
-    batch = a_batch()
+    batch = batches.a_batch()
     html = client.get("/explorer").text
     assert batch.pk not in html
     assert 'href="/sign-in"' in html
@@ -67,7 +54,7 @@ def test_who_is_not_signed_in_sees_no_batch_but_how_to(client):
 
 def test_where_the_operator_allows_it_everybody_sees_everybody_s(client, alice, settings):
     settings.PUBLIC_BATCH_LIST = True
-    mine, others = a_batch(), submit(a_key(BOB), request(BOB, block=12))
+    mine, others = batches.a_batch(), submit(a_key(BOB), request(BOB, block=12))
     assert listed(client) == [others.pk, mine.pk]
     assert listed(alice) == [mine.pk]
     assert listed(alice, of="everybody") == [others.pk, mine.pk]
@@ -83,20 +70,20 @@ def test_where_the_operator_does_not_allow_it_nobody_sees_everybody_s(alice):
 
 @pytest.mark.parametrize("written", [str, str.lower, " {} ".format])
 def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
-    batch = a_batch()
+    batch = batches.a_batch()
     response = client.get("/explorer", {"q": written(batch.pk)})
-    assert (response.status_code, response.headers["Location"]) == (302, path(batch))
+    assert (response.status_code, response.headers["Location"]) == (302, batches.path(batch))
 
 
 @pytest.mark.parametrize(
-    "text", [BOB, BOB.lower(), "0x" + BOB[2:].upper(), "77", TRANSACTION, TRANSACTION.upper().replace("X", "x"), HASH]
+    "text", [BOB, BOB[:2] + BOB[2:].upper(), "77", f"0x{batches.TRANSACTION[2:].upper()}", batches.HASH]
 )
 def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, text):
-    a_batch()
-    batch = a_batch(BOB, block=77)
-    a_batch(CHARLIE, block=78)
-    send(batch)
-    Block.objects.filter(number=77).update(hash=HASH)
+    batches.a_batch()
+    batch = batches.a_batch(BOB, block=77)
+    batches.a_batch(CHARLIE, block=78)
+    batches.send(batch)
+    Block.objects.filter(number=77).update(hash=batches.HASH)
     assert listed(alice, q=text) == [batch.pk]
     assert listed(client_of(BOB), q=text) == []
 
@@ -104,22 +91,22 @@ def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block
 @pytest.mark.parametrize(
     "blocks",
     [
-        {"block_9": {"transactions": {TRANSACTION: {"props": ["STATUS"]}}}},
-        {f"transaction_{TRANSACTION}": {"header": ["GAS_USED"]}},
+        {"block_9": {"transactions": {batches.TRANSACTION: {"props": ["STATUS"]}}}},
+        {f"transaction_{batches.TRANSACTION}": {"header": ["GAS_USED"]}},
     ],
     ids=("a fact of it", "its block"),
 )
 def test_it_finds_by_the_hash_of_a_transaction_that_is_asked_for(alice, blocks):
-    batch_at(block_9={"transactions": {f"0x{'7b' * 32}": {"props": ["STATUS"]}}})
-    batch = batch_at(**blocks)
-    assert listed(alice, q=TRANSACTION.upper().replace("X", "x")) == [batch.pk]
+    batches.batch_at(block_9={"transactions": {f"0x{'7b' * 32}": {"props": ["STATUS"]}}})
+    batch = batches.batch_at(**blocks)
+    assert listed(alice, q=batches.TRANSACTION.upper().replace("X", "x")) == [batch.pk]
 
 
 @pytest.mark.parametrize(
     "text", ["what is this", "0x12", "-1", "9" * 99, "<script>", "%00", "\0", "é", "0x" + "g" * 40]
 )
 def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
-    a_batch()
+    batches.a_batch()
     response = alice.get("/explorer", {"q": text})
     assert response.status_code == 200
     assert "<script>" not in response.text
@@ -127,7 +114,7 @@ def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
 
 
 def test_it_filters_by_status_and_destination(alice):
-    open_batch, rejected = a_batch(), a_batch(block=13)
+    open_batch, rejected = batches.a_batch(), batches.a_batch(block=13)
     progress.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert listed(alice, status="REJECTED") == [rejected.pk]
     assert listed(alice, status="RECEIVED", chain="31337") == [open_batch.pk]
@@ -136,9 +123,9 @@ def test_it_filters_by_status_and_destination(alice):
 
 
 def test_it_filters_by_source_property_and_date_as_its_file_does(alice, tmp_path):
-    connect_source(tmp_path)
-    first, second = batch_at(block_9={"header": ["TIMESTAMP"]}), of_two_sources()
-    slots = batch_at(block_12={"accounts": {ALICE: {"slots": ["0x1"]}}})
+    batches.connect_source(tmp_path)
+    first, second = batches.batch_at(block_9={"header": ["TIMESTAMP"]}), batches.of_two_sources()
+    slots = batches.batch_at(block_12={"accounts": {ALICE: {"slots": ["0x1"]}}})
     days = ("2026-01-30T23:59:59Z", "2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z")
     for batch, day in zip((first, second, slots), days, strict=True):
         Batch.objects.filter(pk=batch.pk).update(created_at=datetime.fromisoformat(day))
@@ -176,21 +163,21 @@ def test_the_beginning_of_an_identifier_finds_what_its_reader_may_list(alice, cl
     for reader in (alice, client):
         page = reader.get("/explorer", {"q": others.pk[:25]})
         assert (page.status_code, others.pk in page.text) == (200, False)
-    assert found(bob, others.pk[:25]) == path(others)
+    assert found(bob, others.pk[:25]) == batches.path(others)
     assert found(bob, mine[1][:9]) == found(client, mine[1][:9]) == ""
     assert found(client, mine[1]) == f"/explorer/query/{mine[1]}"
     settings.PUBLIC_BATCH_LIST = True
-    assert found(client, others.pk[:25]) == found(alice, others.pk[:25]) == path(others)
+    assert found(client, others.pk[:25]) == found(alice, others.pk[:25]) == batches.path(others)
     # A number is that of a block.
-    batch = a_batch(block=12_345_678)
+    batch = batches.a_batch(block=12_345_678)
     assert listed(alice, q="12345678") == [batch.pk]
 
 
 def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
-    finish(done := a_batch(block=1_234_567))
-    batch, _ = a_batch(BOB, block=13, fee=1_234_567_890_000_000_000_000), a_batch(block=14)
-    accept(batch)
-    complete(batch, StepKind.INITIAL_STATE)
+    batches.finish(done := batches.a_batch(block=1_234_567))
+    batch, _ = batches.a_batch(BOB, block=13, fee=1_234_567_890_000_000_000_000), batches.a_batch(block=14)
+    batches.accept(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE)
     progress.reject([Batch.objects.latest("pk").pk], code=RejectionCode.BLOCK_TOO_OLD, reason="X.", retryable=False)
     html = alice.get("/explorer").text
     text = text_of(html)
@@ -198,7 +185,7 @@ def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
     assert re.search(r"1,234.56789 ETH IN_PROGRESS Cancel batch \w+ 1 of 4 steps", text)
     assert re.search(r"DONE in \d", text)
     assert "REJECTED block_too_old" in text
-    assert f'<a href="{path(done)}">' in html
+    assert f'<a href="{batches.path(done)}">' in html
     assert not re.search(r"(?<![.\d])\d{5}", re.sub(r"0x\w+|[0-9A-Z]{26}|\(\d+\)", "", text))
 
 
@@ -206,11 +193,11 @@ BLOCK_77 = "sourceChainId=31337&amp;block=77"
 
 
 def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(client, alice):
-    finish(batch := a_batch(BOB, block=77))
-    send(batch)
-    Block.objects.update(hash=HASH)
+    batches.finish(batch := batches.a_batch(BOB, block=77))
+    batches.send(batch)
+    Block.objects.update(hash=batches.HASH)
     charlie = client_of(CHARLIE)
-    for text in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
+    for text in (BOB, BOB.lower(), "77", batches.HASH, batches.TRANSACTION):
         html = charlie.get("/explorer", {"q": text}).text.partition("<main")[2]
         assert "123,456,789.0123" in html
         links = re.findall(r'href="/facts\?([^"]+)"', html)
@@ -223,9 +210,9 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
 
 def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
     batch = submit(a_key(BOB), request(BOB, block=12))
-    send(batch)
-    Block.objects.update(hash=HASH)
-    for text in (HASH, TRANSACTION):
+    batches.send(batch)
+    Block.objects.update(hash=batches.HASH)
+    for text in (batches.HASH, batches.TRANSACTION):
         html = alice.get("/explorer", {"q": text}).text.partition("<main")[2]
         assert "/facts?" not in html
         assert "None of your batches matches" in html
@@ -247,7 +234,7 @@ def ens(settings, tmp_path, monkeypatch) -> dict[str, Any]:
 
 def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alice, client, ens, settings):
     ens["bob.eth"] = Account(BOB, "bob.eth")
-    batch = a_batch(BOB)
+    batch = batches.a_batch(BOB)
     assert listed(alice, q="bob.eth") == [batch.pk]
     html = alice.get("/explorer", {"q": "bob.eth"}).text
     assert "bob.eth is " in html
@@ -259,13 +246,13 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
     ens["asked"].clear()
     client.get("/explorer", {"q": "bob.eth"})
     assert ens["asked"] == []
-    read_files()
+    batches.read_files()
     assert "has read the chain too often" in alice.get("/explorer", {"q": "bob.eth"}).text
 
 
 def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
-    finish(done := a_batch())
-    rejected = a_batch(block=13)
+    batches.finish(done := batches.a_batch())
+    rejected = batches.a_batch(block=13)
     progress.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     submit(a_key(BOB), request(BOB, block=12))
     answer = alice.get("/explorer.csv")
@@ -329,5 +316,5 @@ def test_pages_hold_every_batch_once_in_both_directions(alice):
     "parameters", [{"before": "x"}, {"after": "' OR 1=1"}, {"before": "0" * 26}, {"after": "Z" * 26}]
 )
 def test_a_place_that_is_none_is_an_empty_or_the_first_page(alice, parameters):
-    a_batch()
+    batches.a_batch()
     assert alice.get("/explorer", parameters).status_code == 200

@@ -356,11 +356,7 @@ DECODED = [
     (a_log("T(uint256)"), "T(uint256)", NOT_ITS_DATA),
     (a_log("T(string)", data=b"\xff" * 64), "T(string)", NOT_ITS_DATA),
     # Each list's pointers all lead to the next list.
-    (
-        a_log("T(uint256[][][])", data=encode(["uint256"] * 184, [32, *POINTERS * 3])),
-        "T(uint256[][][])",
-        NOT_ITS_DATA,
-    ),
+    (a_log("T(uint256[][][])", data=encode(["uint256"] * 184, [32, *POINTERS * 3])), "T(uint256[][][])", NOT_ITS_DATA),
     *(
         (PAIR, text, NO_EVENT)
         for text in ("x", "T(foo)", "T(uint7)", "T(uint a,)", "T(uint", "T((uint)", "T(()[])", "T(uint[0][] a)", "\0")

@@ -547,9 +547,7 @@ def test_the_slot_of_a_value_is_named_as_the_api_names_it(alice, key, kind, word
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["\u2028\u2029\x85\v", "a" * 1024, "\x01" * 1024, "[" * 100],
-    ids=("lines", "long", "escapes", "brackets"),
+    "text", ["\u2028\u2029\x85\v", "a" * 1024, "\x01" * 1024, "[" * 100], ids=("lines", "long", "escapes", "brackets")
 )
 def test_a_name_that_the_api_takes_comes_back_to_the_form(alice, key, text):
     name = {"slot": "0x1", "keys": [{"key": text, "type": "string"}] * 16}

@@ -10,17 +10,7 @@ from django.test import Client
 from accounts.models import User
 from config.configured_chains import forget_chains
 from queries.models import Block
-from tests.explorer.batches import (
-    BLOCK_HASH_SOURCE,
-    DEAD_NODE,
-    HASH,
-    REGISTRY,
-    TRANSACTION,
-    a_batch,
-    batch_at,
-    finish,
-    path,
-)
+from tests.explorer import batches
 from tests.factories import client_of
 from tests.service import ALICE, BOB, chains_toml, header
 
@@ -29,11 +19,11 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
     """The example is the visitor's own batch, or one from the public list, or the documentation's."""
-    finish(batch := a_batch())
-    a_batch(block=13)
-    finish(a_batch(ALICE, BOB, block=14))
+    batches.finish(batch := batches.a_batch())
+    batches.a_batch(block=13)
+    batches.finish(batches.a_batch(ALICE, BOB, block=14))
     documented = "an example from the documentation"
-    assert path(batch) in (html := client_of(ALICE).get("/").text)
+    assert batches.path(batch) in (html := client_of(ALICE).get("/").text)
     assert "123,456,789.0123" in html
     assert documented not in html
     for reader in (client_of(BOB), Client()):
@@ -41,7 +31,7 @@ def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
         assert batch.pk not in (html := reader.get("/").text)
         assert documented in html
         settings.PUBLIC_BATCH_LIST = True
-        assert path(batch) in reader.get("/").text
+        assert batches.path(batch) in reader.get("/").text
 
 
 def test_programs_that_ask_unseen_get_the_icon_and_which_pages_are_no_use_to_a_search():
@@ -62,30 +52,30 @@ def links(client: Client, address: str) -> set[str]:
 
 
 def test_accounts_blocks_transactions_and_contracts_are_links_on_every_page(settings, tmp_path):
-    finish(batch := a_batch(props=["BALANCE"]))
-    batch.queries.get().steps.update(transaction_hash=TRANSACTION)
-    Block.objects.update(hash=HASH)
-    log = batch_at(block_12={"transactions": {TRANSACTION: {"props": ["STATUS"]}}})
-    alice, page = client_of(ALICE), path(batch)
+    batches.finish(batch := batches.a_batch(props=["BALANCE"]))
+    batch.queries.get().steps.update(transaction_hash=batches.TRANSACTION)
+    Block.objects.update(hash=batches.HASH)
+    log = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"props": ["STATUS"]}}})
+    alice, page = client_of(ALICE), batches.path(batch)
     account, block = {f"/facts?account={ALICE}", f"{SCAN}/address/{ALICE}"}, {f"{SCAN}/block/12"}
-    contracts = {f"{SCAN}/address/{REGISTRY}", f"{SCAN}/address/{BLOCK_HASH_SOURCE}"}
-    sent, registry = {f"{SCAN}/tx/{TRANSACTION}"}, {f"{SCAN}/address/{REGISTRY}"}
+    contracts = {f"{SCAN}/address/{batches.REGISTRY}", f"{SCAN}/address/{batches.BLOCK_HASH_SOURCE}"}
+    sent, registry = {f"{SCAN}/tx/{batches.TRANSACTION}"}, {f"{SCAN}/address/{batches.REGISTRY}"}
     named = {
-        page: account | block | contracts | sent | {f"{SCAN}/block/{HASH}"},
+        page: account | block | contracts | sent | {f"{SCAN}/block/{batches.HASH}"},
         "/explorer": account | block | sent | {page},
         "/dashboard": account | block | sent | {page},
         "/": account | block | {page},
         f"/facts?account={ALICE}": account | block | sent | registry | {page},
         "/facts?block=12": account | block | sent | registry | {page},
         "/chains": contracts,
-        path(log): sent | block,
+        batches.path(log): sent | block,
     }
     for address, expected in named.items():
         assert expected <= links(alice, address), address
     text = alice.get(page).text
-    for copied in (ALICE, "12", HASH, TRANSACTION, REGISTRY, BLOCK_HASH_SOURCE):
+    for copied in (ALICE, "12", batches.HASH, batches.TRANSACTION, batches.REGISTRY, batches.BLOCK_HASH_SOURCE):
         assert f'data-copy="{copied}"' in text
-    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+    settings.CHAINS_FILE = chains_toml(tmp_path, batches.DEAD_NODE)
     forget_chains()
     assert not [link for address in named for link in links(alice, address) if link.startswith("http")]
 
@@ -115,7 +105,7 @@ def test_a_host_that_is_not_ours_gets_a_page_of_ours():
 
 @pytest.mark.parametrize("written", [str.lower, str.title])
 def test_an_identifier_is_found_in_any_case_and_told_in_capitals(written):
-    finish(batch := a_batch())
+    batches.finish(batch := batches.a_batch())
     key, other, own = header(batch.api_key), written(batch.pk), client_of(ALICE)
     pages = [f"/explorer/query/{other}{more}" for more in ("", "/1", ".json", "/request.json", "/facts.csv")]
     pages += [f"/batch-queries/{other}", f"/new-batch?from={other}", f"/explorer?before={other}"]
@@ -128,11 +118,11 @@ def test_an_identifier_is_found_in_any_case_and_told_in_capitals(written):
 
 
 def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
-    batch = a_batch()
+    batch = batches.a_batch()
     key, own, status = header(batch.api_key), client_of(ALICE), f"/batch-query-status?batchQueryId={batch.pk}"
     api = ["/chain-connections", "/batch-queries", f"/batch-queries/{batch.pk}", status, "/webhook-deliveries"]
-    pages = ["/", "/dashboard", "/keys", "/dashboard/log", "/dashboard/webhooks/rotate", path(batch), "/sign-in"]
-    for address in (*api, f"/facts?account={ALICE}", "/healthz", "/chains.json", f"{path(batch)}.json", *pages):
+    pages = ["/", "/keys", "/dashboard/log", "/dashboard/webhooks/rotate", batches.path(batch), "/sign-in"]
+    for address in (*api, f"/facts?account={ALICE}", "/healthz", "/chains.json", f"{batches.path(batch)}.json", *pages):
         head, get = own.head(address, headers=key), own.get(address, headers=key)
         assert (head.status_code, head.content) == (get.status_code, b""), address
         assert head.headers["Content-Type"] == get.headers["Content-Type"]
