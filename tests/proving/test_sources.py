@@ -697,7 +697,7 @@ def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, 
     assert_proven(chain, there, batch, 20)
 
 
-# --- What contradicts the nodes or chains.toml ------------------------------------------------------------------------
+# --- Contradictions of nodes or chains.toml ---------------------------------------------------------------------------
 
 OTHER = "0x" + "12" * 20
 
