@@ -171,7 +171,7 @@ def test_nonsense_is_refused(reply):
 
 
 def test_a_drip_is_not_waited_for():
-    """tests/chains/test_bounded_http.py has the other drips."""
+    # Each other drip is stopped in tests/chains/test_bounded_http.py.
     with hostile_node(dripped_reply, chain_id=None) as url, lying_node(lambda _: answer(signer=BOB)) as honest:
         began = time.monotonic()
         told, other = ask([attester(url), attester(honest, BOB)], DOMAIN, 1, 123, timeout_seconds=3)
