@@ -202,9 +202,11 @@ class RpcClient:
         fee = _LEAST_PRIORITY_FEE if isinstance(suggested, RpcRefused) else result(suggested)
         return max(self.chain.min_priority_fee, fee)
 
-    def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
-        """Return the node's estimate of gas. Raises `Reverted`, `InsufficientFunds`."""
-        return self.answer(questions.gas_estimate(sender, to, data, block))
+    def estimate_gas(
+        self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending", *, most: int | None = None
+    ) -> int:
+        """Return the node's estimate of gas. Raises `Reverted`, `InsufficientFunds`, `ImplausibleGas`."""
+        return self.answer(questions.gas_estimate(sender, to, data, block, most=most))
 
     def tell_all(self, question: Question[Any]) -> None:
         """Send a request to every node if there are several, because the first node may not pass it on."""

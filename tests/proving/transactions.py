@@ -15,8 +15,10 @@ from tests.service import ALICE, SIGNER_KEY
 
 
 def age(seconds: float = 3600) -> None:
-    """Make all signed versions look this old."""
-    SignedTransaction.objects.update(created_at=timezone.now() - timedelta(seconds=seconds))
+    """Make all signed versions, and the refusals of their broadcasts, look this old."""
+    then = timezone.now() - timedelta(seconds=seconds)
+    SignedTransaction.objects.update(created_at=then)
+    SignedTransaction.objects.exclude(refused_at=None).update(refused_at=then)
 
 
 def send_from_elsewhere(chain: DevChain, nonce: int) -> None:

@@ -135,6 +135,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
     assert not tx.newest.is_cancellation
     mine_at(costly, 1)
     costly.mine()
+    age()
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
