@@ -394,7 +394,7 @@ def ran_out_of_gas() -> models.Q:
         hash=models.OuterRef("transaction__hash"),
         is_cancellation=False,
         # A call keeps back a 64th of its gas (EIP-150), and there are calls within calls.
-        transaction__gas_used__gte=Coalesce("gas_limit", "transaction__gas_limit") * 15 / 16,
+        transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * 15 / 16,
     )
     return models.Q(
         models.Exists(with_so_little), transaction__state=TransactionState.FINAL, transaction__succeeded=False
