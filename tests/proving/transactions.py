@@ -12,6 +12,7 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
+from queries.models import Step
 from tests.service import ALICE, SIGNER_KEY
 
 
@@ -27,10 +28,10 @@ def sign_otherwise(tx: Transaction, *, gas: int, price: int) -> None:
     prices = {"maxFeePerGas": price, "maxPriorityFeePerGas": price}
     fields = {"type": 2, "chainId": 31337, "nonce": tx.nonce, "to": tx.to, "value": 0, "data": bytes(tx.data)}
     raw = Account.sign_transaction({**fields, **prices, "gas": gas}, SIGNER_KEY).raw_transaction
+    before, tx_hash = tx.latest_hash, "0x" + keccak(raw).hex()
+    Step.objects.filter(transaction_hash=before).update(transaction_hash=tx_hash)
     Transaction.objects.filter(pk=tx.pk).update(gas_limit=gas)
-    tx.versions.update(
-        hash="0x" + keccak(raw).hex(), raw=raw, max_fee_per_gas=price, max_priority_fee_per_gas=price, broadcast_at=None
-    )
+    tx.versions.update(hash=tx_hash, raw=raw, max_fee_per_gas=price, max_priority_fee_per_gas=price, broadcast_at=None)
 
 
 def send_from_elsewhere(chain: DevChain, nonce: int) -> None:
