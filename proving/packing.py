@@ -63,10 +63,10 @@ GAS_MARGIN = 1.15
 # Gas of a byte of calldata, and the minimum gas per byte (EIP-7623).
 _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 # Minimum gas of the parts of a proof, without calldata. In order: writing a word that was zero (EIP-2929); then,
-# without such words, a header, an account, a slot, a trie node, and a receipt or transaction.
-NEW_WORD_GAS = 22_100
+# without such words, a header, an account, a slot, a trie node, and a receipt or transaction; and a hop with its word.
+_NEW_WORD_GAS = 22_100
 _LEAST_HEADER_GAS, _LEAST_ACCOUNT_GAS, _LEAST_SLOT_GAS = 12_000, 2_000, 3_000
-_LEAST_NODE_GAS, _LEAST_TRANSACTION_GAS = 800, 4_000
+_LEAST_NODE_GAS, _LEAST_TRANSACTION_GAS, _LEAST_HOP_GAS = 800, 4_000, 29_000
 # An estimate of more than this multiple of the upper bound is false. Forks make operations dearer, but not so much.
 MOST_TIMES_BOUND = 2
 
@@ -344,7 +344,7 @@ def proof_of_time(
     It also accumulates the block's header.
     """
     data = registry.contract.prove_timestamp(_header(block), following.encode(), timestamp)
-    least_gas = NEW_WORD_GAS + 2 * _LEAST_HEADER_GAS
+    least_gas = _NEW_WORD_GAS + 2 * _LEAST_HEADER_GAS
     return Intent(
         registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS, least_gas=least_gas
     )
@@ -400,7 +400,7 @@ def _packs(
                     pack.add_account(address, replace(account, fields=0), ())
                     pack.add_slot(address, slot, nodes, slots[address][slot])
                 # Slots that are zero share words, which may be there.
-                pack.least_gas += _LEAST_SLOT_GAS + NEW_WORD_GAS * (slot_proof.value != 0)
+                pack.least_gas += _LEAST_SLOT_GAS + _NEW_WORD_GAS * (slot_proof.value != 0)
     if pack.queries:
         yield pack
 
@@ -425,14 +425,19 @@ def _least_gas_of_account(proof: AccountProof, fields: int) -> int:
     """Return the minimum gas of an account, without trie nodes. One that doesn't exist takes a word for all fields."""
     words = sum(bool(fields & word) for word in (NONCE_AND_BALANCE, STORAGE_ROOT, CODE_HASH))
     exists = proof.nonce or proof.balance or proof.code_hash != hex_data(EMPTY_CODE_HASH)
-    return _LEAST_ACCOUNT_GAS + NEW_WORD_GAS * (words if exists else min(words, 1))
+    return _LEAST_ACCOUNT_GAS + _NEW_WORD_GAS * (words if exists else min(words, 1))
 
 
 def _least_gas_of_header(header: bytes, fields: Collection[HeaderField], *, stores_root: bool) -> int:
     """Return the minimum gas of a header. Fields that are zero share a word, which may be there."""
     words = header_words(Header.decode(header)) if fields else {}
     stored = (any(words.get(field, b"")) for field in fields if field not in IMPLIED_HEADER_FIELDS)
-    return _LEAST_HEADER_GAS + NEW_WORD_GAS * (stores_root + sum(stored))
+    return _LEAST_HEADER_GAS + _NEW_WORD_GAS * (stores_root + sum(stored))
+
+
+def least_gas_of(hops: int) -> int:
+    """Return the minimum gas of consecutive hops. Each but the first begins with a header."""
+    return _LEAST_HOP_GAS * hops + _LEAST_HEADER_GAS * max(0, hops - 1)
 
 
 def _least_gas(pack: TransactionPack) -> int:
@@ -440,7 +445,7 @@ def _least_gas(pack: TransactionPack) -> int:
     transactions = {fact.transaction for fact in pack.facts if isinstance(fact, TransactionFact)}
     logs = [fact.transaction for fact in pack.facts if isinstance(fact, LogFact)]
     verified = len(transactions.union(logs))
-    return _LEAST_TRANSACTION_GAS * verified + NEW_WORD_GAS * (len(transactions) + len(logs))
+    return _LEAST_TRANSACTION_GAS * verified + _NEW_WORD_GAS * (len(transactions) + len(logs))
 
 
 def _key(text: str) -> bytes:

@@ -30,3 +30,8 @@ def chain_events() -> Counter[str]:
     return Counter(
         {sample.labels["event"]: int(sample.value) for sample in counters if sample.labels["chain"] == "31337"}
     )
+
+
+def invalid_replies() -> int:
+    """Return how often a node's reply was refused in this process."""
+    return int(value(Client().get("/metrics").text, "batchquery_node_exchanges_total", outcome="invalid_reply") or 0)

@@ -167,8 +167,7 @@ def intents_of_leg(
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
         first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
-    # Each hop stores a hash.
-    least_gas = first.least_gas + packing.NEW_WORD_GAS * len(leg.checkpoints[1:])
+    least_gas = first.least_gas + packing.least_gas_of(len(leg.checkpoints[1:]))
     return leg, itertools.chain([replace(first, least_gas=least_gas)], proofs)
 
 

@@ -438,7 +438,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
             show(tx, tx.hash)
         elif tx.state == TransactionState.PENDING:
             # Nodes drop transactions of a block that left the chain, so they are broadcast again at once.
-            tx.versions.update(broadcast_at=None, refused_at=None)
+            tx.versions.update(broadcast_at=None)
     for change in changes:
         if change.has_left_its_block:
             lanes.count(signer.chain_id, ChainEvent.REORGANISED)

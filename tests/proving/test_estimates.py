@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from django.test import Client
 
 from devnet.devchain import DevChain
 from proving.models import Transaction
@@ -12,10 +11,21 @@ from tests import long
 from tests.chains.lying_node import estimating
 from tests.deployed import deploy, deploy_on
 from tests.explorer.batches import SOURCE, connect_source
-from tests.metrics import value
+from tests.metrics import invalid_replies
 from tests.proving.estimated_batches import Result, accounts, cases_of, estimate, measured
 from tests.proving.money import limit, stopped
-from tests.service import asking, chains_toml, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ACCOUNT_FIELDS,
+    asking,
+    chains_toml,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 from tests.users import ALICE, BOB, a_key, header
 
 pytestmark = pytest.mark.outside
@@ -43,16 +53,16 @@ def test_batches_take_what_is_expected(service, client, settings, step):
     assert invalid_replies() == before
 
 
-def invalid_replies() -> int:
-    """Return the number of replies of nodes in this process that were refused."""
-    told = value(Client().get("/metrics").text, "batchquery_node_exchanges_total", outcome="invalid_reply")
-    return int(told or 0)
+def test_a_low_estimate_for_an_account_that_does_not_exist_is_honest(service, key):
+    before = invalid_replies()
+    work_until_done(submit(key, request(f"0x{1:040x}", block=service.head(), props=ACCOUNT_FIELDS)))
+    assert invalid_replies() == before
 
 
 FALSE_ESTIMATES: dict[str, Callable[[int], int]] = {
     "nothing": lambda _: 0,
     "30,000": lambda _: 30_000,
-    "three fifths": lambda gas: gas * 3 // 5,
+    "four fifths": lambda gas: gas * 4 // 5,
     "tenfold": lambda gas: gas * 10,
 }
 

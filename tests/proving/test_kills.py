@@ -19,7 +19,7 @@ from accounts.models import ApiKey
 from config.configured_chains import forget_chains
 from contracts import DEPLOYER
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
 from tests import long
 from tests.deployed import deploy, deploy_on
@@ -192,6 +192,7 @@ def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_kille
     assert (in_mempool["hash"], int(in_mempool["nonce"], 16)) == (newest.hash, nonce)
     assert int(in_mempool["maxFeePerGas"], 16) == newest.max_fee_per_gas
     assert int(in_mempool["gas"], 16) == newest.gas
+    assert Share.objects.get(batch=batch).gas == newest.transaction.gas >= newest.gas
     if kind != "cancellation":
         shown = Step.objects.filter(query__batch=batch, status="IN_PROGRESS").values_list("transaction_hash", flat=True)
         assert list(shown) == [newest.hash]

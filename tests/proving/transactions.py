@@ -30,6 +30,8 @@ def sign_otherwise(tx: Transaction, *, gas: int, price: int) -> None:
     raw = Account.sign_transaction({**fields, **prices, "gas": gas}, SIGNER_KEY).raw_transaction
     before, tx_hash = tx.latest_hash, "0x" + keccak(raw).hex()
     Step.objects.filter(transaction_hash=before).update(transaction_hash=tx_hash)
+    for share in tx.shares.all():
+        tx.shares.filter(pk=share.pk).update(weight=share.weight * gas // tx.gas_limit)
     Transaction.objects.filter(pk=tx.pk).update(gas_limit=gas)
     tx.versions.update(hash=tx_hash, raw=raw, max_fee_per_gas=price, max_priority_fee_per_gas=price, broadcast_at=None)
 

@@ -16,7 +16,7 @@ from tests import long
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
 from tests.proving.kills import Killer
-from tests.proving.money import cancel, pending, set_fee
+from tests.proving.money import cancel, limit, pending, set_fee
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.transactions import age, sign_otherwise
 from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
@@ -162,7 +162,8 @@ def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key
         work()
     assert node.refused == SignedTransaction.objects.count() == 2
     # config.logs writes them once a minute.
-    assert all(record.lasts for record in caplog.records if record.levelname == "WARNING")
+    refusals = [record for record in caplog.records if record.getMessage().startswith("broadcasting ")]
+    assert [record.lasts for record in refusals] == [True, True]
 
 
 # --- Versions that no node takes again --------------------------------------------------------------------------------
@@ -247,6 +248,22 @@ def test_what_the_fee_leaves_too_little_gas_for_is_cancelled_for_those_who_wait_
     assert {fresh(batch).status for batch in others} == {BatchStatus.DONE}, waiting()
     assert Transaction.objects.get(queries__batch=poor).newest.is_cancellation
     assert fresh(poor).spent <= poor.fee
+
+
+def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
+    batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
+    limit(settings, daily_limit=4 * 34_500 * 3 * GWEI, daily_limit_per_user=ETHER)
+    for _ in range(3):
+        later()
+        work()
+        mine_at(costly, 1)
+    assert {version.gas for version in SignedTransaction.objects.all()} == {34_500}
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=ETHER)
+    for _ in range(8):
+        later()
+        work()
+        mine_at(costly, 1)
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
 
 
 def test_what_no_block_has_room_for_is_not_signed(costly, key, node):
