@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
@@ -55,7 +56,7 @@ def test_batches_take_what_is_expected(service, client, settings, step):
 
 def test_a_low_estimate_for_an_account_that_does_not_exist_is_honest(service, key):
     before = invalid_replies()
-    work_until_done(submit(key, request(f"0x{1:040x}", block=service.head(), props=ACCOUNT_FIELDS)))
+    work_until_done(submit(key, request(f"0x{1000:040x}", block=service.head(), props=ACCOUNT_FIELDS)))
     assert invalid_replies() == before
 
 
@@ -93,6 +94,8 @@ def test_a_false_estimate_makes_no_path_and_no_deployment_fail(chain, client, db
         settings.CHAINS_FILE = chains_toml(tmp_path, url, chain.url, connection="window = 40")
         deploy()
         chain.mine(300)
+        # No node rests any more.
+        forget_chains()
         blocks = {f"block:{chain.head() - 200}": {"accounts": accounts(1)}}
         measured(client, a_key(), "hops", asking(blocks), chain=chain)
     assert Transaction.objects.exclude(extends=None).exists()
