@@ -56,7 +56,7 @@ def test_batches_take_what_is_expected(service, client, settings, step):
 
 def test_a_low_estimate_for_an_account_that_does_not_exist_is_honest(service, key):
     before = invalid_replies()
-    work_until_done(submit(key, request(f"0x{1000:040x}", block=service.head(), props=ACCOUNT_FIELDS)))
+    work_until_done(submit(key, request(f"0x{1000:040x}", block=service.head() - 1, props=ACCOUNT_FIELDS)))
     assert invalid_replies() == before
 
 

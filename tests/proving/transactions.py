@@ -34,6 +34,9 @@ def sign_otherwise(tx: Transaction, *, gas: int, price: int) -> None:
         tx.shares.filter(pk=share.pk).update(weight=share.weight * gas // tx.gas_limit)
     Transaction.objects.filter(pk=tx.pk).update(gas_limit=gas)
     tx.versions.update(hash=tx_hash, raw=raw, max_fee_per_gas=price, max_priority_fee_per_gas=price, broadcast_at=None)
+    tx.refresh_from_db()
+    tx.reserve()
+    tx.save(update_fields=["reserved_gwei"])
 
 
 def send_from_elsewhere(chain: DevChain, nonce: int) -> None:
