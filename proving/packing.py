@@ -26,7 +26,7 @@ from chains.packed import (
 from chains.questions import BlockIdentifier
 from chains.rpc import result
 from chains.transaction_fields import TRANSACTION_GAS, gas_before_execution, least_gas_limit
-from chains.trie import EMPTY_CODE_HASH
+from chains.trie import NO_ACCOUNT
 from database.statements import chunks
 from proving import facts, transaction_packing
 from proving.deployments import Call, Deployment, in_one_call
@@ -424,7 +424,7 @@ def _slot_proofs(proof: AccountProof, slots: Sequence[str]) -> Iterator[SlotProo
 def _least_gas_of_account(proof: AccountProof, fields: int) -> int:
     """Return the minimum gas of an account, without trie nodes. One that doesn't exist takes a word for all fields."""
     words = sum(bool(fields & word) for word in (NONCE_AND_BALANCE, STORAGE_ROOT, CODE_HASH))
-    exists = proof.nonce or proof.balance or proof.code_hash != hex_data(EMPTY_CODE_HASH)
+    exists = proof.code_hash != hex_data(NO_ACCOUNT.code_hash)
     return _LEAST_ACCOUNT_GAS + _NEW_WORD_GAS * (words if exists else min(words, 1))
 
 

@@ -13,10 +13,10 @@ from devnet.devchain import DevChain
 from proving.models import Share, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
-from tests.chains.lying_node import Raw, ask, error, lying_node
+from tests.chains.lying_node import Raw, ask, error, estimating, lying_node
 from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
 from tests.proving.kills import Killer
-from tests.proving.money import cancel, limit, pending, set_fee
+from tests.proving.money import cancel, limit, pending, set_fee, spent_today
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.transactions import age, sign_otherwise
 from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
@@ -47,7 +47,7 @@ class RefusingNode:
     """A node before the chain that takes no transaction for which `why` has a sentence. Without words it is silent."""
 
     def __init__(self, chain: DevChain) -> None:
-        self._chain = chain
+        self.url = chain.url
         self.why: Callable[[bytes], str | None] = lambda _: None
         self.refused = 0
 
@@ -57,7 +57,7 @@ class RefusingNode:
             if words is not None:
                 self.refused += 1
                 return error(body, -32000, words) if words else Raw(status=504)
-        return ask(self._chain.url, body)
+        return ask(self.url, body)
 
 
 @pytest.fixture
@@ -221,6 +221,17 @@ def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     assert {share.gas for share in Share.objects.all()} == {tx.gas_used for tx in Transaction.objects.all()}
 
 
+def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(costly, key, node, separate_transactions):
+    batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
+    with estimating(node.url, lambda _: 1) as node.url:
+        for _ in range(8):
+            later()
+            work()
+            mine_at(costly, 1)
+        assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
+    assert not Transaction.objects.exclude(succeeded=True).exists()
+
+
 def test_what_the_signer_can_pay_no_more_is_signed_anew_at_the_market(costly, key, node):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
@@ -257,7 +268,9 @@ def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
         later()
         work()
         mine_at(costly, 1)
-    assert {version.gas for version in SignedTransaction.objects.all()} == {34_500}
+    # One is cancelled for those behind it.
+    assert {version.gas for version in SignedTransaction.objects.all()} <= {34_500, 21_000}
+    assert (spent_today() or 0) <= 4 * 34_500 * 3 * GWEI
     limit(settings, daily_limit=ETHER, daily_limit_per_user=ETHER)
     for _ in range(8):
         later()
