@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from devnet.devchain import DevChain
 from proving.models import Share, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
-from tests.chains.lying_node import Raw, ask, error, estimating, lying_node
+from tests.chains.lying_node import Raw, ask, between, error, estimating, lying_node
+from tests.headers import with_hash
 from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
 from tests.proving.kills import Killer
 from tests.proving.money import cancel, limit, pending, set_fee, spent_today
@@ -49,7 +51,7 @@ class RefusingNode:
     def __init__(self, chain: DevChain) -> None:
         self.url = chain.url
         self.why: Callable[[bytes], str | None] = lambda _: None
-        self.refused = 0
+        self.refused = self.taken = 0
 
     def __call__(self, body: Any) -> Any:
         if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction":
@@ -57,6 +59,7 @@ class RefusingNode:
             if words is not None:
                 self.refused += 1
                 return error(body, -32000, words) if words else Raw(status=504)
+            self.taken += 1
         return ask(self.url, body)
 
 
@@ -161,6 +164,11 @@ def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key
     for _ in range(2):
         work()
     assert node.refused == SignedTransaction.objects.count() == 2
+    node.why = lambda _: None
+    SignedTransaction.objects.update(refused_at=F("created_at") - timedelta(hours=1))
+    for _ in range(3):
+        work()
+    assert node.taken == 1
     # config.logs writes them once a minute.
     refusals = [record for record in caplog.records if record.getMessage().startswith("broadcasting ")]
     assert [record.lasts for record in refusals] == [True, True]
@@ -277,6 +285,16 @@ def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
         work()
         mine_at(costly, 1)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
+
+
+def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_head = question["method"] == "eth_getBlockByNumber" and question["params"][0] == "latest"
+        return [reply | {"result": with_hash(reply["result"] | {"gasLimit": "0x0"})} if is_head else reply]
+
+    with between(node.url, change) as node.url:
+        batch = submit(key, request(ALICE, block=costly.head() - 2, fee=ETHER))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
 def test_what_no_block_has_room_for_is_not_signed(costly, key, node):
