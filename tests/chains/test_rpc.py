@@ -11,6 +11,7 @@ from chains.encoding import hex_data
 from chains.node_errors import InsufficientFunds, InvalidReply, NonceTooLow, ReplacementUnderpriced, Reverted
 from chains.questions import ProofRequest, Receipt, VerifiedAccountProof
 from chains.rpc import RpcClient
+from chains.transaction_fields import least_gas_limit
 from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
@@ -61,6 +62,14 @@ def test_a_node_that_lacks_a_block_below_the_head_is_not_believed(devchain, clie
         client.known_header(head.number + 1)
     with pytest.raises(InvalidReply, match=lacking):
         client.known_headers([head.number, head.number + 1])
+
+
+@pytest.mark.parametrize("to", [BOB, None], ids=["a call", "a creation"])
+@pytest.mark.parametrize("data", [b"", bytes(3000), bytes(500) + b"\1" * 500], ids=["nothing", "zeros", "mixed"])
+def test_a_node_asks_for_as_much_gas_as_we_know(devchain, client_of, to, data):
+    """The code of the contract that is created stops at once."""
+    # The search for the least sufficient gas may end one above.
+    assert client_of(devchain.url).estimate_gas(ALICE, to, data) - least_gas_limit(to, data) in {0, 1}
 
 
 def test_it_reads_storage_at_a_block(devchain, client_of):
