@@ -3,18 +3,16 @@
 import logging
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import attrgetter
 
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from chains import questions, rollups
+from chains import rollups
 from chains.chains_file import Chain
 from chains.node_errors import ImplausibleGas, Reverted
-from chains.questions import NO_PRICE, BlockIdentifier
-from chains.rpc import RpcClient, result
+from chains.questions import BlockIdentifier
+from chains.rpc import RpcClient
 from chains.transaction_fields import least_gas_limit
 from proving import lanes, money, stops
 from proving.lanes import ChainEvent, HeldLane
@@ -26,12 +24,13 @@ from proving.models import (
     TransactionState,
     proves_facts,
 )
-from proving.money import RISE_PERCENT, MarketFees, OfferedFees, market_fees
+from proving.money import RISE_PERCENT, OfferedFees, market_fees
 from proving.packing import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND
 from proving.transactions import signers, signing
 from proving.transactions.signers import Unsent
 from proving.transactions.signing import is_to_unused_registry
 from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
+from queries.waits import wait
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +43,7 @@ _DATA_MARGIN = 1.5
 _MOST_TO_CANCEL = 4 * CANCELLATION_GAS
 # Maximum multiple of the market's fees to which the fees of a waiting transaction rise.
 _MAX_TIMES_MARKET = 3
+_TOO_DEAR: SignedTransaction | Unsent = Unsent(wait("replacement_fees_too_low"))
 
 
 def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block_gas: int, may_raise: bool) -> None:
@@ -161,32 +161,30 @@ def _replace(
     and others wait for it. Return the version to broadcast.
     """
     market, to_cancel = market_fees(rpc), _cancellation_gas(rpc, tx.signer, newest)
-    cancel = takes is None
-    if not cancel:
+    if not (cancel := takes is None):
         _ask_data_fee_again(rpc, tx)
-    required = _required(rpc, tx, newest, market, block_gas=block_gas, takes=takes, to_cancel=to_cancel)
-    priority = max(market.offer.max_priority_fee_per_gas, required.fees.max_priority_fee_per_gas)
-    offer = OfferedFees(max(market.offer.max_fee_per_gas, required.fees.max_fee_per_gas, priority), priority)
-    most = chain.max_fee_per_gas if required.is_hopeless else _MAX_TIMES_MARKET * market.offer.max_fee_per_gas
-    raised = offer.at_most(min(most, required.affordable))
-    least = max(required.fees.max_fee_per_gas, required.fees.max_priority_fee_per_gas)
+    gas, is_hopeless = newest.gas, False
+    if takes is not None:
+        now = min(MAX_GAS, int(takes * GAS_MARGIN))
+        # A false estimate lowers no gas limit, unless no block has room for it.
+        is_hopeless = newest.gas < takes or newest.gas > block_gas >= now
+        gas = now if is_hopeless else newest.gas
+    required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
+    priority = max(market.offer.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
+    offer = OfferedFees(max(market.offer.max_fee_per_gas, required.max_fee_per_gas, priority), priority)
+    most = chain.max_fee_per_gas if is_hopeless else _MAX_TIMES_MARKET * market.offer.max_fee_per_gas
+    raised = offer.at_most(min(most, rpc.balance(tx.signer.address) // gas))
+    least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
     tx.refresh_from_db(fields=["versions"])
     # The lock is needed because other workers may send within the same limits.
     with signers.locked(chain), lane.writing():
-        portions = money.parts_of(required.gas, money.weights_of(tx)[tx])
+        portions = money.parts_of(gas, money.weights_of(tx)[tx])
         if not cancel:
-            may_rise = least <= raised.max_fee_per_gas
-            version = (
-                signing.reserve_version(chain, tx, raised, portions, least=least, gas=required.gas)
-                if may_rise
-                else None
-            )
-            is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
-            cancel = (
-                isinstance(version, Unsent)
-                and (is_stuck or required.is_hopeless)
-                and _others_wait(tx, version.batches or portions)
-            )
+            version = _TOO_DEAR
+            if least <= raised.max_fee_per_gas:
+                version = signing.reserve_version(chain, tx, raised, portions, least=least, gas=gas)
+            is_stuck = is_hopeless or newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
+            cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
             version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=to_cancel)
         if isinstance(version, SignedTransaction):
@@ -198,51 +196,6 @@ def _replace(
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted, or can't be paid for: cancelled", newest.hash)
     return version
-
-
-@dataclass(frozen=True)
-class _Required:
-    """The next version of a transaction, as nodes accept it."""
-
-    gas: int  # gas limit
-    fees: OfferedFees  # the lowest
-    affordable: int  # the highest fee that the signer can pay, in wei per gas
-    is_hopeless: bool  # True if nobody can mine the newest version, because of its gas limit
-
-
-def _required(
-    rpc: RpcClient,
-    tx: Transaction,
-    newest: SignedTransaction,
-    market: MarketFees,
-    *,
-    block_gas: int,
-    takes: int | None,
-    to_cancel: int,
-) -> _Required:
-    """Return what the next version needs. If nodes refuse the newest one, ask them which version they keep."""
-    takes_now = to_cancel if newest.is_cancellation else takes or 0
-    gas_now = min(MAX_GAS, int(takes_now * GAS_MARGIN))
-    is_too_high = newest.gas > block_gas >= gas_now
-    lacks_gas = newest.gas < takes_now
-    # A false estimate must not lower the gas limit. It is lowered only if no block has room for it.
-    gas = gas_now if lacks_gas or is_too_high else newest.gas
-    is_hopeless = takes is not None and newest.gas < least_gas_limit(tx.to, bytes(tx.data))
-    kept: SignedTransaction | None = newest
-    affordable = NO_PRICE
-    if newest.refused_at or is_hopeless:
-        versions = sorted((version for version in tx.versions.all() if version.hash), key=attrgetter("pk"))
-        asked = [questions.plain("eth_getTransactionByHash", version.hash) for version in versions]
-        answers, (balance,) = rpc.ask(asked, [questions.balance(tx.signer.address)])
-        is_hopeless = is_hopeless or lacks_gas or is_too_high
-        affordable = result(balance) // gas
-        if is_hopeless or newest.gas * newest.max_fee_per_gas > result(balance):
-            held = [version for version, answer in zip(versions, answers, strict=True) if isinstance(answer, dict)]
-            kept = held[-1] if held else None
-    fees = OfferedFees(market.least, 0)
-    if kept:
-        fees = OfferedFees(_raised(kept.max_fee_per_gas), _raised(kept.max_priority_fee_per_gas))
-    return _Required(gas, fees, affordable, is_hopeless)
 
 
 def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ from django.db.models import F
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import Share, SignedTransaction, Transaction
+from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
 from tests.chains.lying_node import Raw, ask, between, error, estimating, lying_node
@@ -201,11 +201,12 @@ def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> li
     return batches
 
 
-# In order: the gas limit; the node; and whether it is signed anew at the market's fees, because no node keeps it.
+# The market's offer is 3 gwei, and fees rise up to three times as much. In order: the gas limit, the price, the node.
 WRONG = {
-    "too little for the bytes, and the node refuses it": (34_500, lacks_gas, True),
-    "too little for the bytes, and the node keeps it for ever": (34_500, lambda _: None, False),
-    "more than a block has": (1_500_000, lambda _: None, True),
+    "too little for the bytes, and the node refuses it": (34_500, 9, lacks_gas),
+    "too little for the bytes, and the node keeps it for ever": (34_500, 9, lambda _: None),
+    "more than a block has": (1_500_000, 9, lambda _: None),
+    "too little for the bytes, at the highest price": (34_500, 190, lacks_gas),
 }
 
 
@@ -213,20 +214,17 @@ WRONG = {
 def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     costly, key, node, separate_transactions, wrong
 ):
-    gas, node.why, is_at_market = wrong
-    # The market's offer is 3 gwei, and fees rise up to three times as much.
-    batches = signed_otherwise(costly, key, gas=gas, gwei=9)
-    nonce = signer_nonce(costly)
-    for _ in range(8):
+    gas, gwei, node.why = wrong
+    batches = signed_otherwise(costly, key, gas=gas, gwei=gwei)
+    for _ in range(10):
         later()
         work()
         mine_at(costly, 1)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
-    assert signer_nonce(costly) == nonce + 3
-    assert not Transaction.objects.exclude(succeeded=True).exists()
-    assert {tx.newest.max_fee_per_gas < 5 * GWEI for tx in Transaction.objects.all()} == {is_at_market}
-    # Each batch has the transaction's gas and cost.
-    assert {share.gas for share in Share.objects.all()} == {tx.gas_used for tx in Transaction.objects.all()}
+    assert len(events(costly, ACCOUNT_PROVEN)) == 3
+    # At the highest price, only a cancellation offers more.
+    failed = [tx for tx in Transaction.objects.all() if not tx.succeeded]
+    assert all(tx.newest.is_cancellation and gwei == 190 for tx in failed)
 
 
 def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(costly, key, node, separate_transactions):
@@ -240,13 +238,13 @@ def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(cost
     assert not Transaction.objects.exclude(succeeded=True).exists()
 
 
-def test_what_the_signer_can_pay_no_more_is_signed_anew_at_the_market(costly, key, node):
+def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
-    sign_otherwise(tx, gas=tx.gas_limit, price=9 * GWEI)
     costly.rpc("anvil_dropAllTransactions")
-    # It is less than the offer, and enough for the next block.
-    costly.rpc("anvil_setBalance", SIGNER, hex(tx.gas_limit * 5 // 2 * GWEI))
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
+    with refusing(node, "transaction underpriced"):
+        pass
     for _ in range(4):
         later()
         work()
