@@ -264,13 +264,7 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
     context, with_header = source.context, action.with_header
     for intent in packing.intents(
-        block,
-        context.registry,
-        action.missing,
-        with_header=with_header,
-        stores_root=not action.root_is_known,
-        jump=action.jump,
-        calls=action.calls,
+        block, context.registry, action.missing, with_header=with_header, jump=action.jump, calls=action.calls
     ):
         header = f"Accumulates the header of {where}, and proves facts of it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
