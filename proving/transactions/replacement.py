@@ -183,7 +183,8 @@ def _replace(
             version = _TOO_DEAR
             if least <= raised.max_fee_per_gas:
                 version = signing.reserve_version(chain, tx, raised, portions, least=least, gas=gas)
-            is_stuck = is_hopeless or newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
+            is_cheap = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
+            is_stuck = is_hopeless or (is_cheap and version is not _TOO_DEAR)
             cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
             version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=to_cancel)
