@@ -12,7 +12,7 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
-from tests.chains.lying_node import ask, error, estimating, lying_node, recording, result
+from tests.chains.lying_node import ask, between, error, estimating, lying_node, recording, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
 from tests.proving.transactions import age
@@ -98,6 +98,21 @@ def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_t
     rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     go_on(costly, price, rounds=8, aged=True)
     assert fresh(rich).status == BatchStatus.DONE, waiting()
+
+
+def test_what_a_node_says_of_the_balance_cancels_nothing(costly, key, settings):
+    mine_at(costly, 1)
+    block = costly.head()
+    _, first = paying_up_to(3, key, ALICE, block=block)
+    pending(submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER)))
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": "0x1"} if question["method"] == "eth_getBalance" else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        go_on(costly, 20, rounds=4, aged=True)
+    assert not first.newest.is_cancellation
 
 
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
