@@ -47,6 +47,7 @@ from explorer.batch.query_paging import QueryFilters, QuerySelection
 from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
+from explorer.lists import webhook_list
 from queries import columns, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
@@ -153,7 +154,10 @@ def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpRespon
 @signed_in
 @require_http_methods(["GET", "POST"])
 def send_again(request: HttpRequest, user: User, delivery_id: str, internal_id: str = "") -> HttpResponse:
-    """Repeat a webhook delivery of the user. A GET redirects to the page of the batch, or of all deliveries."""
+    """Repeat a webhook delivery of the user. A GET redirects to the page of the batch, or of all deliveries.
+
+    A refusal shows the page of all deliveries.
+    """
     parts = f"?{request.GET.urlencode()}" if request.GET else ""
     page = reverse("explorer:batch", args=[internal_id]) if internal_id else reverse("explorer:webhooks") + parts
     back = HttpResponseRedirect(f"{page}#deliveries")
@@ -165,6 +169,9 @@ def send_again(request: HttpRequest, user: User, delivery_id: str, internal_id: 
         messages.success(request, delivery_display.DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
         messages.error(request, refused.sentence)
+        response = webhook_list.shown(request, user, status=429)
+        response.headers["Retry-After"] = str(refused.retry_after)
+        return response
     return back
 
 
