@@ -61,12 +61,12 @@ class TransactionReceipt:
     status: int | None
     """1 for success, 0 for a failure. None before Byzantium."""
     cumulative_gas_used: int
-    logs: tuple[Log, ...]
+    logs: Sequence[Log]
 
     @classmethod
     def decode(cls, value: bytes) -> "TransactionReceipt":
         """Decode the trie's value (EIP-2718) as strictly as `ReceiptReader`. Raises `ValueError`."""
-        kind, encoded = (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
+        kind, encoded = _by_type(value)
         match decode_rlp(encoded):
             # A deposit's nonce and version come after the logs.
             case [bytes(status), gas, bloom, [*logs], *others] if not others or (kind, len(others)) == (_DEPOSIT, 2):
@@ -80,6 +80,28 @@ class TransactionReceipt:
                     kind, len(status) if has_status else None, read_integer(gas, 8), tuple(_log(log) for log in logs)
                 )
         raise ValueError("not a receipt's list")
+
+    @classmethod
+    def stored(cls, value: bytes) -> "TransactionReceipt":
+        """Read a value that was decoded before it was stored. Each log is decoded when it is used."""
+        kind, encoded = _by_type(value)
+        status, gas, _, logs, *_ = rlp.decode_lazy(encoded)
+        has_status = kind or len(status) != _STATE_ROOT_BYTES
+        return cls(kind, len(status) if has_status else None, int.from_bytes(gas), _StoredLogs(logs))
+
+
+class _StoredLogs(Sequence[Log]):
+    """The logs of a stored receipt, which may have thousands of which few are used."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        emitter, topics, data = self._items[index]
+        return Log(emitter, tuple(topics), data)
 
 
 @dataclass(frozen=True)
@@ -214,6 +236,11 @@ def _bloom(logs: Sequence[Any]) -> bytes:
             for at in (0, 2, 4):
                 bits |= 1 << (int.from_bytes(digest[at : at + 2]) & 2047)
     return bits.to_bytes(_BLOOM_BYTES)
+
+
+def _by_type(value: bytes) -> tuple[int, bytes]:
+    """Return the type of a receipt (EIP-2718), 0 where it has none, and its RLP."""
+    return (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
 
 
 def _log(item: Item) -> Log:

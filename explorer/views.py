@@ -27,7 +27,7 @@ from accounts import read_rate
 from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
-from api import batches, missing, submitted_request
+from api import batch_files, batches, missing, submitted_request
 from api.transactions import check_self_funded
 from config.chain_names import chain_name
 from config.error_answers import Refused, error_answer, wants_json
@@ -197,6 +197,8 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     batch = query_rows.find_batch(internal_id)
     if batch is None:
         return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
+    if refusal := batch_files.refusal_of_size(request, batch.queries.all(), batch.size):
+        return refusal
     return csv_lines.file(facts_csv.lines(batch), f"facts-{batch.pk}.csv")
 
 

@@ -252,6 +252,6 @@ def values_of(
         if isinstance(fact, SlotFact | LogFact | HeaderFact):
             listed.add(type(fact))
         snippets = reading(registry, query.block.number, fact) if query.block and with_code and is_first else ()
-        log = transaction.logs.get(fact.log) if transaction and isinstance(fact, LogFact) else None
+        log = transaction.log(fact.log) if transaction and isinstance(fact, LogFact) else None
         shown_log = log_display.shown(log, event) if log else None
         yield fact_display.value(fact, word, source.currency, registry, snippets=snippets, log=shown_log)
