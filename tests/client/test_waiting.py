@@ -129,5 +129,7 @@ def test_all_queries_are_taken_page_by_page():
     ],
 )
 def test_a_list_that_turns_in_circles_is_left(page):
+    pages = [page if page["next"] == "same" else page | {"next": f"another {at}"} for at in range(9)]
+    world = World(*[answer(200, told) for told in (batch(queryList=[query(1)], next="same"), *pages)])
     with pytest.raises(UnexpectedAnswer, match="doesn't end"):
-        World(answer(200, batch(queryList=[query(1)], next="same")), *[answer(200, page)] * 9).run(details(ACCESS, ID))
+        world.run(details(ACCESS, ID))

@@ -153,6 +153,11 @@ def test_an_answer_ends_at_a_mebibyte_of_facts_and_the_next_goes_on_with_the_sam
     told = told_in_parts(long_logs)
     logs = [fact["log"]["data"] for parts in told.values() for fact in chain.from_iterable(parts)]
     assert logs == ["0x" + "31" * 115_000] * 12
+    # A receipt takes long to read, however little of it is told.
+    receipts = batches.batch_at(block_14={"transactions": {str(at): {"props": ["STATUS"]} for at in range(60)}})
+    batches.finish(receipts)
+    assert len(detail(receipts, limit=100)["queryList"]) < 60
+    assert list(told_in_parts(receipts)) == list(range(1, 61))
 
 
 def told_in_parts(batch: Batch) -> dict[int, list[list[Any]]]:
@@ -160,7 +165,7 @@ def told_in_parts(batch: Batch) -> dict[int, list[list[Any]]]:
     told: dict[int, list[list[Any]]] = {}
     cursor: str | None = "1"
     while cursor:
-        got = Client().get(f"{batches.path(batch)}.json", {"cursor": cursor})
+        got = Client().get(f"{batches.path(batch)}.json", {"cursor": cursor, "limit": 100})
         assert len(got.content) < 1_300_000
         for query in got.json()["queryList"]:
             told.setdefault(query["number"], []).append(query["facts"])
