@@ -28,14 +28,6 @@ document.addEventListener("htmx:afterRequest", (event) => {
   target.replaceChildren(problem);
 });
 
-// An update moves what it finds by its id, and some browsers take the focus from a node that is moved.
-/** @type {Element | null} */
-let focused = null;
-document.addEventListener("htmx:beforeSwap", () => { focused = document.activeElement; });
-document.addEventListener("htmx:afterSwap", () => {
-  if (focused instanceof HTMLElement && document.activeElement === document.body) focused.focus({ preventScroll: true });
-});
-
 /** Why a button's request came to nothing, and what to do. @param {XMLHttpRequest} xhr */
 function whyNot(xhr) {
   switch (xhr.status) {
