@@ -69,8 +69,11 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
     page.evaluate("window.neverReloaded = true")
     status = page.locator(".headline .chip")
     expect(status).to_have_text("RECEIVED")
+    account = page.get_by_role("heading", level=1).get_by_role("link").first
+    account.focus()
     with a_worker():
         expect(status).to_have_text("DONE", timeout=120_000)
+        expect(account).to_be_focused()
         expect(page.locator("li.COMPLETED")).to_have_count(4)
         expect(page).to_have_title(re.compile("^DONE"))
         expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
