@@ -541,7 +541,7 @@ class AttesterWatch(models.Model):
 
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()
-    asked_at = models.DateTimeField(null=True)  # set by a worker before it asks
+    asked_at = models.DateTimeField(null=True)  # set by a worker before it asks; null: they are to be asked now
     answered_at = models.DateTimeField(null=True)
     block = models.PositiveBigIntegerField(null=True)  # the source chain's block that they were asked about
     answers = models.JSONField(default=list)  # made by `proving.health.attester_checks`, in the order of chains.toml

@@ -17,11 +17,14 @@ from proving import heads
 from proving.connections import OpenConnection
 from proving.deployments import call
 from proving.gas import Amount
+from proving.models import AttesterWatch
 from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
 from queries.waits import wait
 
 # Measured gas of attesting a block, and of each signature.
 _GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
+# Answers that say nothing about other blocks.
+_OF_A_BLOCK = {"signed", "contradicts", "conflict", "not_final"}
 
 ATTESTER_ANSWERS = Counter(
     "batchquery_attester_answers_total",
@@ -67,6 +70,7 @@ class Attested(BlockHashSource):
             return NotYet(wait("attesters_not_named", threshold=threshold, named=len(known), attesters=believed))
         answers = ask(known, domain, connection.config.source_id, start)
         _count(connection.config, header.hash, answers)
+        _check_again(connection.config, header.hash, answers)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
@@ -113,6 +117,20 @@ def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer])
     chains = str(connection.source_id), str(connection.destination_id)
     for answer in answers:
         ATTESTER_ANSWERS.labels(*chains, answer.attester, answer_label(answer, block_hash)).inc()
+
+
+def _check_again(connection: Connection, block_hash: bytes, answers: Sequence[Answer]) -> None:
+    """Make the check of the attesters due if one fails that didn't at the last check, or the reverse."""
+    rows = AttesterWatch.objects.filter(
+        source_chain_id=connection.source_id, destination_chain_id=connection.destination_id
+    )
+    checked = rows.exclude(asked_at=None).first()
+    if checked is None:
+        return
+    failed = {answer["address"] for answer in checked.answers if answer["answer"] not in _OF_A_BLOCK}
+    failing = {answer.attester for answer in answers if answer_label(answer, block_hash) not in _OF_A_BLOCK}
+    if failing != failed & {answer.attester for answer in answers}:
+        rows.update(asked_at=None)
 
 
 def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
