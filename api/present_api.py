@@ -76,7 +76,7 @@ def submit_request(request: HttpRequest) -> HttpResponse:
         submitted = submission.submit(key, named_by, lambda: _translated(body_of(request)))
     except InvalidRequest as invalid:
         faults = [replace(fault, path=fault.path.replace(f"/{_OURS}", f"/{_DESTINATION}")) for fault in invalid.faults]
-        raise ApiError(400, invalid.code, invalid.sentence, faults=faults) from None
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=faults) from None
     answer = {"status": BatchStatus.RECEIVED.value, "request_id": submitted.batch_id}
     return JsonResponse(answer, headers=submitted.headers)
 

@@ -67,7 +67,7 @@ class ReadProofs(Schema):
     "/read-proofs",
     operation_id="read_proofs",
     auth=ESTIMATING_KEY,
-    response={200: ReadProofs, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
+    response={200: ReadProofs, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
     openapi_extra=dict(BATCH_REQUEST),
 )
 def read_proofs(request: HttpRequest) -> HttpResponse:
@@ -80,7 +80,7 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
     try:
         parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
     except InvalidRequest as invalid:
-        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
     for part in parsed.parts():
         if part.transaction and part.fields & 1 << TransactionField.HASH:
             why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."

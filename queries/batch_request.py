@@ -5,9 +5,10 @@ Source: docs/specification.md, "Batch query".
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, product, takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -26,7 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains import encoding
 from chains.chains_file import Chains
 from queries import storage_layout, strict_json
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EarlyCheck, HeaderField, RejectionCode, TransactionField
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag
 from queries.strict_json import INVALID, UNSUPPORTED
@@ -34,6 +35,7 @@ from queries.strict_json import invalid as _invalid
 from queries.strict_json import shortened as _shortened
 from queries.strict_json import shown as _shown
 from queries.strict_json import unsupported as _unsupported
+from queries.waits import WaitReason
 from queries.webhook_targets import WebhookRequest
 
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
@@ -68,6 +70,7 @@ class BodyFault:
     message: str
     code: str = INVALID
     is_of_name: bool = False  # the path's last name is wrong, and not the value
+    reason: WaitReason | str = ""  # why a batch would be rejected; the message is its sentence
 
 
 class InvalidRequest(ValueError):
@@ -81,7 +84,14 @@ class InvalidRequest(ValueError):
 
     @property
     def code(self) -> str:
-        return UNSUPPORTED if all(fault.code == UNSUPPORTED for fault in self.faults) else INVALID
+        """Return the code of the faults if all are unsupported, or all are reasons to reject a batch."""
+        codes = {fault.code for fault in self.faults}
+        return self.faults[0].code if codes == {UNSUPPORTED} or codes <= {*RejectionCode} else INVALID
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status of the answer."""
+        return 422 if self.code in {*RejectionCode} else 400
 
     @property
     def sentence(self) -> str:
@@ -473,9 +483,11 @@ def parse(
     max_queries: int,
     count_letters: Callable[[int], None] = lambda _: None,
     needs_payer: bool = True,
+    early_checks: Sequence[EarlyCheck] = (),
 ) -> BatchRequest:
     """Return the request in `body`, with its names resolved. Without `needs_payer`, `fee` may be left out.
 
+    A block that an early check rejects is a fault.
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
     fault, and the errors of `count_letters` and `resolve_names`.
     """
@@ -502,7 +514,7 @@ def parse(
         count_letters(sum(map(len, names)))
     accounts = resolve_names(names, chains)
     repeated = [BodyFault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys]
-    repeated += _named_twice(document.value, accounts)
+    repeated += [*_named_twice(document.value, accounts), *_rejected(document.value, early_checks)]
     try:
         fields = document.value if isinstance(document.value, dict) else {}
         context = _Context(
@@ -530,6 +542,16 @@ def _too_many_blocks_of_transactions(request: BatchRequest) -> Iterator[BodyFaul
     if count > _MOST_BLOCKS_OF_TRANSACTIONS:
         most = f"a batch may name them at {_MOST_BLOCKS_OF_TRANSACTIONS}."
         yield BodyFault("/data", f"Transactions are named at {count} blocks; {most}")
+
+
+def _rejected(document: Any, early_checks: Sequence[EarlyCheck]) -> Iterator[BodyFault]:
+    """Yield a fault for each block that would be rejected."""
+    for check, (source, text, _) in product(early_checks, blocks(document)):
+        with suppress(PydanticCustomError):  # The model names a malformed selector.
+            chain_id, selector = _decimal(source, "", _MAX_BLOCK_NUMBER), _selector(text)
+            if rejection := check(chain_id, selector.number, selector.timestamp):
+                path, reason = pointer("data", source, text), rejection.reason
+                yield BodyFault(path, str(reason), rejection.code, is_of_name=True, reason=reason)
 
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:

@@ -18,6 +18,7 @@ from django.http import QueryDict
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots
 from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
 from queries import submission
@@ -256,7 +257,7 @@ class RowForm(forms.Form):
         if fault.path == chain:
             return "source"
         if fault.path == block:
-            return "time" if fault.is_of_name else "accounts"
+            return _FIELDS_OF_WHEN.get(self["at"].value(), "") if fault.is_of_name else "accounts"
         if not fault.path.startswith(f"{block}/"):
             return ""
         kind, key, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
@@ -288,6 +289,9 @@ class FormFault(NamedTuple):
 
 class NewBatchForm:
     """A batch with its rows, either posted by `user` or given by `batch` and `rows`."""
+
+    status = 400
+    """The HTTP status of an answer with faults."""
 
     def __init__(
         self,
@@ -369,6 +373,7 @@ class NewBatchForm:
             raise
 
     def add_faults(self, invalid: InvalidRequest) -> None:
+        self.status = invalid.status if self._is_well_typed else 400
         places = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
         different = list(dict.fromkeys((name, sentence) for _, name, sentence in places))
         shown = set(different[:_MOST_FAULTS])
@@ -380,7 +385,7 @@ class NewBatchForm:
 
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields without another fault that this fault is about, with a sentence."""
-        sentence = fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
+        sentence = in_words(fault.reason) if fault.reason else fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
         sentence = sentence[:1].upper() + sentence[1:]
         of_batch = _OF_BATCH.get(fault.path[1:].partition("/")[0])
         places: list[tuple[forms.Form, str | None]] = [
@@ -388,7 +393,7 @@ class NewBatchForm:
         ]
         for form, field in places or [(self.batch, of_batch)]:
             if (field or NON_FIELD_ERRORS) not in form.errors:
-                yield form, field, API_FAULT_SENTENCES.get(field or "", sentence)
+                yield form, field, sentence if fault.reason else API_FAULT_SENTENCES.get(field or "", sentence)
 
     @property
     def faults(self) -> Iterator[FormFault]:

@@ -145,7 +145,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     context["faults"] = faults = list(form.faults)
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
-    status = status_of(refused) if refused else 400 if faults else 200
+    status = status_of(refused) if refused else form.status if faults else 200
     return _with_pause(render(request, "explorer/new_batch/page.html", context, status=status), refused)
 
 

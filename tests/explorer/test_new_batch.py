@@ -16,6 +16,7 @@ from django.utils import timezone
 from accounts.models import ApiKey, User
 from batch_query_client.command_line.asked_in_files import BatchOptions, document
 from explorer.new_batch.forms import RowForm
+from proving.models import ChainWatch
 from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch
@@ -298,6 +299,20 @@ def test_a_fault_stands_at_the_field_that_it_is_about(alice, row, control, sente
 def test_a_fault_stands_at_the_row_that_spells_the_account_otherwise(alice):
     html = post(alice, "submit", {"accounts": ALICE}, {"accounts": ALICE.lower(), "slots": "xyz"}, status=400)
     assert [control for control, _ in faults_in(html)] == ["id_rows-1-slots"]
+
+
+@pytest.mark.parametrize("do", ["submit", "estimate"])
+def test_blocks_and_times_far_above_the_stored_head_are_refused_at_their_fields(alice, do):
+    ChainWatch.objects.create(chain_id=31337, number=100, timestamp=5, seen_at=timezone.now())
+    block, time = {"at": "block", "block": "99,999,999"}, {"at": "time", "time": "2999-01-01 00:00:00"}
+    html = post(alice, do, *({"accounts": ALICE} | at for at in (block, time, {})), status=422)
+    (at_block, why), (at_time, sentence) = faults_in(html)
+    assert (at_block, at_time) == ("id_rows-0-block", "id_rows-1-time")
+    assert why.startswith("Block 99,999,999 of Development chain is 99,999,899 blocks above the newest one, 100. ")
+    assert sentence.endswith(
+        " s after the newest block of Development chain. Send the batch again when the time is nearer."
+    )
+    assert not Batch.objects.exists()
 
 
 def test_of_many_faults_some_are_told_and_the_others_counted(alice):
