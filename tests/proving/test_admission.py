@@ -545,3 +545,66 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
         reconfigure(settings, url, service.url)
     assert work_until_done(patient).status == BatchStatus.DONE
+
+
+# --- Block 0 ----------------------------------------------------------------------------------------------------------
+
+
+def checked(batch: Batch, times: int) -> float:
+    """Check the batch this often. Return the seconds that its pauses take."""
+    seconds = 0.0
+    for _ in range(times):
+        work()
+        batch.refresh_from_db()
+        assert batch.status == BatchStatus.RECEIVED
+        assert batch.due_at
+        assert batch.looked_at
+        seconds += (batch.due_at - batch.looked_at).total_seconds()
+    return seconds
+
+
+def of_the_empty_trie(question: Any, reply: Any) -> Any:
+    """Return the proof of an absent account: the state root of anvil's block 0 is that of the empty trie."""
+    return reply | {"result": reply["result"] | {"accountProof": []}}
+
+
+@pytest.mark.parametrize("blocks", [0, 200])
+def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_reason(service, client, key, blocks):
+    service.mine(blocks)
+    body = request(ALICE, block=0)
+    (rejection,) = estimate(client, key, body)["rejections"]
+    sentence = rejection["error"]
+    assert sentence.startswith(
+        "No node of chain 31337 proves the state at block 0 that the block's header names. 127.0.0.1"
+    )
+    assert sentence.endswith(" Development chains often begin with another state: ask for block 1 or a later one.")
+    shown = asked_at(key, "/read-proofs", "block:0")
+    assert (shown.status_code, shown.json()["error"]) == (503, sentence)
+    batch = submit(key, body)
+    assert 30 < checked(batch, 5) < 45
+    (told,) = status(key, batch)["info"]
+    assert told.startswith(f"{sentence} The batch is rejected if this stays so for half a minute.")
+    work()
+    assert fresh(batch).status == BatchStatus.REJECTED
+    assert status(key, batch) == {
+        "queryStatus": "REJECTED",
+        "error": sentence,
+        "code": "proof_unavailable",
+        "retryable": True,
+    }
+    assert work_until_done(submit(key, request(ALICE, block=1))).status == BatchStatus.DONE
+    of_header = asking({"block:0": {"header": ["TIMESTAMP"]}})
+    assert work_until_done(submit(key, of_header), service).status == BatchStatus.DONE
+
+
+def test_block_0_is_waited_for_as_long_as_a_node_may_prove_it_and_then_proven(service, key, settings):
+    batch = submit(key, request(ALICE, block=0))
+    checked(batch, 5)
+    with instead_of_proofs(service, of_the_empty_trie) as url, lying_node(lambda _: Raw(b"<html>")) as down:
+        # The other node may have the state.
+        reconfigure(settings, f'"{service.url}"', f'"{service.url}", "{down}"')
+        for _ in range(LOOKS_IN_A_MINUTE + 2):
+            work()
+            assert fresh(batch).status not in {BatchStatus.REJECTED, BatchStatus.DONE}
+        reconfigure(settings, f'"{service.url}", "{down}"', f'"{service.url}", "{url}"')
+        assert work_until_done(batch, service).status == BatchStatus.DONE
