@@ -14,7 +14,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from batch_query_client.command_line.asked_in_files import BatchOptions, document
+from batch_query_client.command_line.asked_in_files import BatchOptions, batch_body
 from explorer.new_batch.forms import RowForm
 from proving.models import ChainWatch
 from queries import progress
@@ -451,7 +451,7 @@ def asked_there(tmp_path, text: str) -> Any:
         "block": "15",
         "props": ["BALANCE"],
     }
-    return document(BatchOptions(**options), lambda: {"development chain": 31337})
+    return batch_body(BatchOptions(**options), lambda: {"development chain": 31337}).document
 
 
 WRONG_LINES = {
