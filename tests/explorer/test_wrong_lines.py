@@ -95,7 +95,7 @@ def test_the_form_names_every_line_of_a_table(alice, is_file):
     check(named(re.findall(r'href="#id_pasted">[^<]*</a>: (.*?)</li>', unescape(answer.text))))
 
 
-@pytest.mark.parametrize("command", ["submit", "estimate"])
+@pytest.mark.parametrize("command", ["submit", "estimate", "proofs"])
 @pytest.mark.usefixtures("resolving")
 def test_the_command_line_names_every_line_of_a_file(live_server, key, monkeypatch, tmp_path, capsys, command):
     for name, value in {"URL": live_server.url, "API_KEY": secret_of(key), "PATIENCE": "0"}.items():
@@ -104,6 +104,15 @@ def test_the_command_line_names_every_line_of_a_file(live_server, key, monkeypat
     options = ["--destination", "31337", "--chain", "31337", "--prop", "BALANCE"]
     assert run([command, str(tmp_path / "asked.csv"), *options]) == 2
     check(named(re.findall(r"(?m)^  (lines? .*)$", capsys.readouterr().err)))
+    # If the service alone finds faults, programs get its code and details too.
+    (tmp_path / "asked.csv").write_text(f"{ALICE},99999999\n0x12,99999999\n{BOB},15\n")
+    assert run([command, str(tmp_path / "asked.csv"), *options, "--json"]) == 2
+    told = json.loads(capsys.readouterr().err)
+    assert sorted(named(told["error"].splitlines()[1:])) == [1, 2]
+    assert (told["code"], len(told["details"])) == ("invalid_request", 2)
+    assert run([command, *options, "--block", "99999999", "--account", ALICE]) == 2
+    far = "Block 99999999 of chain 31337 is 99,999,899 blocks above the newest one, 100. A batch waits for at most 64 "
+    assert capsys.readouterr().err == f"{far}blocks. Send it again when the block is nearer.\n"
 
 
 @pytest.mark.parametrize("words", [("0x12", "0x13", "zz"), ("zz", "0x12", "0x13"), ("0x12", "zz", "0x13")])
