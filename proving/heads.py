@@ -20,7 +20,7 @@ from queries.waits import WaitReason, wait
 # Blocks until finality on chains without a `finalized` tag. Two epochs of Ethereum are the usual depth.
 _FINAL_DEPTH = 64
 # Time for which the highest head counts although nodes report a lower one. Later, the lower head counts.
-_LATELY = timedelta(minutes=5)
+LATELY = timedelta(minutes=5)
 # A poll comes this part of the block time after the expected block, so that it doesn't come just before the block.
 _LATE_PART = 1 / 8
 # Limits of the seconds between two polls. There are four polls per block.
@@ -110,7 +110,7 @@ def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None
 
 def highest_lately(chain_id: int) -> int:
     """Return the highest head that any worker has seen in the last minutes. 0 if there is none."""
-    lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - _LATELY)
+    lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - LATELY)
     return lately.values_list("number", flat=True).first() or 0
 
 
@@ -143,7 +143,7 @@ def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
     # Another worker may have stored a higher head. A node that is behind must not lower it.
-    behind = Q(number__gt=number, seen_at__gt=timezone.now() - _LATELY)
+    behind = Q(number__gt=number, seen_at__gt=timezone.now() - LATELY)
     if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
         ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
     last.noted = number, final

@@ -482,6 +482,8 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
         sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:
             return _Tries(no_proof=wait("other_accounts", problem=str(answer)))
+        if takes_proof(selected.existing.get(0, ())) and (reason := genesis_not_proven(source.id, request, answer)):
+            return _Tries(no_proof=reason)
         if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
             # Proofs of recent blocks are requested again when their queries are proven.
             continue
@@ -497,6 +499,15 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
             problem = answer.about(facts.proof_of(source, request))
             return _Tries(no_proof=wait(code, chain=source.id, block=request.block_number, problem=problem))
     return _Tries(sample, unserved)
+
+
+def genesis_not_proven(
+    source: int, request: ProofRequest, answer: VerifiedAccountProof | ChainError
+) -> WaitReason | None:
+    """Return why block 0 isn't proven if every node proves it by another root, as those of development chains do."""
+    if request.block_number or not isinstance(answer, UnverifiedProof):
+        return None
+    return wait("genesis_not_proven", chain=source, problem=f"{'; '.join(answer.reasons)}.")
 
 
 # --- Missing facts ----------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def submit_batch_query(request: HttpRequest) -> HttpResponse:
     try:
         submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     except InvalidRequest as invalid:
-        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
     return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
 
 

@@ -3,22 +3,27 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 
-from explorer.new_batch.form_sentences import line_fault
-from explorer.new_batch.forms import LOG_INDEX, MAX_ROWS, TRANSACTION
+from chains import encoding
+from explorer.new_batch.form_sentences import LINE_SENTENCES, MOST_FAULTS, bounded, quoted
+from explorer.new_batch.forms import LOG_INDEX, MAX_ROWS, TRANSACTION, RowFault
+from queries.batch_request import pointer
 from queries.columns import AccountField, HeaderField, TransactionField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transaction", "logs")
 """In this order, unless a line names them."""
 
 _Line = tuple[int, list[str]]
-_MOST_FAULTS = 20
+_Tell = Callable[..., None]
 _OTHER_NAMES = {
     "account": "address",
     "props": "properties",
@@ -26,6 +31,17 @@ _OTHER_NAMES = {
     "slot": "slots",
     "tx": "transaction",
     "log": "logs",
+}
+# The fields of a row that a column sets. Faults of the others are the form's, and stay for the reader to correct.
+_FIELDS_OF = {
+    "address": ("accounts",),
+    "block": ("at", "block", "time", "block_of"),
+    "properties": ("props", "tx_props"),
+    "slots": ("slots",),
+    "header": ("header",),
+    "chain": ("source",),
+    "transaction": ("transactions",),
+    "logs": ("logs",),
 }
 # Lines share a row unless they differ in another column.
 _SUBJECTS = ("address", "transaction")
@@ -38,44 +54,103 @@ _NAME_ENDS = re.compile('[",;\t]+')
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
-def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows, as initial values of their forms, and the number of lines.
+class PastedRows(NamedTuple):
+    rows: list[dict[str, Any]]  # initial values of their forms
+    lines: int  # number of lines
+
+
+class _LineFault(NamedTuple):
+    number: int  # of the first line with the fault; 0: it isn't about a line
+    sentence: str
+
+
+def read(
+    text: str,
+    like: Mapping[str, Any],
+    chains: Mapping[str, str],
+    most: int,
+    check: Callable[[Sequence[Mapping[str, Any]]], Iterable[RowFault]],
+) -> PastedRows:
+    """Return the rows of a table.
 
     Lines that differ only in their addresses or transactions share a row. `like` has the values that lines leave out.
-    `chains` has chain ids by lower-case names. Raises `ValidationError` with the invalid lines, or for more than `most`
-    lines.
+    `chains` has chain ids by lower-case names. Raises `ValidationError` with the faults of all lines and those that
+    `check` finds in the rows of the others, or for more than `most` lines.
     """
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    whole = list(_lines(text))
-    columns, lines, faults = _table(whole)
+    faults: list[_LineFault] = []
+    whole = list(_lines(text, faults))
+    columns, lines = _table(whole, faults)
     if len(lines or whole) > most:
-        raise line_fault("too_many_lines", most=most)
+        raise ValidationError(LINE_SENTENCES["too_many_lines"].format(most=most))
+    by_cells: dict[tuple[str, ...], _LinesOfRow] = {}
     for number, cells in lines:
-        try:
-            given = _given(number, columns, cells)
-            others = tuple(given.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
-            others += tuple(str(bool(given.get(name))) for name in _SUBJECTS)
-            row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
-            transactions = _words(number, given, "transaction", TRANSACTION)
-            row["transactions"] += transactions
-            row["accounts"] += _accounts(number, given, is_needed=not row["header"] and not transactions)
-        except ValidationError as error:
-            faults.append(error)
-    if faults:
-        more = len(faults) - _MOST_FAULTS
-        raise ValidationError(faults[:_MOST_FAULTS] + [line_fault("more_faults", count=more)] * (more > 0))
+        before, tell = len(faults), partial(_tell, faults, number)
+        given = _given(tell, columns, cells)
+        others = tuple(given.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
+        others += tuple(str(bool(given.get(name))) for name in _SUBJECTS)
+        of_row = by_cells.get(others) or _LinesOfRow(_row(tell, given, like, chains))
+        accounts, transactions = _accounts(tell, given), _words(tell, given, "transaction", TRANSACTION)
+        if len(faults) == before:
+            of_row.fields.update(field for name, cell in given.items() if cell for field in _FIELDS_OF.get(name, ()))
+            by_cells.setdefault(others, of_row).add(number, accounts, transactions)
+        else:
+            _check_addresses(tell, accounts)
+    rows = [of_row.row for of_row in by_cells.values()]
     if len(rows) > MAX_ROWS:
-        raise line_fault("too_many_rows", count=len(rows), most=MAX_ROWS)
-    if not rows:
-        raise line_fault("no_lines")
-    lists = "accounts", "transactions"
-    return [row | {name: "\n".join(row[name]) for name in lists} for row in rows.values()], len(lines)
+        _tell(faults, 0, "too_many_rows", count=len(rows), most=MAX_ROWS)
+    else:
+        faults += _found([*by_cells.values()], check(rows))
+    if not rows and not faults:
+        _tell(faults, 0, "no_lines")
+    if faults:
+        raise ValidationError(bounded([fault.sentence for fault in sorted(faults, key=attrgetter("number"))]))
+    return PastedRows(rows, len(lines))
+
+
+class _LinesOfRow:
+    """A row with the fields that its lines set, and their numbers: of all, and by word as in the paths of faults."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values, self._accounts, self._transactions = values, list[str](), list[str]()
+        self.fields = set[str]()
+        self.numbers = list[int]()
+        self.by_word = defaultdict[str, list[int]](list)
+
+    def add(self, number: int, accounts: Sequence[str], transactions: Sequence[str]) -> None:
+        self._accounts += accounts
+        self._transactions += transactions
+        self.numbers.append(number)
+        for word in (*accounts, *transactions):
+            self.by_word[pointer(word)[1:].lower()].append(number)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        lists = {"accounts": self._accounts, "transactions": self._transactions}
+        return {**self._values, **{name: "\n".join(words) for name, words in lists.items()}}
+
+
+def _found(rows: Sequence[_LinesOfRow], faults: Iterable[RowFault]) -> Iterator[_LineFault]:
+    """Yield the faults of rows with the numbers of their lines, each sentence once."""
+    by_sentence: dict[str, set[int]] = defaultdict(set)
+    for fault in faults:
+        row = rows[fault.row]
+        if fault.field in row.fields:
+            by_sentence[fault.sentence].update(row.by_word.get(fault.word) or row.numbers)
+    for sentence, lines in by_sentence.items():
+        numbers, more = sorted(lines), len(lines) - MOST_FAULTS
+        code = "faulty_line" if len(lines) == 1 else "faulty_lines_and_more" if more > 0 else "faulty_lines"
+        shown = ", ".join(map(str, numbers[:MOST_FAULTS]))
+        yield _LineFault(numbers[0], LINE_SENTENCES[code].format(numbers=shown, more=more, sentence=sentence))
 
 
 # --- Lines and columns: `bqs` reads them alike, in `asked_in_files.py` ------------------------------------------------
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _tell(faults: list[_LineFault], number: int, code: str, **values: object) -> None:
+    faults.append(_LineFault(number, LINE_SENTENCES[code].format(number=number, **values)))
+
+
+def _lines(text: str, faults: list[_LineFault]) -> Iterator[_Line]:
     """Yield the number and the cells of each line, without blank lines, comments and trailing empty cells."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
@@ -92,7 +167,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 yield number, cells
             number = above + reader.line_num + 1
     except csv.Error:
-        raise line_fault("bad_csv", number=number) from None
+        _tell(faults, number, "bad_csv")
 
 
 def _is_comment(cells: Sequence[str]) -> bool:
@@ -114,35 +189,31 @@ def _delimiter(text: str) -> str:
     return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
 
 
-def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[ValidationError]]:
-    """Return the columns, the lines below the line that names them, and faults of that line and those above."""
-    heads = [line for line in lines if _names_columns(line[1])]
+def _table(lines: Sequence[_Line], faults: list[_LineFault]) -> tuple[Sequence[str], Sequence[_Line]]:
+    """Return the columns, and the lines below the line that names them. Tell the faults of that and those above."""
+    heads, names = [line for line in lines if _names_columns(line[1])], ", ".join(COLUMNS)
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
-        codes = ["no_table"] * (len(above) - 1) + ["no_table_at_all"]
-        if above:
-            faults = [
-                line_fault(code, number=number, cells=_shown(cells), names=", ".join(COLUMNS))
-                for code, (number, cells) in zip(codes, above, strict=True)
-            ]
-            return COLUMNS, (), faults
-        return COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
-    number, head = max(heads, key=lambda line: _likeness(line[1]))
+        for number, cells in above:
+            code = "no_table_at_all" if number == above[-1][0] else "no_table"
+            _tell(faults, number, code, cells=_shown(cells), names=names)
+        # Below names of other columns, cells may be anything.
+        below = [line for line in lines[len(above) :] if not above or len(line[1]) == 1]
+        return COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in below]
+    head_at, head = max(heads, key=lambda line: _likeness(line[1]))
     columns = [*map(_column, head)]
-    faults = [
-        line_fault("above_columns", above=above, number=number)
-        for above, cells in lines
-        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
-    ]
-    faults += [
-        line_fault("value_above_columns", above=above, cells=_shown(cells), number=number)
-        for above, cells in lines
-        if above < number and _says_column(cells)
-    ]
-    unknown = [name for name in columns if name and name not in COLUMNS]
-    faults += [line_fault("unknown_column", name=name, number=number, names=", ".join(COLUMNS)) for name in unknown]
-    faults += [line_fault("column_twice", number=number, name=name) for name in COLUMNS if columns.count(name) > 1]
-    return columns, () if faults else [line for line in lines if line[0] > number], faults
+    for number, cells in takewhile(lambda line: line[0] < head_at, lines):
+        if _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells))):
+            _tell(faults, number, "above_columns", columns_at=head_at)
+        if _says_column(cells):
+            _tell(faults, number, "value_above_columns", cells=_shown(cells), columns_at=head_at)
+    for name in columns:
+        if name and name not in COLUMNS:
+            _tell(faults, head_at, "unknown_column", name=name, names=names)
+    for name in COLUMNS:
+        if columns.count(name) > 1:
+            _tell(faults, head_at, "column_twice", name=name)
+    return columns, [line for line in lines if line[0] > head_at]
 
 
 def _begins_table(cells: Sequence[str]) -> bool:
@@ -191,43 +262,49 @@ def _shown(cells: Sequence[str]) -> str:
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _given(number: int, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
-    """Return the cells by column. Raises `ValidationError`."""
+def _given(tell: _Tell, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
+    """Return the cells by column."""
     if len(cells) > len(columns):
-        raise line_fault("too_many_cells", number=number, count=len(cells), columns=len(columns))
-    given = list(zip(columns, cells, strict=False))
-    if nameless := [cell for name, cell in given if cell and not name]:
-        raise line_fault("nameless_column", number=number, word=nameless[0][:80])
-    return dict(given)
+        tell("too_many_cells", count=len(cells), columns=len(columns))
+    if nameless := [cell for name, cell in zip(columns, cells, strict=False) if cell and not name]:
+        tell("nameless_column", words=quoted(nameless))
+    return dict(zip(columns, cells, strict=False))
 
 
-def _accounts(number: int, given: Mapping[str, str], *, is_needed: bool) -> list[str]:
+def _accounts(tell: _Tell, given: Mapping[str, str]) -> list[str]:
     accounts = _split(given.get("address", ""))
-    if not accounts and is_needed:
-        raise line_fault("no_address", number=number)
+    if not accounts and not given.get("header") and not given.get("transaction"):
+        tell("no_address")
     if wrong := [word for word in accounts if not _is_account(word)]:
-        raise line_fault("bad_account", number=number, word=wrong[0][:80])
+        tell("bad_account", words=quoted(wrong))
     return accounts
 
 
-def _words(number: int, given: Mapping[str, str], column: str, form: re.Pattern[str]) -> list[str]:
+def _check_addresses(tell: _Tell, accounts: Sequence[str]) -> None:
+    """Tell which are no addresses, in a line that is left out of the rows for another fault."""
+    for word in accounts:
+        if word[:2].lower() == "0x" and encoding.checksummed(word) is None:
+            tell("wrong_address", word=word[:80], why=encoding.fault(word))
+
+
+def _words(tell: _Tell, given: Mapping[str, str], column: str, form: re.Pattern[str]) -> list[str]:
     words = _split(given.get(column, ""))
     if wrong := [word for word in words if not form.fullmatch(word)]:
-        raise line_fault(f"bad_{column}", number=number, word=wrong[0][:80])
+        tell(f"bad_{column}", words=quoted(wrong))
     return words
 
 
-def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
+def _row(tell: _Tell, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "").upper()) for name in COLUMNS[2:5])
-    logs = _words(number, given, "logs", LOG_INDEX)
+    logs = _words(tell, given, "logs", LOG_INDEX)
     of_transactions = TransactionField.names if given.get("transaction") else []
     of_accounts = AccountField.names if given.get("address") or not of_transactions else []
     # The form has no checkbox for an unknown property, so the row would lose it.
     for named, known in ((props, [*of_accounts, *of_transactions]), (header, HeaderField.names)):
         if unknown := [name for name in named if name not in known]:
-            raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))
+            tell("bad_name", words=quoted(unknown), names=", ".join(known))
     chain = given.get("chain", "")
-    row = {**like, "accounts": [], "transactions": [], "header": []}
+    row = {**like, "header": []}
     if chain:
         row["source"] = chains.get(chain.casefold(), chain)
     if props or slots or header or logs:
@@ -247,7 +324,8 @@ def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains:
     try:
         return row | _at(given.get("block", ""))
     except (ValueError, OverflowError, OSError):
-        raise line_fault("bad_block", number=number, word=given["block"][:80]) from None
+        tell("bad_block", word=given["block"][:80])
+        return row
 
 
 def _at(cell: str) -> dict[str, str]:

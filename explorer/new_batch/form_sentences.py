@@ -1,31 +1,38 @@
 """Sentences about faults of the form, by code: of pasted lines, fields, slots and the whole form, and refusals."""
 
+from collections.abc import Sequence
+
 from django.core.exceptions import ValidationError
+
+MOST_FAULTS = 20
 
 FORM_SENTENCES = {
     "missing_row": "The form has row {last} but not row {missing}. Number its rows without gaps.",
     "more_faults": "There are {count:,} more faults like these.",
+    "more_words": "{words} and {more:,} more",
     "slots_too_large": "The names of slots have more than {most:,} characters, counted for each account.",
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
 _WORD_SENTENCES = {
-    "log": "{word!r} is not the index of a log. Write it in decimal digits.",
-    "transaction": "{word!r} is not a transaction. Name it by its hash, or by its index in the block.",
+    "log": "Not the index of a log: {words}. Write it in decimal digits, up to 65535.",
+    "transaction": "Not a transaction: {words}. Name it by its hash, or by its index in the block, up to 65535.",
 }
 LINE_SENTENCES = {
-    "above_columns": "Line {above} names an account above the columns, which line {number} names.",
+    "above_columns": "Line {number} names an account above the columns, which line {columns_at} names.",
     "bad_csv": "Line {number} can't be read as CSV: look at its quotation marks.",
-    "bad_account": "Line {number}: {word!r} is neither an address nor a name.",
+    "bad_account": "Line {number}: Neither an address nor a name: {words}.",
     "bad_block": (
         "Line {number}: {word!r} is not a block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, "
         "or as latest or finalized."
     ),
     "bad_logs": "Line {number}: " + _WORD_SENTENCES["log"],
-    "bad_name": "Line {number}: {word!r} is not one of {names}.",
+    "bad_name": "Line {number}: No such name: {words}. The names are {names}.",
     "bad_transaction": "Line {number}: " + _WORD_SENTENCES["transaction"],
     "column_twice": "Line {number} names the column {name} twice.",
-    "more_faults": FORM_SENTENCES["more_faults"],
-    "nameless_column": "Line {number}: {word!r} stands in a column without a name.",
+    "faulty_line": "Line {numbers}: {sentence}",
+    "faulty_lines": "Lines {numbers}: {sentence}",
+    "faulty_lines_and_more": "Lines {numbers} and {more:,} more: {sentence}",
+    "nameless_column": "Line {number}: In a column without a name: {words}.",
     "no_address": "Line {number} has no address. One about a transaction or a header needs none.",
     "no_lines": "No line asks for anything.",
     "no_table": "Line {number} names neither an account nor a column: {cells}.",
@@ -36,9 +43,10 @@ LINE_SENTENCES = {
         "It asks for {count:,} different things: blocks, or what is proven at them. The form holds {most} rows. Add "
         "them in parts, or use the API."
     ),
+    "wrong_address": "Line {number}: {word!r} {why}.",
     "unknown_column": "{name!r} is not a column. Line {number} may name {names}.",
     "value_above_columns": (
-        "Line {above} says {cells} above the columns, which line {number} names: put it into a column."
+        "Line {number} says {cells} above the columns, which line {columns_at} names: put it into a column."
     ),
 }
 FIELD_SENTENCES = {
@@ -89,8 +97,16 @@ REFUSAL_SENTENCES = {
 }
 
 
-def line_fault(code: str, **values: object) -> ValidationError:
-    return ValidationError(LINE_SENTENCES[code].format(**values), code)
+def quoted(words: Sequence[str]) -> str:
+    """Return the first words in quotes, and the number of the others."""
+    shown, more = ", ".join(repr(word[:80]) for word in words[:MOST_FAULTS]), len(words) - MOST_FAULTS
+    return FORM_SENTENCES["more_words"].format(words=shown, more=more) if more > 0 else shown
+
+
+def bounded(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentences, and one that counts the others."""
+    more = len(sentences) - MOST_FAULTS
+    return [*sentences[:MOST_FAULTS], *([FORM_SENTENCES["more_faults"].format(count=more)] if more > 0 else ())]
 
 
 def slot_fault(field: str, code: str, **values: object) -> ValidationError:

@@ -18,8 +18,18 @@ from django.http import QueryDict
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from config.error_answers import Refused
+from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots
-from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
+from explorer.new_batch.form_sentences import (
+    API_FAULT_SENTENCES,
+    FIELD_SENTENCES,
+    FORM_SENTENCES,
+    HINT_SENTENCES,
+    MOST_FAULTS,
+    bounded,
+    quoted,
+)
 from queries import submission
 from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
@@ -29,7 +39,6 @@ from queries.submission import ESTIMATES
 MAX_ROWS = 50
 """A row holds any number of accounts."""
 
-_MOST_FAULTS = 20
 # Longer words are cut. A slot of a megabyte for each of a thousand accounts would exceed the memory.
 _WORD = re.compile(r"[^\s,;]{1,300}")
 _WHEN = (
@@ -38,7 +47,8 @@ _WHEN = (
 )
 _HASH = "0x[0-9a-fA-F]{64}"
 # Indexes are below 2^16.
-LOG_INDEX, TRANSACTION = re.compile(r"0|[1-9][0-9]{0,4}"), re.compile(rf"{_HASH}|0|[1-9][0-9]{{0,4}}")
+_INDEX = "[0-9]|[1-9][0-9]{1,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+LOG_INDEX, TRANSACTION = re.compile(_INDEX), re.compile(f"{_HASH}|{_INDEX}")
 """The names of a log and of a transaction."""
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
@@ -181,7 +191,7 @@ class RowForm(forms.Form):
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
             self.add_error("props", FIELD_SENTENCES["props"])
-        for sentence in storage_slots.faults(self.contents["slots"]):
+        for sentence in bounded([*storage_slots.faults(self.contents["slots"])]):
             self.add_error("slots", sentence)
         logs = bool(self.contents["logs"] or self.contents["block_logs"])
         if logs and not self.contents["transactions"]:
@@ -190,7 +200,7 @@ class RowForm(forms.Form):
             self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
         for name, form in (("transactions", TRANSACTION), ("logs", LOG_INDEX), ("block_logs", LOG_INDEX)):
             if wrong := [word for word in self.contents[name] if not form.fullmatch(word)]:
-                self.add_error(name, FIELD_SENTENCES[name].format(word=wrong[0][:80]))
+                self.add_error(name, FIELD_SENTENCES[name].format(words=quoted(wrong)))
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
@@ -256,7 +266,7 @@ class RowForm(forms.Form):
         if fault.path == chain:
             return "source"
         if fault.path == block:
-            return "time" if fault.is_of_name else "accounts"
+            return _FIELDS_OF_WHEN.get(self["at"].value(), "") if fault.is_of_name else "accounts"
         if not fault.path.startswith(f"{block}/"):
             return ""
         kind, key, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
@@ -278,6 +288,13 @@ _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=M
 _OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 
+class RowFault(NamedTuple):
+    row: int  # its number, from 0
+    field: str
+    word: str  # the account or transaction, as in the path of a fault; empty: the whole row
+    sentence: str
+
+
 class FormFault(NamedTuple):
     label: str  # the field's label; empty: the whole form or row
     row: int  # number of the first row with this fault, from 1; 0: not about a row
@@ -288,6 +305,9 @@ class FormFault(NamedTuple):
 
 class NewBatchForm:
     """A batch with its rows, either posted by `user` or given by `batch` and `rows`."""
+
+    status = 400
+    """The HTTP status of an answer with faults."""
 
     def __init__(
         self,
@@ -369,26 +389,49 @@ class NewBatchForm:
             raise
 
     def add_faults(self, invalid: InvalidRequest) -> None:
+        self.status = invalid.status if self._is_well_typed else 400
         places = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
         different = list(dict.fromkeys((name, sentence) for _, name, sentence in places))
-        shown = set(different[:_MOST_FAULTS])
+        shown = set(different[:MOST_FAULTS])
         for form, name, sentence in places:
             if (name, sentence) in shown:
                 form.add_error(name, sentence)
         if more := len(different) - len(shown):
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
+    def row_faults(self) -> Iterator[RowFault]:
+        """Yield the faults of rows, also those that the API finds if it can be asked."""
+        for number, row in enumerate(self.rows):
+            for name, sentences in row.errors.items():
+                yield from (RowFault(number, name, "", str(sentence)) for sentence in sentences)
+        assert self.user is not None
+        faults: Sequence[BodyFault] = ()
+        try:
+            submission.read(self.user, self.body, ESTIMATES)
+        except InvalidRequest as invalid:
+            faults = invalid.faults
+        except Refused:  # Names can't be resolved now.
+            pass
+        numbers = {row.prefix: number for number, row in enumerate(self.rows)}
+        for fault in faults:
+            kind, word = [*fault.path.split("/")[4:6], "", ""][:2]
+            word = word.lower() if kind in _FIELDS_OF else ""
+            for form, field, sentence in self._places(fault):
+                if form.prefix in numbers:
+                    yield RowFault(numbers[form.prefix], field or "", word, sentence)
+
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields without another fault that this fault is about, with a sentence."""
-        sentence = fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
+        sentence = in_words(fault.reason) if fault.reason else fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
         sentence = sentence[:1].upper() + sentence[1:]
         of_batch = _OF_BATCH.get(fault.path[1:].partition("/")[0])
         places: list[tuple[forms.Form, str | None]] = [
             (row, name) for row in self.rows if not row.is_blank and (name := row.field_of(fault))
         ]
         for form, field in places or [(self.batch, of_batch)]:
-            if (field or NON_FIELD_ERRORS) not in form.errors:
-                yield form, field, API_FAULT_SENTENCES.get(field or "", sentence)
+            # The form's own faults of slots are those that the API can't see.
+            if (field or NON_FIELD_ERRORS) not in form.errors or field == "slots":
+                yield form, field, sentence if fault.reason else API_FAULT_SENTENCES.get(field or "", sentence)
 
     @property
     def faults(self) -> Iterator[FormFault]:
@@ -493,3 +536,12 @@ def _counted(data: QueryDict) -> QueryDict:
 def typed(form: forms.Form) -> dict[str, Any]:
     """Return the values of the fields, as initial values for another form."""
     return {field.name: field.value() for field in form}
+
+
+def posted(batch: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> QueryDict:
+    """Return the form's data with these initial values, as a browser would post it."""
+    data = QueryDict(mutable=True)
+    for beginning, values in [("", batch), *((f"rows-{number}-", row) for number, row in enumerate(rows))]:
+        for name, value in values.items():
+            data.setlist(f"{beginning}{name}", value if isinstance(value, list) else [value or ""])
+    return data

@@ -29,7 +29,7 @@ from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
-from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
+from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, RowFault, posted, typed
 from queries import columns, submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -145,7 +145,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     context["faults"] = faults = list(form.faults)
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
-    status = status_of(refused) if refused else 400 if faults else 200
+    status = status_of(refused) if refused else form.status if faults else 200
     return _with_pause(render(request, "explorer/new_batch/page.html", context, status=status), refused)
 
 
@@ -343,18 +343,22 @@ class _Post:
         try:
             text = file.read().decode() if file else form.batch["pasted"].value() or ""
             like = rows[-1] if rows else typed(form.rows.empty_form)
-            pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH)
+            pasted = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
         except UnicodeDecodeError:
             form.batch.add_error("pasted", FIELD_SENTENCES["file"])
         except ValidationError as error:
             form.batch.add_error("pasted", error)
         else:
-            rows = [*([] if form.is_blank else rows), *pasted]
+            rows = [*([] if form.is_blank else rows), *pasted.rows]
             if len(rows) <= MAX_ROWS:
-                return self._changed(rows, "submit", "lines_added", count, pasted="")
+                return self._changed(rows, "submit", "lines_added", pasted.lines, pasted="")
             sentence = FIELD_SENTENCES["pasted_too_many_rows"].format(most=MAX_ROWS, count=len(rows))
             form.batch.add_error("pasted", sentence)
         return _answer(self.request, form)
+
+    def _faults_of(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[RowFault]:
+        """Yield the faults of rows that are not in the form yet."""
+        return NewBatchForm(posted(typed(self.form.batch), rows), self.user).row_faults()
 
 
 _OF_FORM = {"submit": _Post.submit, "json": _Post.json, "add": _Post.add, "paste": _Post.paste}
