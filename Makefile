@@ -31,32 +31,39 @@ WEB_THREADS ?= 8
 
 ## Run it
 
-run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
+# A port in use is told before anything is installed, by any Python.
+PORTS = $(if $(PORT),'PORT=$(PORT)') $(if $(RPC_PORT),'RPC_PORT=$(RPC_PORT)')
+run: PORTS = $(if $(filter unix:% fd:%,$(BIND)),,'BIND=$(BIND)')
+.PHONY: chosen-ports
+chosen-ports:
+	@! $(PYTHON) -V >/dev/null 2>&1 || $(PYTHON) dev/devnet/ports.py $(PORTS)
+
+run: chosen-ports .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python dev/tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 # With ONCE=1 a demo ends after it has read the facts. PORT and RPC_PORT choose other ports.
-DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port='$(PORT)') $(if $(RPC_PORT),--rpc-port='$(RPC_PORT)')
 
-demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+demo: chosen-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that; PORT=8100)
 	@$(BIN)/python -m demo $(DEMO_OPTIONS)
 
-demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
-	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
+demo-cross-chain: chosen-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1; DOWN=2 lets it wait)
+	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down='$(DOWN)')
 
-demo-rollup: .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
+demo-rollup: chosen-ports .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
 	@$(BIN)/python -m demo.rollup $(DEMO_OPTIONS)
 
-demo-any-block: .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
+demo-any-block: chosen-ports .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
 	@$(BIN)/python -m demo.any_block $(DEMO_OPTIONS)
 
-demo-cluster: .venv/ready-for-cluster node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+demo-cluster: chosen-ports .venv/ready-for-cluster node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(DEMO_OPTIONS)
 
 examples: .venv/ready-for-demo node_modules/ready-for-examples ## Install what examples of docs/using need beside the demo: cast, and the Solidity compiler
 
-testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
+testnet: chosen-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
 	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change
