@@ -24,7 +24,7 @@ from config.configured_chains import get_chains
 from config.json_objects import Time
 from proving import balance_costs, deploying, deployments, sources
 from proving.gas import HOP_GAS, JUMP_GAS
-from proving.health.attester_checks import LONGEST_CHECK, SIGNED, STALE
+from proving.health.attester_checks import SIGNED, STALE
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
 from queries.api_endpoint import ETAG, conditional, conditional_on
 from queries.models import Batch, BatchStatus, Query, Sender
@@ -93,7 +93,7 @@ class AttesterRound(Schema):
         """Return whether the answers are too old, or a later round failed or is due because an attester has failed."""
         if self.answeredAt is None or self.askedAt is None:
             return True
-        has_failed = self.askedAt > self.answeredAt and _is_older(self.askedAt, LONGEST_CHECK)
+        has_failed = self.askedAt > self.answeredAt and _is_older(self.askedAt, AttesterWatch.LONGEST_ROUND)
         return has_failed or _is_older(self.answeredAt, STALE)
 
 

@@ -539,6 +539,8 @@ class ProblemReport(DueRow):
 class AttesterWatch(models.Model):
     """The last answers of a configured connection's attesters. Workers ask them even without work."""
 
+    LONGEST_ROUND = timedelta(seconds=30)  # from asking to the stored answers; then it has failed
+
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()
     asked_at = models.DateTimeField(null=True)  # set by a worker before it asks; null: they are to be asked now

@@ -30,7 +30,6 @@ _FINAL_DEPTH = 64
 _PAUSE = timedelta(minutes=2)
 STALE = 3 * _PAUSE
 """The age from which answers say little about the present."""
-LONGEST_CHECK = timedelta(seconds=30)
 SIGNED = "signed"
 
 

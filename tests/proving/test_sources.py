@@ -26,7 +26,7 @@ from contracts import DEPLOYER
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
-from proving.models import FactsRegistry, SignedTransaction, Transaction
+from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
@@ -1027,6 +1027,11 @@ def marked(attester: AttesterProcess) -> str:
     return f"{match[1]}: {' '.join(re.sub('<[^>]*>', '', match[2]).split())}"
 
 
+def age_answers() -> None:
+    """Let half a minute pass since attesters were asked without work. They are asked again after two minutes."""
+    AttesterWatch.objects.update(asked_at=timezone.now() - timedelta(seconds=31))
+
+
 def test_an_attester_that_stops_or_is_back_is_shown_so_once_a_block_asks_it(
     chain, there, attesters, settings, tmp_path, tmp_path_factory, key
 ):
@@ -1037,11 +1042,15 @@ def test_an_attester_that_stops_or_is_back_is_shown_so_once_a_block_asks_it(
     batch = submit(key, of_chains(there=[there.head() - 10]))
     work()
     assert f"{stopped.url.removeprefix('http://')} can't be reached." in waiting()[0]
+    assert marked(stopped).startswith("ok: "), "It was asked a moment ago."
+    age_answers()
+    work()
     assert re.fullmatch(r"off: 127\.0\.0\.1:\d+ not asked since .* UTC", marked(stopped))
     work()
     assert re.fullmatch(r"fail: 127\.0\.0\.1:\d+ for \d+ s: .* can't be reached\.", marked(stopped))
     back = attesters[0]
     reconfigure(settings, stopped.url, back.url)
+    age_answers()
     work_until_done(batch, chain)
     assert marked(back).startswith("ok: ")
 
