@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter, Histogram
 
-from chains import bounded_http
+from chains import bounded_http, short_logs
 from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
@@ -47,6 +47,8 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 MAX_REPLY_VALUES = 250_000
 # Maximum bytes of the reply to one request. `_USUAL_BYTES` is generous for most methods.
 _USUAL_BYTES = 1024 * 1024
+# Methods whose answers have logs, which are shortened while they are received.
+_OF_LOGS = ("eth_getBlockReceipts", "eth_getTransactionReceipt")
 _REPLY_BYTES = {
     **dict.fromkeys(
         (
@@ -62,8 +64,8 @@ _REPLY_BYTES = {
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
     "eth_getLogs": 8 * 1024 * 1024,
-    # All receipts of a block are asked for alone.
-    **dict.fromkeys(("eth_getBlockReceipts", "debug_getRawReceipts"), MAX_REPLY_BYTES),
+    # All receipts of a block are asked for alone. A transaction may have nearly all logs of its block.
+    **dict.fromkeys(("debug_getRawReceipts", *_OF_LOGS), MAX_REPLY_BYTES),
 }
 # A proof has up to 64 trie nodes of up to 532 bytes. Hexadecimal doubles the size.
 _PROOF_BYTES = 80 * 1024
@@ -468,6 +470,7 @@ class RpcNode:
             total_seconds=seconds,
             read_statuses=_READ_STATUSES,
             peeked_bytes=_PEEKED_BYTES,
+            shorten=short_logs.shorten if all(method in _OF_LOGS for method, _ in batch) else None,
         )
 
     def _json(self, answer: bounded_http.HttpReply | Failed) -> Any:
@@ -478,7 +481,7 @@ class RpcNode:
         if answer.status not in _READ_STATUSES:
             return self._refusal_by_status(answer)
         if has_too_many_values(answer.content):
-            raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
+            raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES:,} values")
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):

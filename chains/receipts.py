@@ -30,6 +30,7 @@ from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
+from chains.short_logs import rlp_list
 from chains.trie import EMPTY_TRIE_ROOT
 
 _BLOOM_BYTES = 256
@@ -205,22 +206,15 @@ def _encode(receipt: dict[str, Any], *, is_canyon: bool | None = None) -> bytes:
     """Return the trie's value of a receipt in JSON (Yellow Paper 4.3.1, EIP-658, EIP-2718). Raises `ValueError`."""
     kind = read_quantity(receipt.get("type") or "0x0")
     status = shortest(read_quantity(receipt["status"])) if receipt.get("status") is not None else _post_state(receipt)
-    logs: list[Item] = [
-        [
-            read_data(log.get("address"), 20),
-            [read_data(topic, 32) for topic in read_list(log.get("topics"))],
-            read_data(log.get("data")),
-        ]
-        for log in map(read_object, read_list(receipt.get("logs")))
-    ]
+    logs = list(map(read_data, read_list(receipt.get("logs"))))  # as `short_logs` has them
     told = receipt.get("logsBloom")
     bloom = _bloom(logs) if told is None else read_data(told, _BLOOM_BYTES)
-    fields: list[Item] = [status, shortest(read_quantity(receipt.get("cumulativeGasUsed"))), bloom, logs]
+    fields = [status, shortest(read_quantity(receipt.get("cumulativeGasUsed"))), bloom]
+    after: list[bytes] = []
     if kind == _DEPOSIT:
         is_canyon = receipt.get("depositReceiptVersion") is not None if is_canyon is None else is_canyon
-        if is_canyon:
-            fields += [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"]
-    encoded: bytes = rlp.encode(fields, infer_serializer=False)
+        after = [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"] if is_canyon else []
+    encoded = rlp_list([*map(rlp.encode, fields), rlp_list(logs), *map(rlp.encode, after)])
     return (bytes([kind]) if kind else b"") + encoded
 
 
@@ -228,11 +222,11 @@ def _post_state(receipt: dict[str, Any]) -> bytes:
     return read_data(receipt.get("root"), _STATE_ROOT_BYTES)
 
 
-def _bloom(logs: Sequence[Any]) -> bytes:
-    """Return the bloom of logs (Yellow Paper, 4.3.1). Some nodes answer another one."""
+def _bloom(logs: Sequence[bytes]) -> bytes:
+    """Return the bloom of logs in RLP (Yellow Paper, 4.3.1). Some nodes answer another one."""
     bits = 0
-    for emitter, topics, _ in logs:
-        for digest in map(keccak, (emitter, *topics)):
+    for log in map(_log, map(decode_rlp, logs)):
+        for digest in map(keccak, (log.emitter, *log.topics)):
             for at in (0, 2, 4):
                 bits |= 1 << (int.from_bytes(digest[at : at + 2]) & 2047)
     return bits.to_bytes(_BLOOM_BYTES)

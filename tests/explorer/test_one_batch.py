@@ -165,7 +165,7 @@ def told_in_parts(batch: Batch) -> dict[int, list[list[Any]]]:
     told: dict[int, list[list[Any]]] = {}
     cursor: str | None = "1"
     while cursor:
-        got = Client().get(f"{batches.path(batch)}.json", {"cursor": cursor, "limit": 100})
+        got = Client().get(f"{batches.path(batch)}.json", {"cursor": cursor, "limit": "100"})
         assert len(got.content) < 1_300_000
         for query in got.json()["queryList"]:
             told.setdefault(query["number"], []).append(query["facts"])
