@@ -484,6 +484,11 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
     assert list(dict.fromkeys(", ".join(named).split(", "))) == lines.split()
 
 
+def test_what_the_lines_leave_out_may_be_corrected_in_the_form_later(alice):
+    html = post(alice, "paste", {"source": "7", "at": "block", "block": "soon"}, pasted=f"{ALICE}\n{B}\n")
+    assert (values(html, "accounts"), values(html, "block")) == ([f"{ALICE}\n{B}"], ["soon"])
+
+
 def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
     html = post(alice, "paste", {}, pasted="\n".join(f"{ALICE},noon{line}" for line in range(30)), status=400)
     assert [sentence for _, sentence in faults_in(html)][20:] == ["There are 10 more faults like these."]

@@ -92,7 +92,9 @@ def test_the_form_names_every_line_of_a_table(alice, is_file):
     row = {"rows-0-source": "31337", "rows-0-at": "latest", "rows-0-props": ["BALANCE"]}
     answer = alice.post("/new-batch", fields | row)
     assert answer.status_code == 400
-    check(named(re.findall(r'href="#id_pasted">[^<]*</a>: (.*?)</li>', unescape(answer.text))))
+    told = named(re.findall(r'href="#id_pasted">[^<]*</a>: (.*?)</li>', unescape(answer.text)))
+    check(told)
+    assert "'0x14' has 2 hexadecimal digits" in told[[*LINES].index("0x14,noon") + 1]
 
 
 @pytest.mark.parametrize("command", ["submit", "estimate", "proofs"])

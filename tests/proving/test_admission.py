@@ -528,6 +528,8 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         reconfigure(settings, service.url, url)
         told = estimate(client, key, request(ALICE, block=old))
         assert "serves a usable proof: 127.0.0.1" in told["waits"][0]
+        shown = asked_at(key, "/read-proofs", f"block:{old}").json()
+        assert shown["error"].endswith(" Nothing was stored; send it again in a moment.")
         for _ in range(LOOKS_IN_A_MINUTE + 2):
             work()
         (sentence,) = status(key, batch)["info"]
