@@ -59,7 +59,7 @@ _TOOLS_TO_BUILD = r"(\S*-)?(gcc|g\+\+|cc|c\+\+|clang|make|cmake|rustc|cargo)"
 CAUSES = {
     "the disk is full": "no space left on device|disk quota exceeded",
     "this user may not write there": "permission denied|operation not permitted|read-only file system",
-    "a package isn't the one that is locked": r"hash mismatch for|checksum failed|\(from -r .+ \(line \d+\)\):$",
+    "a package isn't the one that is locked": r"hash mismatch for|checksum failed|^\S+==\S+ from .+ \(line \d+\)\):$",
     "the registry's name could not be resolved; is there a network?": (
         "in name resolution|name or service not known|nodename nor servname|failed to lookup address"
         "|getaddrinfo|failed with (ENOTFOUND|EAI_AGAIN)"
@@ -86,7 +86,7 @@ VAGUE_CAUSES = {
     "a package could not be built": "failed to build|failed building wheel",
     "npm left out a package": "failed optional dependency|TAR_ENTRY_ERROR",
 }
-_LINE_CHARACTERS = 240
+_LINE_CHARACTERS = 120
 
 
 class InstallError(Exception):
@@ -108,11 +108,8 @@ def main() -> int:
             install(options.environment, options.lock, only_pip=options.by_pip)
         for source in options.source:
             link(options.environment, source)
-    except InstallError as error:
+    except (InstallError, OSError) as error:
         print(f"The packages of {options.lock} could not be installed: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"{options.lock} could not be installed: {error.strerror}: {error.filename}", file=sys.stderr)
         return 1
     return 0
 
@@ -144,25 +141,14 @@ def install(environment: Path, requirements: Path, *, only_pip: bool = False) ->
 def install_by_npm(environment: Path, lock: Path, options: Sequence[str]) -> None:
     """Install npm packages beside their lock file, by the npm of an environment."""
     programs, log = environment.resolve() / "bin", environment / "npm.log"
-    command: list[str | Path] = [
-        programs / "npm",
-        "ci",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=verbose",
-        *options,
-    ]
+    command: list[str | Path] = [programs / "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    command += ["--loglevel=verbose", *options]
     variables = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     with log.open("w") as log_file:
-        try:
-            _run(command, log_file, cwd=lock.parent, env=variables)
-            has_failed = False
-        except subprocess.CalledProcessError:
-            has_failed = True
+        done = subprocess.run(command, cwd=lock.parent, env=variables, stdout=log_file, stderr=log_file, check=False)
     output = log.read_text(errors="replace")
     # npm leaves out a platform's package, such as anvil, and cuts files on a full disk, without calling it a failure.
-    if has_failed or re.search("failed optional dependency|TAR_ENTRY_ERROR", output):
+    if done.returncode or re.search("failed optional dependency|TAR_ENTRY_ERROR", output):
         raise InstallError(f"{why(output)}\n{log} says more.")
 
 
@@ -173,8 +159,9 @@ def why(log: str) -> str:
         for line in reversed(lines):
             for cause, pattern in causes.items():
                 if match := re.search(pattern, line, re.IGNORECASE):
-                    return f"{cause}\n  {line[max(match.end() - _LINE_CHARACTERS, 0) :][:_LINE_CHARACTERS]}"
-    return lines[-1][:_LINE_CHARACTERS] if lines else "it printed nothing"
+                    begin = min(match.start(), max(match.end() - _LINE_CHARACTERS, 0))
+                    return f"{cause}\n  {'... ' if begin else ''}{line[begin:][: 2 * _LINE_CHARACTERS]}"
+    return lines[-1][: 2 * _LINE_CHARACTERS] if lines else "it printed nothing"
 
 
 def link(environment: Path, source: Path) -> None:
@@ -257,12 +244,10 @@ def _by_pip(python: Path, requirements: Path, log_file: IO[str]) -> None:
     _run(command, log_file)
 
 
-def _run(
-    command: Sequence[str | Path], log_file: IO[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> None:
+def _run(command: Sequence[str | Path], log_file: IO[str], *, env: Mapping[str, str] | None = None) -> None:
     """Run a command. Its output goes to the log, below the command itself. Raises `CalledProcessError`."""
     print("\n$", *command, file=log_file, flush=True)
-    subprocess.run(command, check=True, stdout=log_file, stderr=log_file, cwd=cwd, env=env)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file, env=env)
 
 
 def _pip(python: Path) -> list[str | Path]:

