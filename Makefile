@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock clean
 
 ## Run it
 
@@ -152,6 +152,9 @@ chromium: .venv/ready ## Install a Chromium for the browser tests, if none is th
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
 	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
 	@echo "The pictures are in build/screenshots"
+
+picture: .venv/ready node_modules/ready chromium ## Take the README's picture, docs/explorer.png, from a demo
+	@$(BIN)/python -m demo --once $(DEMO_OPTIONS) --picture docs/explorer.png
 
 ## Measure
 
