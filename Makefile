@@ -27,7 +27,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
 
 ## Run it
 
@@ -126,8 +126,12 @@ lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types
 
 # A comment, docstring or heading is plain where its subject comes first. These words put it last, or leave it out.
 sentences: ## Refuse comments, docstrings and headings that hide their subject
-	@! git grep -nE '^[[:space:]]*(#+|r?"""|//+|/?\*+|\{#|<!--|.*[^[:space:]]  (#|//))[^[:alnum:]]*(What|Of|By|Those|Who|So many|Whether)\>' -- . ':!static/vendor' \
-		|| { echo "Each of these lines begins a comment, docstring or heading with a word that hides its subject: begin with the subject."; exit 1; }
+	@git grep --no-index --exclude-standard -nE '^[[:space:]]*(#+|r?"""|//+|/?\*+|\{#|<!--|.*[^[:space:]]  (#|//))[^[:alnum:]]*(What|Of|By|Those|Who|So many|Whether)\>' -- . ':!static/vendor'; \
+	case $$? in \
+		0) echo "Each of these lines begins a comment, docstring or heading with a word that hides its subject: begin with the subject."; exit 1 ;; \
+		1) ;; \
+		*) echo "The sentences could not be searched, which needs git."; exit 1 ;; \
+	esac
 
 format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .
@@ -149,6 +153,9 @@ chromium: .venv/ready ## Install a Chromium for the browser tests, if none is th
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
 	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
 	@echo "The pictures are in build/screenshots"
+
+picture: .venv/ready node_modules/ready chromium ## Take the README's picture, docs/explorer.png, from a demo
+	@$(BIN)/python -m demo --once $(DEMO_OPTIONS) --picture docs/explorer.png
 
 ## Measure
 
@@ -200,6 +207,8 @@ contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into
 
 # The last line fails if the committed files differ from the compiler's output.
 weakened: .venv/ready node_modules/ready ## Compile the weakened contracts of tests again, and check that they are as committed
+	@git ls-files --error-unmatch tests/contracts/compiled >/dev/null 2>&1 \
+		|| { echo "This compares with what is committed, so it needs git and a checkout."; exit 1; }
 	rm -f tests/contracts/compiled/*.hex
 	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
 	test -z "$$(git status --porcelain tests/contracts/compiled)"

@@ -1,20 +1,31 @@
-"""Middleware for unusual requests: HEAD becomes GET, and texts with the character NUL are refused."""
+"""Middleware for unusual requests: HEAD, the character NUL, another name of this machine, and a wrong host."""
 
+import re
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.db import DataError
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
+from django.template import loader
 from django.views import defaults
 
 from config.error_answers import error_answer, is_of_api, wants_json
 
+_THIS_MACHINE = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::(?P<port>[0-9]+))?")
+
 
 class UnusualRequestMiddleware:
-    """Middleware that answers HEAD like GET, and refuses the character NUL.
+    """Middleware that answers HEAD like GET, refuses the character NUL, and takes other names of this machine.
 
     The web server omits the body of an answer to HEAD, because `META["REQUEST_METHOD"]` doesn't change. PostgreSQL
     refuses texts with NUL, so a view that accepted one would fail.
+
+    If `BASE_URL` is http://127.0.0.1:8000, pages at http://localhost:8000 redirect to it, because cookies and sign-in
+    messages are bound to it. The API and probes are answered there. Only exact names count, so that no name of others
+    that leads to this machine is believed.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -24,6 +35,14 @@ class UnusualRequestMiddleware:
         # A quoted cookie may contain any character, such as "\000". Error pages look up the session of its cookie too.
         if any("\0" in value for value in request.COOKIES.values()):
             return _refusal(request)
+        try:
+            request.get_host()
+        except DisallowedHost:
+            if not _names_this_machine(request):
+                raise
+            if _is_for_people(request):
+                return HttpResponseRedirect(settings.BASE_URL + request.get_full_path())
+            request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
         method = request.method
         if method == "HEAD":
             request.method = "GET"
@@ -35,6 +54,31 @@ class UnusualRequestMiddleware:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
         return _refusal(request) if isinstance(error, DataError) and "NUL" in str(error) else None
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a malformed request. The answer to a request for a wrong host names the right address."""
+    if not isinstance(exception, DisallowedHost):
+        return defaults.bad_request(request, exception)
+    if is_of_api(request) or wants_json(request):
+        return error_answer(400, "bad_request", f"This service is at {settings.BASE_URL}, and not at this host.")
+    return HttpResponse(loader.render_to_string("400.html", {"address": settings.BASE_URL}), status=400)
+
+
+def _names_this_machine(request: HttpRequest) -> bool:
+    """Return whether the request's host is another name of this machine with the port of `BASE_URL`, which names it."""
+    hosts = request.META.get("HTTP_HOST", ""), urlsplit(settings.BASE_URL).netloc
+    matches = [_THIS_MACHINE.fullmatch(host.lower()) for host in hosts]
+    ports = {match["port"] or ("443" if request.is_secure() else "80") for match in matches if match}
+    return all(matches) and len(ports) == 1
+
+
+def _is_for_people(request: HttpRequest) -> bool:
+    """Return whether the request gets a page: not one of the API, of a probe, or of a file."""
+    is_file = "." in request.path
+    return request.method in {"GET", "HEAD"} and not (
+        is_of_api(request) or wants_json(request) or is_file or request.path in settings.PROBED_PATHS
+    )
 
 
 def _refusal(request: HttpRequest) -> HttpResponseBase:

@@ -179,7 +179,8 @@ def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
 @api.exception_handler(AuthenticationError)
 def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     # The answer is the same whether the key is missing, unknown, expired or revoked.
-    return error_answer(401, "unauthorized", "A valid API key is needed, in the header api-key.")
+    sentence = "A valid API key is needed, in the header api-key or the query parameter apiKey."
+    return error_answer(401, "unauthorized", sentence)
 
 
 @api.exception_handler(ValidationError)

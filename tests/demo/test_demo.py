@@ -3,13 +3,11 @@
 import re
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
 
 from batch_query_client.command_line.output import amount
-from devnet.devchain import PROJECT
 from tests.demo.commands import demo, processes_with, run, serving, variables
 
 
@@ -41,8 +39,12 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
 
 
 @pytest.mark.long
-def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
-    with serving(command) as output:
+def test_it_takes_a_picture_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
+    picture = tmp_path / "picture.png"
+    with serving([*command, "--picture", str(picture)]) as output:
+        head = picture.read_bytes()[:24]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n"
+        assert int.from_bytes(head[16:20]) == 1280
         (url,) = re.findall(r"Explorer +(\S+)", output)
         assert "DONE" in requests.get(url, timeout=30).text
         assert variables(tmp_path / "demo")["BASE_URL"] in url
@@ -66,44 +68,6 @@ def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, port_in_use, opt
     assert done.returncode == 1
     assert re.fullmatch(IN_USE.format(port_in_use, f"{variable}="), done.stderr)
     assert not (tmp_path / "demo").exists()
-
-
-@pytest.mark.parametrize(
-    ("target", "chosen"),
-    [
-        *[("demo", "PORT="), ("demo", "RPC_PORT="), ("demo-cross-chain", "PORT="), ("demo-rollup", "RPC_PORT=")],
-        *[("demo-any-block", "PORT="), ("demo-cluster", "PORT="), ("testnet", "PORT=")],
-        *[("run", "BIND=127.0.0.1:"), ("run", "BIND=0.0.0.0:")],
-    ],
-)
-def test_make_tells_a_port_in_use_before_it_installs_anything(tmp_path, port_in_use, target, chosen):
-    checkout = copy_without_packages(tmp_path)
-    done = run(["make", "-C", str(checkout), target, f"{chosen}{port_in_use}"])
-    assert done.returncode == 2
-    assert re.match(IN_USE.format(port_in_use, re.escape(chosen)), done.stderr)
-    assert sorted(entry.name for entry in checkout.iterdir()) == ["Makefile", "dev"]
-
-
-def copy_without_packages(folder: Path) -> Path:
-    """Return a folder with the files that `make` needs before it installs anything."""
-    (folder / "dev" / "devnet").mkdir(parents=True)
-    for name in ("Makefile", "dev/devnet/ports.py"):
-        (folder / name).write_text((PROJECT / name).read_text())
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [
-        ("PORT=0", "PORT is '0', and must be a port from 1 to 65535."),
-        ("PORT=x", "PORT is 'x', and must be a port from 1 to 65535."),
-        ("RPC_PORT=65536", "RPC_PORT is '65536', and must be a port from 1 to 65535."),
-    ],
-)
-def test_make_refuses_a_wrong_port_in_a_sentence(tmp_path, setting, sentence):
-    done = run(["make", "-C", str(copy_without_packages(tmp_path)), "demo", setting])
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"{sentence}\n")
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):
