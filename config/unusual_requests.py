@@ -10,11 +10,11 @@ from django.db import DataError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template import loader
-from django.views import defaults
 
 from config.error_answers import error_answer, is_of_api, wants_json
 
 _THIS_MACHINE = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::(?P<port>[0-9]+))?")
+_NUL = "The request holds the character NUL. Leave it out."
 
 
 class UnusualRequestMiddleware:
@@ -34,7 +34,7 @@ class UnusualRequestMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         # A quoted cookie may contain any character, such as "\000". Error pages look up the session of its cookie too.
         if any("\0" in value for value in request.COOKIES.values()):
-            return _refusal(request)
+            return _refusal(request, _NUL)
         try:
             request.get_host()
         except DisallowedHost:
@@ -53,16 +53,14 @@ class UnusualRequestMiddleware:
         return response
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
-        return _refusal(request) if isinstance(error, DataError) and "NUL" in str(error) else None
+        return _refusal(request, _NUL) if isinstance(error, DataError) and "NUL" in str(error) else None
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a malformed request. The answer to a request for a wrong host names the right address."""
-    if not isinstance(exception, DisallowedHost):
-        return defaults.bad_request(request, exception)
-    if is_of_api(request) or wants_json(request):
-        return error_answer(400, "bad_request", f"This service is at {settings.BASE_URL}, and not at this host.")
-    return HttpResponse(loader.render_to_string("400.html", {"address": settings.BASE_URL}), status=400)
+    if isinstance(exception, DisallowedHost):
+        return _refusal(request, f"This service is at {settings.BASE_URL}, and not at this host.", settings.BASE_URL)
+    return _refusal(request, "The request is malformed.")
 
 
 def _names_this_machine(request: HttpRequest) -> bool:
@@ -81,7 +79,8 @@ def _is_for_people(request: HttpRequest) -> bool:
     )
 
 
-def _refusal(request: HttpRequest) -> HttpResponseBase:
+def _refusal(request: HttpRequest, sentence: str, address: str = "") -> HttpResponse:
+    """Return the answer 400. A page names the right `address`, and has the sentence of the template."""
     if is_of_api(request) or wants_json(request):
-        return error_answer(400, "bad_request", "The request holds the character NUL. Leave it out.")
-    return defaults.bad_request(request, ValueError("NUL"))
+        return error_answer(400, "bad_request", sentence)
+    return HttpResponse(loader.render_to_string("400.html", {"address": address}), status=400)
