@@ -186,6 +186,25 @@ class ChainNodes:
             for index in range(len(questions))
         ]
 
+    def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
+        """Ask each node that isn't resting by itself. Return its answers by its host.
+
+        Empty if fewer than two nodes can be asked: then nothing can be compared.
+        """
+        nodes = [node for node in self.all if not node.is_resting]
+        told: dict[str, list[Any]] = {}
+        for node in nodes if len(nodes) > 1 else ():
+            with suppress(NodeUnavailable):
+                answers = dict(node.ask(dict(enumerate(questions))))
+                told[node.host] = [answers[index] for index in range(len(questions))]
+        return told if len(told) > 1 else {}
+
+    def rest(self, host: str, why: str) -> None:
+        """Let the nodes of a host rest, because others have shown that it is wrong."""
+        for node in self.all:
+            if node.host == host:
+                node.rest_long(NodeUnavailable(why))
+
     def tell_all(self, question: Question[Any]) -> None:
         """Send the question to every node that isn't resting, and ignore the answers.
 
@@ -318,6 +337,11 @@ class RpcNode:
             return read_quantity(answer)
         except ValueError:
             raise InvalidReply(f"{self.host} does not report its chain id") from None
+
+    def rest_long(self, problem: NodeUnavailable) -> None:
+        """Let a node rest that answers, and wrongly. Its next answer would end a rest by failures."""
+        self._rest(problem)
+        self.rests_until = self._clock() + MAX_REST_SECONDS
 
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
