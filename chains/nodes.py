@@ -187,11 +187,11 @@ class ChainNodes:
         ]
 
     def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
-        """Ask each node that isn't resting by itself. Return its answers by its host.
+        """Ask each node by itself, but for those that are down or wrong. Return its answers by its host.
 
-        Empty if fewer than two nodes can be asked: then nothing can be compared.
+        Empty if fewer than two nodes answer: then nothing can be compared.
         """
-        nodes = [node for node in self.all if not node.is_resting]
+        nodes = [node for node in self.all if not (node.is_resting and node.is_out)]
         told: dict[str, list[Any]] = {}
         for node in nodes if len(nodes) > 1 else ():
             with suppress(NodeUnavailable):
@@ -248,6 +248,8 @@ class RpcNode:
         self.problem: NodeUnavailable | None = None
         """The last fault. None: the node has answered since."""
         self.rests_until = 0.0
+        self.is_out = False
+        """True if it last began to rest because it was down or wrong, and not for a bad answer to some question."""
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds
@@ -341,12 +343,13 @@ class RpcNode:
     def rest_long(self, problem: NodeUnavailable) -> None:
         """Let a node rest that answers, and wrongly. Its next answer would end a rest by failures."""
         self._rest(problem)
+        self.is_out = True
         self.rests_until = self._clock() + MAX_REST_SECONDS
 
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
         now = self._clock()
-        self.problem = problem
+        self.problem, self.is_out = problem, is_down
         self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
         self._down_until = now + FAIL_FAST_SECONDS if is_down else now
         self._failures = min(self._failures + 1, 10)

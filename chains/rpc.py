@@ -236,17 +236,18 @@ class RpcClient:
                 told[host] = self._fees_of(answers_of_node)
         if len(told) < 2:
             return fees
-        low = min(told, key=lambda host: told[host].priority_fee)
-        high = max(told, key=lambda host: told[host].suggested)
-        tip = _unless_far_above(fees.priority_fee, max(told[low].priority_fee, usual_tip))
-        lowest_base_fee = min(of_node.base_fee for of_node in told.values())
-        base_fee = fees.base_fee if is_payable else _unless_far_above(fees.base_fee, lowest_base_fee)
+        lowest_tip = min(of_node.priority_fee for of_node in told.values())
+        tip = _unless_far_above(fees.priority_fee, max(lowest_tip, usual_tip))
+        base_fee = fees.base_fee
+        if not is_payable:
+            base_fee = _unless_far_above(fees.base_fee, min(of_node.base_fee for of_node in told.values()))
+        low, *_, high = sorted(told, key=lambda host: told[host].suggested)
         doubt = ""
-        if told[high].suggested > TIMES_DOUBTFUL * max(told[low].priority_fee, base_fee):
-            amounts = [in_units(wei, 9, 3) for wei in (told[high].suggested, told[low].priority_fee, tip)]
+        if told[high].suggested > TIMES_DOUBTFUL * max(told[low].suggested, base_fee):
+            tips = [in_units(wei, 9, 3) for wei in (told[high].suggested, told[low].suggested, tip)]
             doubt = (
-                f"{high} suggests a tip of {amounts[0]} gwei on {self.chain.label}, and {low} one of {amounts[1]} gwei. "
-                f"The service offers {amounts[2]} gwei."
+                f"{high} suggests a tip of {tips[0]} gwei on {self.chain.label}, and {low} one of {tips[1]} gwei. "
+                f"The service offers {tips[2]} gwei."
             )
         return Fees(base_fee, tip, fees.suggested, doubt)
 

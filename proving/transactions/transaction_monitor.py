@@ -284,14 +284,11 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
     # Receipts are requested again, because the earlier ones may be older than the final block.
-    receipts = _questions_of([tx])
-    if any(rpc.answers(receipts)):
+    if any(rpc.answers(_questions_of([tx]))):
         return False
-    # Its facts would be paid for again, so that no node may deny it.
-    told = rpc.ask_each([questions.nonce(tx.signer.address, heads.final), *receipts])
-    nonces = [nonce for nonce, *_ in told.values() if isinstance(nonce, int)]
-    has_receipt = any(isinstance(receipt, Receipt) for _, *answers in told.values() for receipt in answers)
-    return not has_receipt and tx.nonce < min(nonces, default=tx.nonce + 1)
+    # Its facts will be paid for again, so that each node must say it.
+    told = rpc.answers_of_each(questions.nonce(tx.signer.address, heads.final))
+    return all(tx.nonce < used for used in told.values())
 
 
 def _mend_nonces(
