@@ -88,8 +88,9 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
 
     `began` is the time, by `time.monotonic`, when the questions were sent.
     """
-    latest = rpc.must_have_head(answers[0])
-    if let_stale_rest(chain, rpc, latest):
+    latest, last = rpc.must_have_head(answers[0]), _last.setdefault(rpc, _LastReading())
+    highest = last.heads.latest.number if last.heads else highest_lately(chain.id)
+    if let_stale_rest(chain, rpc, latest, highest):
         answers = rpc.ask(QUESTIONS)
         latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
@@ -98,7 +99,6 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     final = finalized.number if finalized else guess
     if final > latest.number:
         raise InvalidReply(f"A node of chain {chain.id} reports block {final} as final, which is above its own head.")
-    last = _last.setdefault(rpc, _LastReading())
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
     # A final block needs no more confirmations.
     number = max(latest.number - depth, final, 0)
@@ -112,16 +112,15 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     return heads
 
 
-def let_stale_rest(chain: Chain, rpc: RpcClient, latest: Header) -> bool:
-    """Compare the nodes' heads if this one is late, or far behind the last one. Return whether a stale node rests now.
+def let_stale_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -> bool:
+    """Let nodes rest that are far behind others. Return whether there are any: then the next question goes to another.
 
-    Then the next question goes to another node.
+    The nodes are compared only if `latest` is late, or far behind the highest block that was seen lately.
     """
     last = _last.setdefault(rpc, _LastReading())
-    seen = last.heads.latest.number if last.heads else highest_lately(chain.id)
     # A chain may stand still, so that its nodes agree.
     is_due = is_late(chain, latest) and time.monotonic() - last.compared_at > MAX_REST_SECONDS
-    if not is_due and not is_far_behind(chain, seen - latest.number):
+    if not is_due and not is_far_behind(chain, highest - latest.number):
         return False
     last.compared_at = time.monotonic()
     told = {host: header.number for host, header in rpc.answers_of_each(QUESTIONS[0]).items() if header}

@@ -240,7 +240,8 @@ class Examined:
     """In wei, by the addresses of the signers whose keys can be read."""
 
 
-def examine(chain: Chain, rpc: RpcClient) -> Examined:
+def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
+    """Ask the chain. `highest` is the highest head that was seen lately."""
     problems = [
         Problem(
             "wrong_chain",
@@ -252,7 +253,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
     head, balances = None, dict[str, int]()
     try:
         head = rpc.head()
-        if heads.let_stale_rest(chain, rpc, head):
+        if heads.let_stale_rest(chain, rpc, head, highest):
             head = rpc.head()
         problems += _apart_from_clock(chain, head)
         problems += _of_history(chain, rpc, head)
@@ -271,14 +272,14 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
 
 
 def _observe(lane: HeldLane, chain: Chain) -> None:
-    rpc = get_rpc(chain.id)
-    seen = examine(chain, rpc)
+    rpc, highest = get_rpc(chain.id), heads.highest_lately(chain.id)
+    seen = examine(chain, rpc, highest=highest)
     columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
         columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
         columns |= _state(chain, rpc, seen.head, problems)
-        problems = [*problems, *_gone_back(chain, seen.head)]
+        problems = [*problems, *_gone_back(chain, seen.head, highest)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     columns["resting_nodes"] = _resting_nodes(chain, rpc)
     if seen.balances:
@@ -435,12 +436,11 @@ def _replacing(chain: Chain) -> str:
     return f"manage.py deploy_registry {chain.id} {chain.id} --replace"
 
 
-def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
-    behind = heads.highest_lately(chain.id) - head.number
-    if heads.is_far_behind(chain, behind):
+def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:
+    if heads.is_far_behind(chain, highest - head.number):
         yield Problem(
             "head_went_back",
-            f"The newest block of {chain.label} is {head.number}, and {head.number + behind} was seen "
+            f"The newest block of {chain.label} is {head.number}, and {highest} was seen "
             "a few minutes ago: its nodes are behind.",
             _subject(chain.id),
         )
