@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter, Histogram
@@ -195,15 +196,10 @@ class ChainNodes:
         told: dict[str, list[Any]] = {}
         for node in nodes if len(nodes) > 1 else ():
             with suppress(NodeUnavailable):
-                answers = dict(node.ask(dict(enumerate(questions))))
-                told[node.host] = [answers[index] for index in range(len(questions))]
+                told[node.host] = [
+                    answer for _, answer in sorted(node.ask(dict(enumerate(questions))), key=itemgetter(0))
+                ]
         return told if len(told) > 1 else {}
-
-    def rest(self, host: str, why: str) -> None:
-        """Let the nodes of a host rest, because others have shown that it is wrong."""
-        for node in self.all:
-            if node.host == host:
-                node.rest_long(NodeUnavailable(why))
 
     def tell_all(self, question: Question[Any]) -> None:
         """Send the question to every node that isn't resting, and ignore the answers.

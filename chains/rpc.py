@@ -17,6 +17,7 @@ from chains.node_errors import (
     ChainError,
     InvalidReply,
     NodeOfWrongChain,
+    NodeUnavailable,
     NonceTooLow,
     Reverted,
     RpcRefused,
@@ -130,7 +131,9 @@ class RpcClient:
 
     def rest(self, host: str, why: str) -> None:
         """Ask the nodes of a host last for a while, because others have shown that it is wrong. `why` is a sentence."""
-        self._nodes.rest(host, why)
+        for node in self._nodes.all:
+            if node.host == host:
+                node.rest_long(NodeUnavailable(why))
 
     # Blocks
 
