@@ -707,9 +707,13 @@ def test_each_node_is_asked_by_itself_where_there_are_two_that_answer(nodes):
     client = nodes(first, failing, last)
     assert list(client.ask_each(echoes([1, 2])).values()) == [[1, 2], [100, 2]]
     assert [node.count() for node in (first, failing, last)] == [[2], [1], [2]]
-    client.answers(echoes([1]))
-    first.status = 503
-    assert client.answers_of_each(echoes([1])[0]) == {}, "the failing one rests, and the first one fails now"
+    last.spoils[3] = lambda question: {"id": question["id"]}
+    client.ask_each(echoes([3]))
+    assert len(client.resting_nodes()) == 2
+    assert list(client.answers_of_each(echoes([1])[0]).values()) == [1, 100], (
+        "it rests for a bad answer, and isn't down"
+    )
+    assert client.answers_of_each(echoes([3])[0]) == {}, "only one has an answer"
 
 
 def test_a_node_that_others_show_to_be_wrong_rests_for_a_minute_though_it_answers(nodes):
@@ -718,9 +722,10 @@ def test_a_node_that_others_show_to_be_wrong_rests_for_a_minute_though_it_answer
     host = next(iter(client.ask_each(echoes([1]))))
     client.rest(host, f"{host} is wrong")
     assert client.resting_nodes() == {host: f"{host} is wrong"}
+    assert client.ask_each(echoes([1])) == {}
     for wrong.now in (0, 59, 61):
         client.answers(echoes([1]))
-    assert (wrong.count(), good.count()) == ([1, 1], [1, 1, 1])
+    assert (wrong.count(), good.count()) == ([1, 1], [1, 1, 1])  # the first are those of the comparison
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------

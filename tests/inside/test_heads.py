@@ -1,5 +1,8 @@
 """Proofs of a block stay when its header arrives again. A head that a stale node tells is compared."""
 
+import time
+from typing import Any
+
 import pytest
 from django.utils import timezone
 
@@ -9,7 +12,7 @@ from proving.models import AccountProof, ChainHead
 from proving.reconcile import rows
 from proving.reconcile.decide import TakeHeader
 from queries.models import Block
-from tests.chains.lying_node import lying_node
+from tests.chains.lying_node import ask, lying_node, recording
 from tests.proving.money_node import STALE_BLOCKS, Node
 from tests.service import ALICE, a_key, reconfigure, request, submit, work_until_done
 
@@ -41,3 +44,16 @@ def test_a_stale_node_rests_where_another_one_tells_a_later_head(service, settin
         assert heads.read(chain, rpc).latest.number == service.head()
         (problem,) = rpc.resting_nodes().values()
     assert f"tells block {service.head() - STALE_BLOCKS} as the newest" in problem
+
+
+def test_nodes_of_a_chain_that_stands_still_are_compared_once_a_minute(service, settings, monkeypatch, pass_time):
+    reconfigure(settings, "test_network = true", "test_network = false")
+    now, asked = time.time() + 100, list[Any]()
+    monkeypatch.setattr(time, "time", lambda: now)
+    with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{service.url}", "{url}"')
+        for seconds, times in ((0, 1), (0, 1), (70, 2)):
+            pass_time(seconds)
+            heads.read(get_chains().chain(31337), get_rpc(31337))
+            assert [body["method"] for body in asked].count("eth_getBlockByNumber") == times
+    assert get_rpc(31337).resting_nodes() == {}
