@@ -28,9 +28,9 @@ from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest,
 # Wei per gas if nodes suggest no priority fee. It is geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
 
-# A tip above this multiple of the usual one isn't believed of one node alone. Nodes that sample the same blocks suggest
-# tips that differ two- or threefold.
-_TIMES_USUAL = 4
+# One node alone isn't believed that tells a price above this multiple of the usual one. Nodes that sample the same blocks
+# differ two- or threefold.
+TIMES_USUAL = 4
 # Answers that differ by this factor are a problem for the operator.
 TIMES_DOUBTFUL = 10
 FEE_QUESTIONS: Sequence[Question[Any]] = (
@@ -54,7 +54,7 @@ def result(answer: Answer | ChainError) -> Answer:
 def _unless_far_above(tip: int, usual: int) -> int:
     """Return the tip, or the usual one if it is far above that."""
     least = max(usual, _LEAST_PRIORITY_FEE)
-    return tip if tip <= _TIMES_USUAL * least else least
+    return tip if tip <= TIMES_USUAL * least else least
 
 
 class RpcClient:

@@ -218,7 +218,8 @@ def _compare(
 ) -> _Comparison:
     """Ask each node if a receipt is missing or unusable, or if the next nonce is above those of our transactions.
 
-    `receipts` take over what another node tells.
+    `receipts` take over what another node tells. No nonce is used that one node calls unused, so that its transaction
+    is kept.
     """
     comparison = _Comparison(used)
     if len(rpc.chain.rpc_urls) < 2:
@@ -284,11 +285,8 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
     # Receipts are requested again, because the earlier ones may be older than the final block.
-    if any(rpc.answers(_questions_of([tx]))):
-        return False
-    # Its facts will be paid for again, so that each node must say it.
-    told = rpc.answers_of_each(questions.nonce(tx.signer.address, heads.final))
-    return all(tx.nonce < used for used in told.values())
+    receipts = rpc.answers(_questions_of([tx]))
+    return not any(receipts)
 
 
 def _mend_nonces(
@@ -408,7 +406,7 @@ class _Receipts:
         if receipt is None and tx.block_number is not None:
             return not self.has_left_its_block(tx)
         if receipt is None:
-            return tx.state == TransactionState.PENDING and bool(tx.hashes) and tx.nonce < used
+            return tx.state == TransactionState.PENDING and tx.nonce < used
         return isinstance(receipt, ChainError)
 
     def canonical(self, tx: Transaction) -> Receipt | ChainError | None:

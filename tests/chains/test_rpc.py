@@ -275,7 +275,10 @@ def tells_fees(devchain: DevChain, suggested: Any, paid: Any) -> AbstractContext
 def test_the_tip_is_what_the_node_suggests_within_four_times_what_blocks_took(devchain, suggested, paid, least, tip):
     with tells_fees(devchain, suggested, paid) as url:
         chain = Chain(id=31337, name="Test chain", rpc_urls=(url,), min_priority_fee_gwei=least)
-        assert RpcClient(chain, timeout_seconds=5).fees().priority_fee == tip
+        rpc = RpcClient(chain, timeout_seconds=5)
+        assert rpc.fees().priority_fee == tip
+        # A reply without a result is malformed.
+        assert bool(rpc.resting_nodes()) == (MISSING is suggested or MISSING is paid)
 
 
 @pytest.mark.parametrize(

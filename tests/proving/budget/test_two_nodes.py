@@ -11,13 +11,14 @@ from django.test import Client
 from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, SignedTransaction, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.chains.lying_node import lying_node
+from tests.chains.lying_node import between, lying_node
 from tests.explorer.batches import beat
 from tests.headers import with_hash
-from tests.proving.money import in_mempool
+from tests.proving.money import in_mempool, serve
 from tests.proving.money_node import Node
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
+from tests.proving.rollups import GAS_PRICE_ORACLE
 from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
 
@@ -168,6 +169,26 @@ def test_no_batch_is_lost_where_the_first_node_invents_a_head(costly, key, setti
         liar.changes = {}
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert before - balance(costly) < USUAL
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_a_batch_pays_the_usual_data_fee_where_one_node_tells_a_thousand_times_as_much(
+    op_stack, key, settings, tmp_path, is_first
+):
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_fee = question["method"] == "eth_call" and question["params"][0]["to"] == GAS_PRICE_ORACLE
+        return [reply | {"result": f"0x{1000 * int(reply['result'], 16):064x}"} if is_fee else reply]
+
+    serve(settings, tmp_path, op_stack)
+    batches = [submit(key, request(ALICE, block=op_stack.head() - 1) | {"fee": "auto"})]
+    work_until_done(batches[0], op_stack)
+    with between(op_stack.url, change) as url:
+        urls = [url, op_stack.url] if is_first else [op_stack.url, url]
+        reconfigure(settings, f'"{op_stack.url}"', f'"{urls[0]}", "{urls[1]}"')
+        for _ in range(2):
+            batches.append(submit(key, request(ALICE, block=op_stack.head()) | {"fee": "auto"}))
+            assert work_until_done(batches[-1], op_stack).status == BatchStatus.DONE
+            assert batches[-1].fee < 2 * fresh(batches[0]).fee
 
 
 def test_a_transaction_that_one_node_calls_displaced_is_kept_and_sent_again(costly, key, settings):
