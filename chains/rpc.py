@@ -28,8 +28,8 @@ from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest,
 # Wei per gas if nodes suggest no priority fee. It is geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
 
-# One node alone isn't believed that tells a price above this multiple of the usual one. Nodes that sample the same blocks
-# differ two- or threefold.
+# One node alone isn't believed about a price above this multiple of the usual one. Honest nodes that sample the same
+# blocks differ two- or threefold.
 TIMES_USUAL = 4
 # Answers that differ by this factor are a problem for the operator.
 TIMES_DOUBTFUL = 10
