@@ -116,6 +116,26 @@ class _ChainState:
     nonces: Mapping[str, int]
 
 
+def _compared(chain: Chain, state: _ChainState, cost: int) -> _ChainState:
+    """Ask each node about signers that can't pay this cost, in wei, and about nonces that would leave a gap.
+
+    The highest balance counts, because the chain refuses what isn't there; and the lowest nonce, because nothing is
+    mined behind a gap.
+    """
+    if len(chain.rpc_urls) < 2:
+        return state
+    rpc, balances, nonces = get_rpc(chain.id), {**state.balances}, {**state.nonces}
+    rows = {row.address: row for row in Signer.objects.filter(chain_id=chain.id)}
+    for address, balance in state.balances.items():
+        row, nonce = rows.get(address), nonces[address]
+        free = signers.sender_of(row, balance, nonce).free if row else balance
+        if balance < chain.minimum_signer_balance_wei or free < cost:
+            balances[address] = max([balance, *rpc.answers_of_each(questions.balance(address)).values()])
+        if nonce > (signers.next_stored(row) if row else 0):
+            nonces[address] = min([nonce, *rpc.answers_of_each(questions.nonce(address)).values()])
+    return _ChainState(state.fees, balances, nonces)
+
+
 def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[Order | Unsent | ChainError]]:
     """Return the orders with their intents' gas, or why they can't be sent. Raises `ChainError`."""
     rpc = get_rpc(chain.id)
@@ -152,26 +172,6 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
     return _compared(chain, _ChainState(fees, balances, nonces), cost), simulated
-
-
-def _compared(chain: Chain, state: _ChainState, cost: int) -> _ChainState:
-    """Ask each node about signers that can't pay this cost, in wei, and about nonces that would leave a gap.
-
-    The highest balance counts, because the chain refuses what isn't there; and the lowest nonce, because nothing is
-    mined behind a gap.
-    """
-    if len(chain.rpc_urls) < 2:
-        return state
-    rpc, balances, nonces = get_rpc(chain.id), {**state.balances}, {**state.nonces}
-    rows = {row.address: row for row in Signer.objects.filter(chain_id=chain.id)}
-    for address, balance in state.balances.items():
-        row, nonce = rows.get(address), nonces[address]
-        free = signers.sender_of(row, balance, nonce).free if row else balance
-        if balance < chain.minimum_signer_balance_wei or free < cost:
-            balances[address] = max([balance, *rpc.answers_of_each(questions.balance(address)).values()])
-        if nonce > (signers.next_stored(row) if row else 0):
-            nonces[address] = min([nonce, *rpc.answers_of_each(questions.nonce(address)).values()])
-    return _ChainState(state.fees, balances, nonces)
 
 
 def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Unsent | ChainError:
