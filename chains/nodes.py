@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter, Histogram
@@ -186,6 +187,20 @@ class ChainNodes:
             for index in range(len(questions))
         ]
 
+    def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
+        """Ask each node by itself, but for those that are down or wrong. Return its answers by its host.
+
+        Empty if fewer than two nodes answer: then nothing can be compared.
+        """
+        nodes = [node for node in self.all if not (node.is_resting and node.is_out)]
+        told: dict[str, list[Any]] = {}
+        for node in nodes if len(nodes) > 1 else ():
+            with suppress(NodeUnavailable):
+                told[node.host] = [
+                    answer for _, answer in sorted(node.ask(dict(enumerate(questions))), key=itemgetter(0))
+                ]
+        return told if len(told) > 1 else {}
+
     def tell_all(self, question: Question[Any]) -> None:
         """Send the question to every node that isn't resting, and ignore the answers.
 
@@ -229,6 +244,8 @@ class RpcNode:
         self.problem: NodeUnavailable | None = None
         """The last fault. None: the node has answered since."""
         self.rests_until = 0.0
+        self.is_out = False
+        """True if it last began to rest because it was down or wrong, and not for a bad answer to some question."""
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds
@@ -319,10 +336,16 @@ class RpcNode:
         except ValueError:
             raise InvalidReply(f"{self.host} does not report its chain id") from None
 
+    def rest_long(self, problem: NodeUnavailable) -> None:
+        """Let a node rest that answers, and wrongly. Its next answer would end a rest by failures."""
+        self._rest(problem)
+        self.is_out = True
+        self.rests_until = self._clock() + MAX_REST_SECONDS
+
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
         now = self._clock()
-        self.problem = problem
+        self.problem, self.is_out = problem, is_down
         self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
         self._down_until = now + FAIL_FAST_SECONDS if is_down else now
         self._failures = min(self._failures + 1, 10)

@@ -39,7 +39,7 @@ _LISTS = {
         ("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "receipt_unusable", "signer_not_signing"),
         "proving/signer",
     ),
-    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused", "node_doubtful"), "proving/stop"),
+    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused"), "proving/stop"),
     **dict.fromkeys(("no_registry", "registry_refused", ""), "proving/factsregistry"),
 }
 _DAY_SECONDS = 24 * 3600

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median_low
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
 from django.utils import timezone
 
 from accounts import models
@@ -42,6 +43,8 @@ from queries.waits import WaitReason, wait
 # Both fees of a replacement, in percent of the previous fees. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
+# Last transactions whose tips are the usual ones.
+_USUAL_TRANSACTIONS = 50
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _PER_STATEMENT = 500
 
@@ -71,7 +74,23 @@ class MarketFees:
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:
-    return market_of(rpc.fees())
+    return market_of(rpc.fees(usual_tip(rpc.chain)))
+
+
+def usual_tip(chain: Chain) -> int:
+    """Return the median tip of the chain's last transactions, in wei per gas. 0 if none is confirmed.
+
+    It decides only whether a node's suggestion is compared with other nodes', so that with one node it isn't read.
+    """
+    if len(chain.rpc_urls) < 2:
+        return 0
+    mined = SignedTransaction.objects.filter(
+        hash=F("transaction__hash"),
+        transaction__signer__chain_id=chain.id,
+        transaction__state__in=SPENT_STATES,
+    )
+    tips = mined.order_by("-pk").values_list("max_priority_fee_per_gas", flat=True)[:_USUAL_TRANSACTIONS]
+    return median_low(tips) if tips else 0
 
 
 def market_of(fees: Fees) -> MarketFees:

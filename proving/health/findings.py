@@ -23,7 +23,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
 from chains.header import Header
 from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
-from chains.rpc import RpcClient, result
+from chains.rpc import TIMES_DOUBTFUL, RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import deployments, heads, money, sources
@@ -61,8 +61,6 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # A newest block that is at least this far in the future is reported: in blocks, and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A head that is at least this late, or that went back at least this far, is reported: in blocks, and in seconds.
-_BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A reorg rarely replaces a block this far below the head.
 _KEPT_BELOW = 4
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
@@ -242,7 +240,8 @@ class Examined:
     """In wei, by the addresses of the signers whose keys can be read."""
 
 
-def examine(chain: Chain, rpc: RpcClient) -> Examined:
+def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
+    """Ask the chain. `highest` is the highest head that was seen lately."""
     problems = [
         Problem(
             "wrong_chain",
@@ -254,6 +253,8 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
     head, balances = None, dict[str, int]()
     try:
         head = rpc.head()
+        if heads.let_stale_rest(chain, rpc, head, highest):
+            head = rpc.head()
         problems += _apart_from_clock(chain, head)
         problems += _of_history(chain, rpc, head)
         problems += _of_proofs(chain, rpc, head)
@@ -262,7 +263,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             problems += _of_keys(chain, addresses)
             signers = list(dict.fromkeys(addresses))
             balances = dict(zip(signers, rpc.answers([questions.balance(signer) for signer in signers]), strict=True))
-            problems += _of_balances(chain, balances)
+            problems += _of_balances(chain, rpc, balances)
     except ChainError as error:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
@@ -271,14 +272,14 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
 
 
 def _observe(lane: HeldLane, chain: Chain) -> None:
-    rpc = get_rpc(chain.id)
-    seen = examine(chain, rpc)
+    rpc, highest = get_rpc(chain.id), heads.highest_lately(chain.id)
+    seen = examine(chain, rpc, highest=highest)
     columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
         columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
-        columns |= _state(chain, rpc, seen.head)
-        problems = [*problems, *_gone_back(chain, seen.head)]
+        columns |= _state(chain, rpc, seen.head, problems)
+        problems = [*problems, *_gone_back(chain, seen.head, highest)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     columns["resting_nodes"] = _resting_nodes(chain, rpc)
     if seen.balances:
@@ -315,8 +316,11 @@ def _note_newest_block() -> None:
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
 
 
-def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
-    """Read values that only pages show. If nodes don't answer, the earlier values stay."""
+def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) -> dict[str, object]:
+    """Read values that only pages show. If nodes don't answer, the earlier values stay.
+
+    A problem is added to `problems` if nodes differ about the price.
+    """
     columns: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
@@ -330,8 +334,10 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
         if seen.finalized:
             columns["final"] = seen.final
         if suggested:
-            fees = rpc.fees_by(seen.latest, suggested[0])
+            fees = rpc.fees_by([seen.latest, *suggested], money.usual_tip(chain))
             columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+            if fees.doubt:
+                problems.append(Problem("node_doubtful", fees.doubt, _subject(chain.id)))
     return columns
 
 
@@ -345,16 +351,14 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
-    # Test networks are left out, because development chains make blocks on demand and with any time.
     age = time.time() - head.timestamp
-    late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
     early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
-    if chain.test_network or -early <= age <= late:
-        return
-    if age > 0:
+    if heads.is_late(chain, head):
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
-    else:
+    elif -age > early and not chain.test_network:
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
+    else:
+        return
     yield Problem("clock", f"The newest block of {chain.label} {sentence}", _subject(chain.id))
 
 
@@ -432,13 +436,11 @@ def _replacing(chain: Chain) -> str:
     return f"manage.py deploy_registry {chain.id} {chain.id} --replace"
 
 
-def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
-    behind = heads.highest_lately(chain.id) - head.number
-    # A short reorg is normal, and so is a node that lags slightly.
-    if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:
+def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:
+    if heads.is_far_behind(chain, highest - head.number):
         yield Problem(
             "head_went_back",
-            f"The newest block of {chain.label} is {head.number}, and {head.number + behind} was seen "
+            f"The newest block of {chain.label} is {head.number}, and {highest} was seen "
             "a few minutes ago: its nodes are behind.",
             _subject(chain.id),
         )
@@ -458,12 +460,25 @@ def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
         yield Problem("signer_unreadable", sentence, _subject(chain.id, signer=address))
 
 
-def _of_balances(chain: Chain, balances: Mapping[str, int]) -> Iterator[Problem]:
+def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iterator[Problem]:
+    """Yield the problems of signers with too little. If nodes differ, their highest answer replaces the balance."""
     for address, balance in balances.items():
-        if balance < chain.minimum_signer_balance_wei:
+        if balance >= chain.minimum_signer_balance_wei:
+            continue
+        told = {wei: host for host, wei in rpc.answers_of_each(questions.balance(address)).items()}
+        low, high = min(told, default=balance), max(told, default=balance)
+        balances[address] = high
+        if high < chain.minimum_signer_balance_wei:
             yield Problem(
                 "signer_unfunded",
-                f"The signer {address} on {chain.label} holds {in_units(balance)} {chain.native_currency}, less "
+                f"The signer {address} on {chain.label} holds {in_units(high)} {chain.native_currency}, less "
                 f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
+                _subject(chain.id, signer=address),
+            )
+        elif high > TIMES_DOUBTFUL * low:
+            yield Problem(
+                "node_doubtful",
+                f"{told[low]} says that the signer {address} on {chain.label} holds {in_units(low)} "
+                f"{chain.native_currency}, and {told[high]} that it holds {in_units(high)}. The higher balance counts.",
                 _subject(chain.id, signer=address),
             )

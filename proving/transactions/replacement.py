@@ -56,7 +56,7 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
     # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
-    elif may_raise and is_past(newest.created_at, _patience(chain)):
+    elif may_raise and is_past(newest.created_at, patience(chain)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, signer, tx))
     if tx.state == TransactionState.DISPLACED and (newest.broadcast_at or not newest.is_cancellation):
         return
@@ -108,7 +108,7 @@ def holds_key(chain: Chain, signer: Signer) -> bool:
     return signer.address in signing.senders(chain)
 
 
-def _patience(chain: Chain) -> timedelta:
+def patience(chain: Chain) -> timedelta:
     """Return how long a version may wait in the mempool before its fees are raised."""
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 

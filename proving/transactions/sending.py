@@ -25,7 +25,7 @@ from chains import questions, rollups
 from chains.chains_file import Chain
 from chains.node_errors import ChainError, Reverted
 from chains.questions import BlockIdentifier
-from chains.rpc import result
+from chains.rpc import FEE_QUESTIONS, result
 from config.configured_chains import get_rpc
 from database import statements
 from database.statements import chunks
@@ -127,10 +127,8 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
         for block in _SIMULATED_AT
     ]
     of_accounts = [*map(questions.balance, addresses), *(questions.nonce(address, "latest") for address in addresses)]
-    estimates, (head,), (suggested, *answers) = rpc.ask(
-        simulations, [questions.header("latest")], [questions.priority_fee(), *of_accounts]
-    )
-    fees = market_of(rpc.fees_by(head, suggested))
+    estimates, of_fees, answers = rpc.ask(simulations, FEE_QUESTIONS, of_accounts)
+    fees = market_of(rpc.fees_by(of_fees, money.usual_tip(chain)))
     numbers = [result(answer) for answer in answers]
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
     limits = [_gas_limit(*pair) for pair in zip(estimates[::2], estimates[1::2], strict=True)]
@@ -151,7 +149,29 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
             if (size := len(intent.data)) > _MOST_DATA:
                 refused = refused or Unsent(wait("data_too_long", size=size, most=_MOST_DATA))
         simulated.append(refused or replace(order, intents=sized))
-    return _ChainState(fees, balances, nonces), simulated
+    sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
+    cost = sum(intent.cost(fees.least) for intent in sized_intents)
+    return _compared(chain, _ChainState(fees, balances, nonces), cost), simulated
+
+
+def _compared(chain: Chain, state: _ChainState, cost: int) -> _ChainState:
+    """Ask each node about signers that can't pay this cost, in wei, and about nonces that would leave a gap.
+
+    The highest balance counts, because the chain refuses what isn't there; and the lowest nonce, because nothing is
+    mined behind a gap.
+    """
+    if len(chain.rpc_urls) < 2:
+        return state
+    rpc, balances, nonces = get_rpc(chain.id), {**state.balances}, {**state.nonces}
+    rows = {row.address: row for row in Signer.objects.filter(chain_id=chain.id)}
+    for address, balance in state.balances.items():
+        row, nonce = rows.get(address), nonces[address]
+        free = signers.sender_of(row, balance, nonce).free if row else balance
+        if balance < chain.minimum_signer_balance_wei or free < cost:
+            balances[address] = max([balance, *rpc.answers_of_each(questions.balance(address)).values()])
+        if nonce > (signers.next_stored(row) if row else 0):
+            nonces[address] = min([nonce, *rpc.answers_of_each(questions.nonce(address)).values()])
+    return _ChainState(state.fees, balances, nonces)
 
 
 def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Unsent | ChainError:

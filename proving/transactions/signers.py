@@ -93,7 +93,7 @@ def active(
     refused: WaitReason | None = None
     able: list[SendingSigner] = []
     for address, balance in balances.items():
-        sender = _sender(rows[address], balance, nonces[address])
+        sender = sender_of(rows[address], balance, nonces[address])
         # These two get no notice here, because they have their own.
         why_not = stops.why_signer_is_stopped(chain.id, address) or rows[address].signing_problem
         if not why_not and balance < chain.minimum_signer_balance_wei:
@@ -116,7 +116,13 @@ def active(
     return sender_or_why, notices
 
 
-def _sender(row: Signer, balance: int, nonce: int) -> SendingSigner:
+def next_stored(row: Signer) -> int:
+    """Return the nonce after the newest one of the signer's stored transactions. 0 if there is none."""
+    newest = row.transactions.order_by("-nonce").values_list("nonce", flat=True).first()
+    return 0 if newest is None else newest + 1
+
+
+def sender_of(row: Signer, balance: int, nonce: int) -> SendingSigner:
     waiting = row.transactions.filter(state=TransactionState.PENDING)
     sums = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"), gwei=Sum("reserved_gwei"))
     free = balance - GWEI * (sums["gwei"] or 0)

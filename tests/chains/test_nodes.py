@@ -212,8 +212,8 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (told("0x0"), estimate, InvalidReply, "0 gas, less than every transaction"),
     (told(hex(20_999)), estimate, InvalidReply, "20999 gas"),
     (
-        told(hex(2**255), "eth_maxPriorityFeePerGas"),
-        lambda rpc: rpc.fees().base_fee,
+        told({"baseFeePerGas": [hex(2**255)]}, "eth_feeHistory"),
+        lambda rpc: rpc.answer(questions.base_fee(1)),
         InvalidReply,
         "a price that nobody can pay",
     ),
@@ -696,6 +696,31 @@ def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests
     # The first node also answers the question about the transaction's result. The failing node's request was for its
     # chain id.
     assert [len(node.sizes) for node in (first, foreign, failing, last)] == [4, 0, 1, 2]
+
+
+def test_each_node_is_asked_by_itself_where_there_are_two_that_answer(nodes):
+    first, failing, last = (Echoing() for _ in range(3))
+    failing.status, failing.tells_chain = 503, False
+    last.spoils[1] = lambda question: reply_of(question, 100)
+    assert nodes(first).ask_each(echoes([1])) == {}
+    assert first.count() == [], "there is nothing to compare"
+    client = nodes(first, failing, last)
+    assert list(client.ask_each(echoes([1, 2])).values()) == [[1, 2], [100, 2]]
+    assert [node.count() for node in (first, failing, last)] == [[2], [1], [2]]
+    client.answers(echoes([1]))
+    first.status = 503
+    assert client.answers_of_each(echoes([1])[0]) == {}, "the failing one rests, and the first one fails now"
+
+
+def test_a_node_that_others_show_to_be_wrong_rests_for_a_minute_though_it_answers(nodes):
+    wrong, good = Echoing(), Echoing()
+    client = nodes(wrong, good)
+    host = next(iter(client.ask_each(echoes([1]))))
+    client.rest(host, f"{host} is wrong")
+    assert client.resting_nodes() == {host: f"{host} is wrong"}
+    for wrong.now in (0, 59, 61):
+        client.answers(echoes([1]))
+    assert (wrong.count(), good.count()) == ([1, 1], [1, 1, 1])
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------
