@@ -180,6 +180,11 @@ class Signer(DueRow):
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     signing_problem = WaitField(null=True, blank=True)  # why its signing service doesn't sign; null: it does
+    # Stored transactions have used all nonces from the first observation up to this one. null: there is none yet.
+    accounted_nonce = models.PositiveBigIntegerField(null=True)
+    # Later nonces that the chain has used, and no stored transaction has.
+    foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
+    foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]

@@ -30,7 +30,7 @@ from proving import deployments, heads, money, sources
 from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
-from proving.transactions.signers import locked, patience
+from proving.transactions.signers import count_foreign, locked, note_nonce, patience
 from queries import clock, storage
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 
@@ -41,7 +41,7 @@ CODES = (
     *("chain_not_watched", "head_went_back", "no_proofs"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
-    "signer_not_signing",
+    *("signer_not_signing", "foreign_transactions"),
 )
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 
@@ -110,8 +110,13 @@ def stopped() -> Iterator[Problem]:
             yield Problem("signing_stopped", sentence, _subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
             yield Problem("connection_paused", sentence, _connection(stop.source_chain_id, stop.chain_id))
+
+
+def troubled_signers() -> Iterator[Problem]:
+    """Yield the problems of signers that workers have stored with them."""
+    destinations = [chain.id for chain in get_chains().destinations()]
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
-        nonce_problem="", receipt_problem="", signing_problem=None
+        nonce_problem="", receipt_problem="", signing_problem=None, foreign_count=0
     )
     for signer in in_trouble.order_by("pk"):
         of_signer = _subject(signer.chain_id, signer=signer.address)
@@ -121,6 +126,18 @@ def stopped() -> Iterator[Problem]:
             yield Problem("receipt_unusable", signer.receipt_problem, of_signer)
         if signer.signing_problem:
             yield Problem("signer_not_signing", str(signer.signing_problem), of_signer)
+        if signer.foreign_since:
+            yield Problem("foreign_transactions", _about_foreign(signer), of_signer)
+
+
+def _about_foreign(signer: Signer) -> str:
+    count = "1 nonce" if signer.foreign_count == 1 else f"{signer.foreign_count:,} nonces"
+    return (
+        f"Since {signer.foreign_since:%Y-%m-%d %H:%M} UTC, the signer {signer.address} on chain {signer.chain_id} has "
+        f"used {count} for transactions that this service did not send: its key is stolen, another program or "
+        "installation has it, or the database is that of an older backup. Find out which, before you run "
+        f"manage.py resume {signer.chain_id} --signer {signer.address}."
+    )
 
 
 def _subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -191,6 +208,7 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     standstills,
     chains,
     stopped,
+    troubled_signers,
     signers,
     facts_registries,
     storing,
@@ -238,6 +256,8 @@ class Examined:
     problems: list[Problem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
+    nonces: Mapping[str, int]
+    """The signers' next nonces at the newest block. Empty if that is old."""
 
 
 def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
@@ -250,7 +270,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
         )
         for place, error in rpc.wrong_chains().items()
     ]
-    head, balances = None, dict[str, int]()
+    head, balances, nonces = None, dict[str, int](), dict[str, int]()
     try:
         head = rpc.head()
         if heads.let_stale_rest(chain, rpc, head, highest):
@@ -262,13 +282,18 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
             signers = list(dict.fromkeys(addresses))
-            balances = dict(zip(signers, rpc.answers([questions.balance(signer) for signer in signers]), strict=True))
+            of_signers = [ask(signer) for ask in (questions.balance, questions.nonce) for signer in signers]
+            numbers = rpc.answers(of_signers)
+            balances = dict(zip(signers, numbers, strict=False))
             problems += _of_balances(chain, rpc, balances)
+            # A node that is behind tells the nonce of a time when the signer had used fewer.
+            if not heads.is_late(chain, head):
+                nonces = dict(zip(signers, numbers[len(signers) :], strict=True))
     except ChainError as error:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
-    return Examined(head, problems, balances)
+    return Examined(head, problems, balances, nonces)
 
 
 def _observe(lane: HeldLane, chain: Chain) -> None:
@@ -285,10 +310,29 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
+        note_nonces(rpc, seen.nonces)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
+
+
+def note_nonces(rpc: RpcClient, nonces: Mapping[str, int]) -> None:
+    """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
+
+    If one node's word is that there are any, the lowest nonce that a node tells counts.
+    """
+    rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
+    doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
+    told = {address: rpc.answers_of_each(questions.nonce(address)).values() for address in doubted}
+    if not nonces:
+        return
+    with locked(rpc.chain, nonces) as signers:
+        for address, nonce in nonces.items():
+            note_nonce(signers[address], min([nonce, *told.get(address, ())]))
+        # Taking a stolen key out of chains.toml ends its problem.
+        gone = Signer.objects.filter(chain_id=rpc.chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
+        gone.update(foreign_count=0, foreign_since=None)
 
 
 def _resting_nodes(chain: Chain, rpc: RpcClient) -> list[dict[str, str]]:
