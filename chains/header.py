@@ -22,7 +22,7 @@ SHARED_FIELDS = 13
 # Number of fields in Ethereum's headers: before London, and since Amsterdam.
 FEWEST_FIELDS, MOST_FIELDS = 15, 23
 
-_TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _BASE_FEE, _BEACON_ROOT = 4, 5, 15, 19
+_TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _GAS_LIMIT, _BASE_FEE, _BEACON_ROOT = 4, 5, 9, 15, 19
 
 
 class InvalidHeader(ValueError):
@@ -68,6 +68,11 @@ class Header:
     @property
     def receipts_root(self) -> bytes:
         return self.fields[_RECEIPTS_ROOT]
+
+    @property
+    def gas_limit(self) -> int:
+        """Return the maximum gas of the block's transactions."""
+        return int.from_bytes(self.fields[_GAS_LIMIT])
 
     @property
     def base_fee_per_gas(self) -> int | None:

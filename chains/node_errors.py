@@ -45,6 +45,10 @@ class InvalidReply(NodeUnavailable):
     kind = "invalid_reply"
 
 
+class ImplausibleGas(InvalidReply):
+    """The node's estimate of gas is below or far above what the transaction can take."""
+
+
 class UnreadableHeader(NodeUnavailable):
     """No node sends a block's header in a form that the facts registry can read."""
 

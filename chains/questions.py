@@ -15,14 +15,13 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader, UnknownLayout
 from chains.node_batches import Request
-from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
+from chains.node_errors import ImplausibleGas, OtherAccounts, RpcRefused, UnreadableHeader
 from chains.nodes import Question
+from chains.transaction_fields import gas_before_execution
 from chains.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
 
 HASH_BYTES = 32
 WORD_BYTES = 32
-# Gas of the simplest transaction (Yellow Paper, G_transaction).
-TRANSACTION_GAS = 21_000
 # Wei per gas that nobody could pay.
 NO_PRICE = 2**96
 # Blocks whose priority fees are compared with a suggestion, and the least of them that must have taken some.
@@ -205,13 +204,32 @@ def paid_priority_fee() -> Question[int]:
     return Question(("eth_feeHistory", [hex(_FEE_BLOCKS), "latest", [50]]), _optional(_read_paid_fee))
 
 
-def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> Question[int]:
+def gas_estimate(
+    sender: str,
+    to: str | None,
+    data: bytes,
+    block: BlockIdentifier = "pending",
+    *,
+    least_execution: int = 0,
+    most: int | None = None,
+) -> Question[int]:
     """Ask for a node's estimate of gas. A refusal may be `Reverted` or `InsufficientFunds`.
 
-    `to=None` creates a contract.
+    `to=None` creates a contract. An estimate above `most`, or that leaves less than `least_execution` beside the bytes,
+    is an `ImplausibleGas`.
     """
     transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
-    return _on_top("eth_estimateGas", transaction, block, _read_gas)
+    least = gas_before_execution(to, data) + least_execution
+
+    def read(result: Any) -> int:
+        gas = read_quantity(result)
+        if gas < least:
+            raise ImplausibleGas(f"{gas} gas for what takes {least} at least")
+        if most is not None and gas > most:
+            raise ImplausibleGas(f"{gas} gas for what takes {most} at most")
+        return gas
+
+    return _on_top("eth_estimateGas", transaction, block, read)
 
 
 def _on_top(
@@ -417,13 +435,6 @@ def _optional(read: Callable[[Any], int]) -> Callable[[Any], int | RpcRefused]:
             return RpcRefused(0, str(error))
 
     return read_or_refuse
-
-
-def _read_gas(result: Any) -> int:
-    gas = read_quantity(result)
-    if gas < TRANSACTION_GAS:
-        raise ValueError(f"{gas} gas, less than every transaction takes")
-    return gas
 
 
 def _read_nonce(result: Any) -> int:

@@ -64,6 +64,12 @@ def data_costs(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[
     return [DataCost()] * len(transactions)
 
 
+def charges_gas_for_data(rpc: RpcClient) -> bool:
+    """Return whether an estimate of gas includes the cost of data, which has no bound."""
+    _, is_arbitrum = _predeploys(rpc)
+    return is_arbitrum
+
+
 def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
     """Return the expected cost of `size` bytes of data. `cost` is the upper bound for `most` bytes."""
     part = size / most / _MARGIN if most else 0.0

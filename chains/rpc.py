@@ -267,9 +267,11 @@ class RpcClient:
             return head.base_fee_per_gas or 0
         return self.answer(questions.base_fee(head.number))
 
-    def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
-        """Return the node's estimate of gas. Raises `Reverted`, `InsufficientFunds`."""
-        return self.answer(questions.gas_estimate(sender, to, data, block))
+    def estimate_gas(
+        self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending", *, most: int | None = None
+    ) -> int:
+        """Return the node's estimate of gas. Raises `Reverted`, `InsufficientFunds`, `ImplausibleGas`."""
+        return self.answer(questions.gas_estimate(sender, to, data, block, most=most))
 
     def tell_all(self, question: Question[Any]) -> None:
         """Send a request to every node if there are several, because the first node may not pass it on."""

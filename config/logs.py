@@ -207,6 +207,8 @@ def _unrepeated(record: logging.LogRecord) -> logging.LogRecord | None:
         # Django's message quotes the path, which clients choose.
         message = record.msg if record.name.startswith(_LIBRARIES) else record.getMessage()[:_MOST_OF_DJANGO]
         kind, short = (record.name, message, type(error), _places(error)), copy(record)
+    elif getattr(record, "lasts", False):
+        kind = record.name, record.getMessage()
     else:
         return record
     return short if _is_written(kind, short) else None

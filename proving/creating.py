@@ -22,6 +22,7 @@ from contracts import (
     DEPLOYER_SIGNER,
     DEPLOYER_TRANSACTION,
     create2_address,
+    load_artifact,
 )
 from proving import lanes
 from proving.deployments import revert_reason
@@ -54,6 +55,11 @@ class Creation:
     def data(self) -> bytes:
         """Return the calldata for the deployer."""
         return self.salt.to_bytes(32) + self.code
+
+    @property
+    def least_gas(self) -> int:
+        """Return the gas of storing the code (Yellow Paper, G_codedeposit), which is most that a creation takes."""
+        return 200 * len(load_artifact(self.name).runtime)
 
 
 def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
@@ -109,7 +115,7 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     """
     if no_signer := signers.why_none(chain):
         raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
-    intents = [Intent(DEPLOYER, creation.data) for creation in creations]
+    intents = [Intent(DEPLOYER, creation.data, least_gas=creation.least_gas) for creation in creations]
     try:
         sent = send(chain, intents, live)
     except Reverted:

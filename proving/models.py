@@ -8,7 +8,7 @@ from itertools import chain
 from typing import ClassVar, Self
 
 from django.db import models
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from ulid import ULID
 
@@ -322,7 +322,10 @@ class Transaction(models.Model):
         """Return the used gas, or the maximum gas that it can still use."""
         if self.state == TransactionState.DISPLACED:
             return 0
-        return self.gas_limit if self.state == TransactionState.PENDING else self.gas_used
+        if self.state != TransactionState.PENDING:
+            return self.gas_used
+        proving = (version.gas for version in self.versions.all() if not version.is_cancellation)
+        return max(proving, default=self.gas_limit)
 
     @property
     def cost(self) -> int:
@@ -390,6 +393,19 @@ def goes_to_replaced_registry() -> models.Exists:
     return models.Exists(replaced)
 
 
+def ran_out_of_gas() -> models.Q:
+    """Select shares of transactions that are final, and reverted because a node's estimate of gas was too low."""
+    with_so_little = SignedTransaction.objects.filter(
+        hash=models.OuterRef("transaction__hash"),
+        is_cancellation=False,
+        # A call keeps back a 64th of its gas (EIP-150), and there are calls within calls.
+        transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * 15 / 16,
+    )
+    return models.Q(
+        models.Exists(with_so_little), transaction__state=TransactionState.FINAL, transaction__succeeded=False
+    )
+
+
 class SignedTransaction(models.Model):
     """One version of a transaction. Its fields are reserved first, then signed, and stored before they are broadcast.
 
@@ -401,11 +417,12 @@ class SignedTransaction(models.Model):
     raw = models.BinaryField()  # the signed bytes; empty until it is signed, and after pruning
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
-    gas_limit = models.PositiveBigIntegerField(null=True)  # gas limit of a cancellation; null for others
+    gas_limit = models.PositiveBigIntegerField(null=True)  # null: the transaction's
     # True if the version only uses up the nonce, because the transaction isn't needed any more.
     is_cancellation = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
     broadcast_at = models.DateTimeField(null=True)
+    refused_at = models.DateTimeField(null=True)  # when nodes refused the last broadcast; null: they took it
 
     def __str__(self) -> str:
         return self.hash or f"a version of {self.transaction_id} that isn't signed yet"

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from accounts import models
 from chains.chains_file import Chain
+from chains.header import Header
 from chains.questions import Fees
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains
@@ -34,6 +35,7 @@ from proving.models import (
     TransactionState,
     goes_to_replaced_registry,
     in_gwei,
+    ran_out_of_gas,
 )
 from proving.named_transactions import BlockSize
 from queries import clock
@@ -182,10 +184,12 @@ def to_user(user_id: int, chain_id: int) -> int:
 def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
     """Return the spending of each batch in wei. Transactions that aren't final count with their maximum cost.
 
-    A reorganisation may roll these back, and then they may cost more.
+    A reorganisation may roll these back, and then they may cost more. A fee of `auto` covers no false estimate, so a
+    transaction that ran out of gas doesn't use it up.
     """
     caused: Counter[str] = Counter()
     shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
+    shares = shares.exclude(Q(batch__fee_is_estimate=True) & ran_out_of_gas())
     # The few shares of a batch are added up here, because databases can't add up numbers of 256 bits.
     for batch, state, wei, gwei in shares.values_list("batch", "transaction__state", "wei", "reserved_gwei"):
         is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
@@ -291,12 +295,15 @@ def batches_of(portions: Collection[str]) -> list[Batch]:
     return list(rows.only("fee", "estimated_gas", "user__daily_limits_wei"))
 
 
-def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> list[Bound]:
-    """Return the bounds of a stored transaction, except the cap. The transaction's own cost doesn't count.
+def bounds(
+    chain: Chain, tx: Transaction, gas_limit: int, portions: Mapping[str, int], batches: Collection[Batch]
+) -> list[Bound]:
+    """Return the bounds of a version with this gas limit, except the cap. The transaction's own cost doesn't count.
 
-    `portions` are the parts of its gas limit that batches cause, by the batches' ids.
+    `portions` are the parts of the gas limit that batches cause, by the batches' ids.
     """
-    return [*_by_day(chain, tx), *_by_user(chain, tx, portions, batches), *_by_fee(chain, tx, portions, batches)]
+    by_day = _by_day(chain, tx, gas_limit)
+    return [*by_day, *_by_user(chain, tx, portions, batches), *_by_fee(chain, tx, portions, batches)]
 
 
 def even_price(chain: Chain, batches: Collection[Batch]) -> int | None:
@@ -321,10 +328,10 @@ def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
     return min(most, max(0, chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk) - tx.data_fee) // gas)
 
 
-def _by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
+def _by_day(chain: Chain, tx: Transaction, gas_limit: int) -> Iterator[Bound]:
     if chain.daily_limit_wei is not None:
         remaining = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
-        yield Bound("daily_limit", remaining, tx.gas_limit, tx.data_fee)
+        yield Bound("daily_limit", remaining, gas_limit, tx.data_fee)
 
 
 def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> Iterator[Bound]:
@@ -335,7 +342,7 @@ def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches
         if (most := models.daily_wei(user.daily_limits_wei, chain)) is not None:
             gas = sum(portions[pk] for pk in keys)
             remaining = most - of_user(user.pk, chain.id, beside=tx.pk)
-            yield Bound("user_limit", remaining, gas, _data_fee(tx, gas), frozenset(keys))
+            yield Bound("user_limit", remaining, gas, _data_fee(tx, gas, portions), frozenset(keys))
 
 
 def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> Iterator[Bound]:
@@ -344,12 +351,12 @@ def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches:
     caused = _at_worst(portions, beside=tx.pk)
     for batch in batches:
         gas = portions[batch.pk]
-        yield Bound("fee_limit", batch.fee - caused[batch.pk], gas, _data_fee(tx, gas), frozenset({batch.pk}))
+        yield Bound("fee_limit", batch.fee - caused[batch.pk], gas, _data_fee(tx, gas, portions), frozenset({batch.pk}))
 
 
-def _data_fee(tx: Transaction, gas: int) -> int:
+def _data_fee(tx: Transaction, gas: int, portions: Mapping[str, int]) -> int:
     """Return the data fee of this part of the transaction's gas, in wei."""
-    return tx.data_fee * gas // tx.gas_limit
+    return tx.data_fee * gas // sum(portions.values())
 
 
 # --- Division of costs among batches ----------------------------------------------------------------------------------
@@ -410,8 +417,8 @@ def show_spent(batches: Collection[str]) -> None:
 def _show_spent(batches: Sequence[str]) -> None:
     """Store the spending of these batches.
 
-    The operator pays what exceeds a batch's fee for cancellations, which free the nonce for other batches too, and for
-    transactions to a replaced registry.
+    The operator pays what exceeds a batch's fee for cancellations, which free the nonce for other batches too, for
+    transactions to a replaced registry, and for those that ran out of gas.
     """
     version = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
@@ -420,7 +427,7 @@ def _show_spent(batches: Sequence[str]) -> None:
     gas: Counter[str] = Counter()
     wei: Counter[str] = Counter()
     of_operator: Counter[str] = Counter()
-    for share in shares.annotate(is_of_operator=Exists(version) | goes_to_replaced_registry()):
+    for share in shares.annotate(is_of_operator=Exists(version) | goes_to_replaced_registry() | ran_out_of_gas()):
         gas[share.batch_id] += share.gas
         wei[share.batch_id] += share.wei
         of_operator[share.batch_id] += share.wei if share.is_of_operator else 0
@@ -460,14 +467,25 @@ def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
     for pk, batch in batches.items():
         if batch.is_self_funded:
             raise NotOurs(f"A transaction of the operator was to be for batch {pk}, which is self-funded.")
-        weights[pk] = max(1, min(_expected(asking[pk], carried, sample), batch.estimated_gas or 0))
+        weights[pk] = max(1, min(_expected(asking[pk], dict.fromkeys(carried), sample), batch.estimated_gas or 0))
     if tx.extends_id is None:
         tx.expected_gas = weights.total()
-    portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
-    for largest, _ in portions.most_common(1):
+    return parts_of(tx.gas_limit, weights)
+
+
+def parts_of(gas_limit: int, weights: Counter[str]) -> Counter[str]:
+    """Divide a gas limit by these weights of batches."""
+    parts = Counter({batch: gas_limit * weight // weights.total() for batch, weight in weights.items()})
+    for largest, _ in parts.most_common(1):
         # The largest part gets the remainder of rounding.
-        portions[largest] += tx.gas_limit - portions.total()
-    return portions
+        parts[largest] += gas_limit - parts.total()
+    return parts
+
+
+def expected_gas(queries: Collection[int], headers: Mapping[int, Header]) -> int:
+    """Return the expected gas of queries (ids) in one transaction. It carries these headers, by the ids of blocks."""
+    rows = list(Query.objects.filter(pk__in=queries))
+    return _expected(rows, headers, _sample(rows))
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
@@ -478,10 +496,10 @@ def _sample(queries: Iterable[Query]) -> Sample:
     return Sample.of(facts.stored_proof(row, slots)) if row and row.nodes else Sample()
 
 
-def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
+def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sample: Sample) -> int:
     """Return the expected gas of these queries.
 
-    The transaction also carries the headers of the blocks `carried` (ids).
+    The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
     """
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     of_transactions: set[int | None] = set()
@@ -490,7 +508,13 @@ def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample
         of_transactions |= {query.block_id} if query.transaction_name else set()
     sizes = named_transactions.stored_sizes(of_transactions)
     missing = [
-        Missing(0, list(here), is_known=block not in carried, size=sizes.get(block, BlockSize()))
+        Missing(
+            0,
+            list(here),
+            is_known=block not in carried,
+            header=carried.get(block or 0),
+            size=sizes.get(block, BlockSize()),
+        )
         for block, here in facts_by_block.items()
     ]
     return gas.estimate(missing, sample, Route()).gas.expected

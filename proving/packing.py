@@ -2,20 +2,35 @@
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Self
 
 from eth_utils.crypto import keccak
 
-from chains import packed
+from chains import packed, questions
+from chains.encoding import hex_data
 from chains.header import Header
-from chains.packed import AccountToProve, BlockBranch, HeaderParts
-from chains.questions import TRANSACTION_GAS
+from chains.node_errors import ChainError, ImplausibleGas
+from chains.nodes import Question
+from chains.packed import (
+    CODE_HASH,
+    IMPLIED_HEADER_FIELDS,
+    NONCE_AND_BALANCE,
+    STORAGE_ROOT,
+    AccountToProve,
+    BlockBranch,
+    HeaderParts,
+)
+from chains.questions import BlockIdentifier
+from chains.rpc import result
+from chains.transaction_fields import TRANSACTION_GAS, gas_before_execution, least_gas_limit
+from chains.trie import EMPTY_CODE_HASH
 from database.statements import chunks
 from proving import facts, transaction_packing
 from proving.deployments import Call, Deployment, in_one_call
-from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
+from proving.facts import AccountFact, Fact, HeaderFact, LogFact, Missing, SlotFact, TransactionFact, header_words
 from proving.models import AccountProof, BlockTrie, SlotProof
 from proving.transaction_packing import TransactionPack
 from queries.columns import HeaderField
@@ -47,6 +62,19 @@ MAX_GAS = 16_777_216
 GAS_MARGIN = 1.15
 # Gas of a byte of calldata, and the minimum gas per byte (EIP-7623).
 _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
+# Minimum gas of the parts of a proof, without calldata. In order: writing a word that was zero (EIP-2929); then,
+# without such words, a header, an account, a slot, a trie node, and a receipt or transaction.
+NEW_WORD_GAS = 22_100
+_LEAST_HEADER_GAS, _LEAST_ACCOUNT_GAS, _LEAST_SLOT_GAS = 12_000, 2_000, 3_000
+_LEAST_NODE_GAS, _LEAST_TRANSACTION_GAS = 800, 4_000
+# An estimate of more than this multiple of the upper bound is false. Forks make operations dearer, but not so much.
+MOST_TIMES_BOUND = 2
+
+
+def most_gas_after(head: Header) -> int:
+    """Return the maximum gas of a transaction in the next block."""
+    # Some chains leave the limit empty.
+    return min(MAX_GAS, head.gas_limit or MAX_GAS)
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,8 @@ class Intent:
     """Ids of the queries that the next intent goes on to prove."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None if only a simulation can tell."""
+    least_gas: int = 0
+    """The minimum gas of executing it, without its calldata."""
     gas_limit: int = 0
     """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
     data_fee: int = 0
@@ -82,6 +112,28 @@ class Intent:
             return None
         size = len(self.data)
         return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
+
+    def simulation(self, sender: str, block: BlockIdentifier, *, is_bounded: bool) -> Question[int]:
+        """Ask for a plausible estimate of its gas. It has no upper bound on a rollup that charges gas for data."""
+        bound = self.gas_bound() if is_bounded else None
+        most = None if bound is None else MOST_TIMES_BOUND * bound
+        # A pending transaction may write a part of the words.
+        least = 0 if block == "pending" else self.least_gas
+        return questions.gas_estimate(sender, self.to or None, self.data, block, least_execution=least, most=most)
+
+    def gas_limit_by(self, estimates: Sequence[int | ChainError], *, otherwise: Callable[[Self], int | None]) -> int:
+        """Return its gas limit, which is the highest estimate with a margin.
+
+        If no node has a plausible estimate, return that of `otherwise`. If there is none, raise the first error.
+        """
+        gas = max((estimate for estimate in estimates if isinstance(estimate, int)), default=0)
+        if gas >= gas_before_execution(self.to, self.data) + self.least_gas:
+            return max(int(gas * GAS_MARGIN), least_gas_limit(self.to, self.data))
+        is_false = gas or any(isinstance(error, ImplausibleGas) for error in estimates)
+        if is_false and (limit := otherwise(self)):
+            return limit
+        result(estimates[0])
+        raise ImplausibleGas(f"A node's estimate of {gas} gas is less than the transaction takes.")
 
     def proves(self) -> Collection[int]:
         """Return the ids of the queries whose facts it proves. For other queries it only makes their blocks known."""
@@ -106,6 +158,8 @@ class _Pack:
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
         self._storage_nodes: dict[str, set[bytes]] = {}
+        self.least_gas = 0
+        """A lower bound of the gas, without calldata."""
         self._bytes = beside
         self._gas = beside * _GAS_BESIDE
 
@@ -134,6 +188,7 @@ class _Pack:
             return False
         self._bytes += pack.most_bytes
         self._gas += pack.most_gas
+        self.least_gas += _least_gas(pack)
         self.queries.update(queries)
         return True
 
@@ -154,6 +209,7 @@ class _Pack:
             return False
         self._bytes += more_bytes
         self._gas += more_gas
+        self.least_gas += _LEAST_NODE_GAS * len(nodes)
         return True
 
     def _is_full(self, more_bytes: int, more_gas: int) -> bool:
@@ -173,6 +229,7 @@ def intents(
     missing: Missing,
     *,
     with_header: bool,
+    stores_root: bool = False,
     jump: HeaderParts = (),
     calls: Sequence[Call] = (),
     proofs: Mapping[tuple[int, str], AccountProof] = MappingProxyType({}),
@@ -180,7 +237,8 @@ def intents(
     """Yield transactions that prove the missing facts. `missing` has the ids of the queries that request each fact.
 
     Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
-    the header and proves its fields, and the others depend on it. The header's hash must be trusted already, or a
+    the header and proves its fields, and the others depend on it. With `stores_root`, the registry doesn't know the
+    block's state root. The header's hash must be trusted already, or a
     `jump` or other `calls` in the same transaction must make it trusted. If the only facts are about transactions and
     fit a proof below each root, the header is used without being accumulated. `missing` must have no facts
     about times, because `proof_of_time` proves these.
@@ -195,9 +253,11 @@ def intents(
             registry.multicall, [(registry.contract.address, proof.encode([header])) for proof in below]
         )
         most_gas = sum(proof.pack.most_gas + _HEADER_GAS for proof in below)
-        yield Intent(to, data, set().union(*(proof.queries for proof in below)), most_gas=most_gas)
+        least_gas = sum(_LEAST_HEADER_GAS + _least_gas(proof.pack) for proof in below)
+        yield Intent(to, data, set().union(*(proof.queries for proof in below)), most_gas=most_gas, least_gas=least_gas)
         return
     fields = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
+    least_gas = 0 if header is None else _least_gas_of_header(header, fields, stores_root=stores_root)
     for proof in below:
         # Accumulating the header makes this root a fact, so that the proofs below it need no header.
         fields.setdefault(proof.pack.root, set()).update(proof.queries)
@@ -221,8 +281,9 @@ def intents(
             accumulates=() if header is None else (block,),
             continued=pack.continued.union(*(pack.queries & proof.queries for proof in below)),
             most_gas=None if calls else pack.gas + header_gas,
+            least_gas=pack.least_gas + least_gas,
         )
-        header, calls = None, ()
+        header, calls, least_gas = None, (), 0
     while below:
         intent = below.popleft().intent(registry, block.number)
         yield replace(intent, continued=set().union(*({*intent.queries} & proof.queries for proof in below)))
@@ -260,8 +321,9 @@ class _TransactionProof:
 
     def intent(self, registry: Deployment, block: int | HeaderParts) -> Intent:
         """Return the transaction for this proof alone."""
+        most_gas, least_gas = self.pack.most_gas + _HEADER_GAS, _least_gas(self.pack)
         data = self.encode(block)
-        return Intent(registry.contract.address, data, self.queries, most_gas=self.pack.most_gas + _HEADER_GAS)
+        return Intent(registry.contract.address, data, self.queries, most_gas=most_gas, least_gas=least_gas)
 
 
 def _of_transactions(block: Block, missing: Missing) -> Iterator[_TransactionProof]:
@@ -282,7 +344,10 @@ def proof_of_time(
     It also accumulates the block's header.
     """
     data = registry.contract.prove_timestamp(_header(block), following.encode(), timestamp)
-    return Intent(registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS)
+    least_gas = NEW_WORD_GAS + 2 * _LEAST_HEADER_GAS
+    return Intent(
+        registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS, least_gas=least_gas
+    )
 
 
 def _header(block: Block) -> bytes:
@@ -325,13 +390,17 @@ def _packs(
                 yield pack
                 pack = _Pack()
                 pack.add_account(address, account, asking[address])
-            for slot, nodes in _slot_nodes(proof, sorted(slots[address], key=_key)):
+            pack.least_gas += _least_gas_of_account(proof, account.fields)
+            for slot_proof in _slot_proofs(proof, sorted(slots[address], key=_key)):
+                slot, nodes = slot_proof.slot, _bytes(slot_proof.nodes)
                 if not pack.add_slot(address, slot, nodes, slots[address][slot]):
                     pack.continued.update(asking[address], *slots[address].values())
                     yield pack
                     pack = _Pack()
                     pack.add_account(address, replace(account, fields=0), ())
                     pack.add_slot(address, slot, nodes, slots[address][slot])
+                # Slots that are zero share words, which may be there.
+                pack.least_gas += _LEAST_SLOT_GAS + NEW_WORD_GAS * (slot_proof.value != 0)
     if pack.queries:
         yield pack
 
@@ -346,11 +415,32 @@ def _proofs(
     return proofs
 
 
-def _slot_nodes(proof: AccountProof, slots: Sequence[str]) -> Iterator[tuple[str, list[bytes]]]:
+def _slot_proofs(proof: AccountProof, slots: Sequence[str]) -> Iterator[SlotProof]:
     for chunk in chunks(slots, _ROWS_PER_READ):
-        nodes = dict(SlotProof.objects.filter(account=proof, slot__in=chunk).values_list("slot", "nodes"))
-        for slot in chunk:
-            yield slot, _bytes(nodes[slot])
+        proofs = {row.slot: row for row in SlotProof.objects.filter(account=proof, slot__in=chunk)}
+        yield from (proofs[slot] for slot in chunk)
+
+
+def _least_gas_of_account(proof: AccountProof, fields: int) -> int:
+    """Return the minimum gas of an account, without trie nodes. One that doesn't exist takes a word for all fields."""
+    words = sum(bool(fields & word) for word in (NONCE_AND_BALANCE, STORAGE_ROOT, CODE_HASH))
+    exists = proof.nonce or proof.balance or proof.code_hash != hex_data(EMPTY_CODE_HASH)
+    return _LEAST_ACCOUNT_GAS + NEW_WORD_GAS * (words if exists else min(words, 1))
+
+
+def _least_gas_of_header(header: bytes, fields: Collection[HeaderField], *, stores_root: bool) -> int:
+    """Return the minimum gas of a header. Fields that are zero share a word, which may be there."""
+    words = header_words(Header.decode(header)) if fields else {}
+    stored = (any(words.get(field, b"")) for field in fields if field not in IMPLIED_HEADER_FIELDS)
+    return _LEAST_HEADER_GAS + NEW_WORD_GAS * (stores_root + sum(stored))
+
+
+def _least_gas(pack: TransactionPack) -> int:
+    """Return the minimum gas of a proof of transactions. Fields of one share a word, and each log has its own."""
+    transactions = {fact.transaction for fact in pack.facts if isinstance(fact, TransactionFact)}
+    logs = [fact.transaction for fact in pack.facts if isinstance(fact, LogFact)]
+    verified = len(transactions.union(logs))
+    return _LEAST_TRANSACTION_GAS * verified + NEW_WORD_GAS * (len(transactions) + len(logs))
 
 
 def _key(text: str) -> bytes:

@@ -276,6 +276,15 @@ def test_a_line_that_is_written_while_another_is_counted_holds_up_nothing(consol
     assert "collected" in console()
 
 
+def test_a_warning_that_lasts_is_written_once_a_minute(console, pass_time):
+    for _ in range(3):
+        logging.getLogger("test").warning("a node refuses %s", "0x12", extra={"lasts": True})
+    assert console() == ["a node refuses 0x12"]
+    pass_time(61)
+    logging.getLogger("test").warning("a node refuses %s", "0x12", extra={"lasts": True})
+    assert console() == ["not again for a minute, 2 lines left out: a node refuses 0x12", "a node refuses 0x12"]
+
+
 def test_lines_that_are_no_failures_of_a_known_kind_are_all_written(console):
     for number in range(3):
         logging.getLogger("proving").warning("block %d waits", number)

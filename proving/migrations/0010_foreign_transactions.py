@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("proving", "0008_lane_advanced_at"),
+        ("proving", "0009_refused_broadcasts"),
     ]
 
     operations = [

@@ -167,7 +167,9 @@ def intents_of_leg(
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
         first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
-    return leg, itertools.chain([first], proofs)
+    # Each hop stores a hash.
+    least_gas = first.least_gas + packing.NEW_WORD_GAS * len(leg.checkpoints[1:])
+    return leg, itertools.chain([replace(first, least_gas=least_gas)], proofs)
 
 
 def intent_before(connection: OpenConnection, preparation: Preparation, queries: Collection[int]) -> Intent:

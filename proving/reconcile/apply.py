@@ -119,6 +119,7 @@ def _order(
                 registry,
                 action.missing,
                 with_header=action.with_header,
+                stores_root=not action.root_is_known,
                 jump=action.jump,
                 calls=action.calls,
                 proofs=proofs,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chains import questions, rollups
+from chains import rollups
 from chains.node_errors import ChainError, NodeUnavailable, Reverted
 from chains.rpc import RpcClient, result
 from database.statements import chunks
@@ -22,7 +22,7 @@ from proving.connections import Context, OutOfTime
 from proving.deployments import Unusable, revert_reason
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
-from proving.packing import GAS_MARGIN, MAX_GAS, Intent
+from proving.packing import MAX_GAS, Intent
 from proving.paths import building, checkpoints
 from proving.reconcile import decide, observe
 from proving.reconcile.decide import (
@@ -264,7 +264,13 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
     context, with_header = source.context, action.with_header
     for intent in packing.intents(
-        block, context.registry, action.missing, with_header=with_header, jump=action.jump, calls=action.calls
+        block,
+        context.registry,
+        action.missing,
+        with_header=with_header,
+        stores_root=not action.root_is_known,
+        jump=action.jump,
+        calls=action.calls,
     ):
         header = f"Accumulates the header of {where}, and proves facts of it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
@@ -317,16 +323,17 @@ def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     intents = [proposal.intent for proposal in proposed]
     bounds = [proposal.intent.gas_bound() if proposal.rests else None for proposal in proposed]
     simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]
-    simulations = [questions.gas_estimate(_ANYBODY, intent.to, intent.data) for intent in simulated]
-    estimates = iter(rpc.answers(simulations))
+    is_bounded = not rollups.charges_gas_for_data(rpc)
+    simulations = [intent.simulation(_ANYBODY, "pending", is_bounded=is_bounded) for intent in simulated]
+    estimates = iter(rpc.ask(simulations))
     data = rollups.data_costs(
         rpc, [(len(intent.data), bound or 0) for intent, bound in zip(intents, bounds, strict=True)]
     )
     limits = [
-        next(estimates) * GAS_MARGIN if bound is None else bound + cost.gas
-        for bound, cost in zip(bounds, data, strict=True)
+        intent.gas_limit_by([next(estimates)], otherwise=Intent.gas_bound) if bound is None else bound + cost.gas
+        for intent, bound, cost in zip(intents, bounds, data, strict=True)
     ]
     return [
-        Unsigned(intent.to, intent.data, min(MAX_GAS, int(limit)), proposal.what, intent.queries)
+        Unsigned(intent.to, intent.data, min(MAX_GAS, limit), proposal.what, intent.queries)
         for proposal, intent, limit in zip(proposed, intents, limits, strict=True)
     ]

@@ -3,16 +3,19 @@
 import logging
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from chains import rollups
+from chains import questions, rollups
 from chains.chains_file import Chain
-from chains.node_errors import Reverted
-from chains.questions import BlockIdentifier
-from chains.rpc import RpcClient
+from chains.node_errors import ImplausibleGas, Reverted
+from chains.questions import NO_PRICE, BlockIdentifier
+from chains.rpc import RpcClient, result
+from chains.transaction_fields import least_gas_limit
 from proving import lanes, money, stops
 from proving.lanes import ChainEvent, HeldLane
 from proving.models import (
@@ -23,7 +26,8 @@ from proving.models import (
     TransactionState,
     proves_facts,
 )
-from proving.money import RISE_PERCENT, OfferedFees, market_fees
+from proving.money import RISE_PERCENT, MarketFees, OfferedFees, market_fees
+from proving.packing import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND
 from proving.transactions import signers, signing
 from proving.transactions.signers import Unsent
 from proving.transactions.signing import is_to_unused_registry
@@ -31,38 +35,43 @@ from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
-# A version is broadcast again after a block, but not within this time.
+# A version is broadcast again after a block, but not within this time. So is one that nodes have refused.
 _MIN_RESEND_SECONDS = 5
 
-# Factor on a cancellation's estimated gas if the current price of data affects the estimate.
-_GAS_MARGIN = 1.5
+# Factor on a cancellation's estimated gas if the current price of data affects the estimate, and the highest estimate
+# that is believed where it doesn't.
+_DATA_MARGIN = 1.5
+_MOST_TO_CANCEL = 4 * CANCELLATION_GAS
 # Maximum multiple of the market's fees to which the fees of a waiting transaction rise.
 _MAX_TIMES_MARKET = 3
 
 
-def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
-    """Get a pending transaction mined: broadcast it again, replace it with higher fees, or cancel it.
+def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block_gas: int, may_raise: bool) -> None:
+    """Get a pending transaction mined: broadcast it again, replace it with higher fees and enough gas, or cancel it.
 
     Fees are raised only for the lowest open nonce, because all later nonces wait for it. A displaced transaction with
-    an open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it.
+    an open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it. A
+    transaction of the next block has at most `block_gas`.
     """
-    newest, signer = tx.newest, tx.signer
-    if not newest.hash or stops.why_not_signed(tx, is_new=False):
+    version = newest = tx.newest
+    tried_at, pause = newest.refused_at or newest.broadcast_at, max(chain.block_seconds, _MIN_RESEND_SECONDS)
+    is_due = tried_at is None or is_past(tried_at, timedelta(seconds=pause))
+    if not newest.hash or (newest.refused_at and not is_due) or stops.why_not_signed(tx, is_new=False):
         return
-    if not holds_key(chain, signer):
+    if not holds_key(chain, tx.signer):
         pass  # chains.toml no longer has the key, so only stored bytes can be sent.
     elif not all(version.hash for version in tx.versions.all()):
         pass  # The next turn signs the version that a stop left unsigned.
     # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
-        newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
+        version = _replace(chain, rpc, lane, tx, newest, block_gas=block_gas, takes=None)
     elif may_raise and is_past(newest.created_at, patience(chain)):
-        newest = _replace(chain, rpc, lane, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, signer, tx))
-    if tx.state == TransactionState.DISPLACED and (newest.broadcast_at or not newest.is_cancellation):
+        takes = None if newest.is_cancellation else _gas_of(rpc, tx)
+        version = _replace(chain, rpc, lane, tx, newest, block_gas=block_gas, takes=takes)
+    if tx.state == TransactionState.DISPLACED and (version.broadcast_at or not version.is_cancellation):
         return
-    resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
-    if newest.broadcast_at is None or is_past(newest.broadcast_at, resend_after):
-        signing.broadcast(rpc, [newest])
+    if is_due or version != newest:
+        signing.broadcast(rpc, [version])
 
 
 def is_wanted(tx: Transaction) -> bool:
@@ -113,50 +122,71 @@ def patience(chain: Chain) -> timedelta:
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 
 
-def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
-    """Return whether the transaction reverts on the newest block, and on the pending one too.
+def _gas_of(rpc: RpcClient, tx: Transaction) -> int | None:
+    """Return the gas that the transaction takes now, if no node has a plausible estimate as expected before.
 
-    It may revert only on the pending block, if that contains the transaction itself and it can't run twice. It may
-    revert only on the newest block, if only the pending block vouches for the head.
+    None: it reverts on the newest block, and on the pending one too. It may revert only on the pending block, if that
+    contains the transaction itself and it can't run twice. It may revert only on the newest block, if only the pending
+    block vouches for the head.
     """
     blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
+    is_bounded = tx.expected_gas and not rollups.charges_gas_for_data(rpc)
+    most = MOST_TIMES_BOUND * max(tx.expected_gas, tx.gas_limit) if is_bounded else None
+    least = least_gas_limit(tx.to, bytes(tx.data))
     for block in blocks:
         try:
-            rpc.estimate_gas(signer.address, tx.to or None, bytes(tx.data), block)
+            return max(least, rpc.estimate_gas(tx.signer.address, tx.to or None, bytes(tx.data), block, most=most))
         except Reverted:
             continue
-        return False
-    return True
+        except ImplausibleGas:
+            return max(least, tx.expected_gas)
+    return None
 
 
 def _replace(
-    chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, newest: SignedTransaction, *, cancel: bool
+    chain: Chain,
+    rpc: RpcClient,
+    lane: HeldLane,
+    tx: Transaction,
+    newest: SignedTransaction,
+    *,
+    block_gas: int,
+    takes: int | None,
 ) -> SignedTransaction:
-    """Store a new version with the same nonce and with fees that nodes accept for a replacement, within the limits.
+    """Store a new version with the same nonce, and with the gas and fees that nodes accept now, within the limits.
 
-    Cancel the transaction if its batches' money or the daily limit is too low for higher fees and others wait for it.
-    Return the version to broadcast.
+    It `takes` this gas; None: cancel the transaction. Cancel it too if its batches' money or the daily limit is too low
+    and others wait for it. Return the version to broadcast.
     """
-    market = market_fees(rpc)
-    gas = _cancellation_gas(rpc, tx.signer, newest)
+    market, to_cancel = market_fees(rpc), _cancellation_gas(rpc, tx.signer, newest)
+    cancel = takes is None
     if not cancel:
         _ask_data_fee_again(rpc, tx)
-    required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
-    priority = max(market.offer.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
-    offer = OfferedFees(max(market.offer.max_fee_per_gas, required.max_fee_per_gas, priority), priority)
-    raised = offer.at_most(_MAX_TIMES_MARKET * market.offer.max_fee_per_gas)
-    least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
+    required = _required(rpc, tx, newest, market, block_gas=block_gas, takes=takes, to_cancel=to_cancel)
+    priority = max(market.offer.max_priority_fee_per_gas, required.fees.max_priority_fee_per_gas)
+    offer = OfferedFees(max(market.offer.max_fee_per_gas, required.fees.max_fee_per_gas, priority), priority)
+    most = chain.max_fee_per_gas if required.is_hopeless else _MAX_TIMES_MARKET * market.offer.max_fee_per_gas
+    raised = offer.at_most(min(most, required.affordable))
+    least = max(required.fees.max_fee_per_gas, required.fees.max_priority_fee_per_gas)
     tx.refresh_from_db(fields=["versions"])
     # The lock is needed because other workers may send within the same limits.
     with signers.locked(chain), lane.writing():
-        portions = money.weights_of(tx)[tx]
+        portions = money.parts_of(required.gas, money.weights_of(tx)[tx])
         if not cancel:
             may_rise = least <= raised.max_fee_per_gas
-            version = signing.reserve_version(chain, tx, raised, portions, least=least) if may_rise else None
+            version = (
+                signing.reserve_version(chain, tx, raised, portions, least=least, gas=required.gas)
+                if may_rise
+                else None
+            )
             is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
-            cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
+            cancel = (
+                isinstance(version, Unsent)
+                and (is_stuck or required.is_hopeless)
+                and _others_wait(tx, version.batches or portions)
+            )
         if cancel:
-            version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=gas)
+            version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=to_cancel)
         if isinstance(version, SignedTransaction):
             is_first = cancel and not newest.is_cancellation
             lanes.count(chain.id, ChainEvent.CANCELLED if is_first else ChainEvent.REPLACED)
@@ -166,6 +196,51 @@ def _replace(
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted, or can't be paid for: cancelled", newest.hash)
     return version
+
+
+@dataclass(frozen=True)
+class _Required:
+    """The next version of a transaction, as nodes accept it."""
+
+    gas: int  # gas limit
+    fees: OfferedFees  # the lowest
+    affordable: int  # the highest fee that the signer can pay, in wei per gas
+    is_hopeless: bool  # True if nobody can mine the newest version, because of its gas limit
+
+
+def _required(
+    rpc: RpcClient,
+    tx: Transaction,
+    newest: SignedTransaction,
+    market: MarketFees,
+    *,
+    block_gas: int,
+    takes: int | None,
+    to_cancel: int,
+) -> _Required:
+    """Return what the next version needs. If nodes have refused the newest one, ask them what they keep instead."""
+    takes_now = to_cancel if newest.is_cancellation else takes or 0
+    gas_now = min(MAX_GAS, int(takes_now * GAS_MARGIN))
+    is_too_high = newest.gas > block_gas >= gas_now
+    lacks_gas = newest.gas < takes_now
+    # A false estimate must not lower the gas limit. It is lowered only if no block has room for it.
+    gas = gas_now if lacks_gas or is_too_high else newest.gas
+    is_hopeless = takes is not None and newest.gas < least_gas_limit(tx.to, bytes(tx.data))
+    kept: SignedTransaction | None = newest
+    affordable = NO_PRICE
+    if newest.refused_at:
+        versions = sorted((version for version in tx.versions.all() if version.hash), key=attrgetter("pk"))
+        asked = [questions.plain("eth_getTransactionByHash", version.hash) for version in versions]
+        answers, (balance,) = rpc.ask(asked, [questions.balance(tx.signer.address)])
+        is_hopeless = is_hopeless or lacks_gas or is_too_high
+        affordable = result(balance) // gas
+        if is_hopeless or newest.gas * newest.max_fee_per_gas > result(balance):
+            held = [version for version, answer in zip(versions, answers, strict=True) if isinstance(answer, dict)]
+            kept = held[-1] if held else None
+    fees = OfferedFees(market.least, 0)
+    if kept:
+        fees = OfferedFees(_raised(kept.max_fee_per_gas), _raised(kept.max_priority_fee_per_gas))
+    return _Required(gas, fees, affordable, is_hopeless)
 
 
 def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
@@ -212,10 +287,17 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
     """Return the gas limit of a cancellation. It is higher on rollups that charge gas for data."""
-    least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
-    estimate = rpc.estimate_gas(signer.address, signer.address, b"")
+    earlier = newest if newest and newest.is_cancellation else None
+    least = earlier.gas if earlier else CANCELLATION_GAS
+    # Other chains charge gas for data too, if nodes refuse a cancellation with less.
+    has_bound = not (earlier and earlier.refused_at) and not rollups.charges_gas_for_data(rpc)
+    most = _MOST_TO_CANCEL if has_bound else None
+    try:
+        estimate = rpc.estimate_gas(signer.address, signer.address, b"", most=most)
+    except ImplausibleGas:
+        return least
     # The estimate is repeated each time. If data becomes more expensive, nodes would refuse the earlier gas limit.
-    return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
+    return max(least, int(estimate * _DATA_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:

@@ -23,18 +23,20 @@ from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from chains import questions, rollups
 from chains.chains_file import Chain
-from chains.node_errors import ChainError, Reverted
+from chains.header import Header
+from chains.node_errors import ChainError, ImplausibleGas, Reverted
 from chains.questions import BlockIdentifier
 from chains.rpc import FEE_QUESTIONS, result
+from chains.transaction_fields import least_gas_limit
 from config.configured_chains import get_rpc
 from database import statements
 from database.statements import chunks
-from proving import heads, money
+from proving import heads, money, packing
 from proving.deployments import in_one_call
 from proving.lanes import HeldLane, LaneLost
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
 from proving.money import MarketFees, market_of
-from proving.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
+from proving.packing import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
 from proving.transactions import signers, signing
 from proving.transactions.signers import Notices, SendingSigner, Unsent
 from queries import clock
@@ -141,17 +143,18 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
     intents = [intent for order in orders for intent in order.intents]
+    is_bounded = not rollups.charges_gas_for_data(rpc)
     simulations = [
-        questions.gas_estimate(addresses[0], intent.to or None, intent.data, block)
-        for intent in intents
-        for block in _SIMULATED_AT
+        intent.simulation(addresses[0], block, is_bounded=is_bounded) for intent in intents for block in _SIMULATED_AT
     ]
     of_accounts = [*map(questions.balance, addresses), *(questions.nonce(address, "latest") for address in addresses)]
     estimates, of_fees, answers = rpc.ask(simulations, FEE_QUESTIONS, of_accounts)
+    head = rpc.must_have_head(of_fees[0])
     fees = market_of(rpc.fees_by(of_fees, money.usual_tip(chain)))
     numbers = [result(answer) for answer in answers]
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
-    limits = [_gas_limit(*pair) for pair in zip(estimates[::2], estimates[1::2], strict=True)]
+    most = packing.most_gas_after(head)
+    limits = [_gas_limit(*each, most) for each in zip(intents, estimates[::2], estimates[1::2], strict=True)]
     data = rollups.data_costs(
         rpc,
         [(len(intent.data), limit) for intent, limit in zip(intents, limits, strict=True) if isinstance(limit, int)],
@@ -174,18 +177,32 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
     return _compared(chain, _ChainState(fees, balances, nonces), cost), simulated
 
 
-def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Unsent | ChainError:
-    """Return the gas limit from the estimates at both blocks, or why there is none."""
-    if isinstance(pending, ChainError):
+def _gas_limit(
+    intent: Intent, pending: int | ChainError, latest: int | ChainError, most: int
+) -> int | Unsent | ChainError:
+    """Return the gas limit from the estimates at both blocks, or why there is none. A transaction has `most` gas."""
+    if isinstance(pending, ChainError) and not isinstance(pending, ImplausibleGas):
         return pending
-    if isinstance(latest, ChainError):
-        if not isinstance(latest, Reverted):
-            return latest
-        # Proofs about the newest block revert at that block, because only the next block knows its hash.
-        latest = pending
-    if (gas := max(pending, latest)) > MAX_GAS:
-        return Unsent(wait("transaction_too_large", gas=gas, most=MAX_GAS))
-    return min(MAX_GAS, int(gas * GAS_MARGIN))
+    # Proofs about the newest block revert at that block, because only the next block knows its hash.
+    if isinstance(latest, ChainError) and not isinstance(latest, ImplausibleGas | Reverted):
+        return latest
+    try:
+        limit = intent.gas_limit_by([pending, latest], otherwise=_expected_limit)
+    except ImplausibleGas as error:
+        return error
+    if limit > most * GAS_MARGIN:
+        return Unsent(wait("transaction_too_large", gas=int(limit / GAS_MARGIN), most=most))
+    return min(most, limit)
+
+
+def _expected_limit(intent: Intent) -> int | None:
+    """Return a gas limit without any node's help: the expected gas with a margin, or else the upper bound."""
+    bound = intent.gas_bound()
+    if bound is None or intent.extends is not None:
+        return bound
+    headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in intent.accumulates}
+    expected = money.expected_gas(intent.queries, headers)
+    return min(bound, max(int(expected * GAS_MARGIN), least_gas_limit(intent.to, intent.data)))
 
 
 # --- Pack -------------------------------------------------------------------------------------------------------------

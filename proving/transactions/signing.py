@@ -46,9 +46,18 @@ def senders(chain: Chain) -> tuple[str, ...]:
 
 
 def reserve_version(
-    chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, is_new: bool = False
+    chain: Chain,
+    tx: Transaction,
+    offer: OfferedFees,
+    portions: Counter[str],
+    *,
+    least: int,
+    gas: int = 0,
+    is_new: bool = False,
 ) -> SignedTransaction | Unsent:
     """Reserve a version at the offered fees. If bounds are lower, use them, but not less than `least` wei per gas.
+
+    `gas` is its gas limit; 0: that of the transaction.
 
     Only this checks stops, the chain's cap and limit, users' limits and batches' fees (`proving.money`). `portions`
     are the batches' parts of the gas limit. Stops of connections count only for a new transaction (`is_new`). Call it
@@ -60,14 +69,14 @@ def reserve_version(
     if cap < least:
         return Unsent(wait("gas_above_cap", chain=chain.id, cap=str(chain.max_fee_per_gas_gwei)))
     batches = money.batches_of(portions)
-    bounds = money.bounds(chain, tx, portions, batches)
+    bounds = money.bounds(chain, tx, gas or tx.gas_limit, portions, batches)
     if too_low := [bound for bound in bounds if bound.price < least or bound.remaining < bound.data_fee]:
         whose = frozenset[str]().union(*(bound.batches for bound in too_low))
         return Unsent(min(too_low, key=attrgetter("price")).reason(chain, least), whose)
     price = min([cap, *(bound.price for bound in bounds)])
     if is_new and (even := money.even_price(chain, batches)) is not None:
         price = min(price, max(even, least))
-    return _reserve(tx, portions, offer.at_most(price))
+    return _reserve(tx, portions, offer.at_most(price), gas=gas)
 
 
 def reserve_cancellation(
@@ -82,19 +91,19 @@ def reserve_cancellation(
     most = money.cancellation_price(chain, gas, tx)
     if most < least:
         return Unsent(wait("gas_above_cancellation", chain=chain.id))
-    return _reserve(tx, portions, offer.at_most(most), cancel_with=gas)
+    return _reserve(tx, portions, offer.at_most(most), gas=gas, is_cancellation=True)
 
 
 def _reserve(
-    tx: Transaction, portions: Counter[str], fees: OfferedFees, *, cancel_with: int | None = None
+    tx: Transaction, portions: Counter[str], fees: OfferedFees, *, gas: int, is_cancellation: bool = False
 ) -> SignedTransaction:
     """Reserve a version with these fees. Its cost counts in later reservations."""
     version = SignedTransaction.objects.create(
         transaction=tx,
         max_fee_per_gas=fees.max_fee_per_gas,
         max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-        is_cancellation=cancel_with is not None,
-        gas_limit=cancel_with,
+        is_cancellation=is_cancellation,
+        gas_limit=gas or None,
     )
     # This reads all versions, including the new one.
     money.divide({tx: portions})
@@ -256,7 +265,7 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
 
 
 def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError) -> None:
-    problem, for_operators = None, ""
+    problem, for_operators, now = None, "", timezone.now()
     try:
         rpc.sent(bytes(version.raw), answer)
     except NonceTooLow:
@@ -270,11 +279,12 @@ def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError
     except ChainError as error:
         problem, for_operators = waits.fault(error), error.for_operators
     if problem:
-        logger.warning("broadcasting %s: %s", version.hash, for_operators or problem)
+        logger.warning("broadcasting %s: %s", version.hash, for_operators or problem, extra={"lasts": True})
+        SignedTransaction.objects.filter(pk=version.pk).update(refused_at=now)
     else:
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
-        SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=timezone.now())
+        SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=now, refused_at=None)
     if version.transaction.last_error or problem != version.transaction.error:
         version.transaction.error, version.transaction.last_error = problem, ""
         version.transaction.save(update_fields=["error", "last_error"])

@@ -20,14 +20,15 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
 from chains.nodes import Question
-from chains.questions import TRANSACTION_GAS, Receipt
+from chains.questions import Receipt
 from chains.rpc import RpcClient, result
+from chains.transaction_fields import TRANSACTION_GAS
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import heads as chain_heads
-from proving import lanes, money, stops
+from proving import lanes, money, packing, stops
 from proving.heads import Heads, poll_seconds
 from proving.lanes import ChainEvent, HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
@@ -186,7 +187,8 @@ def _monitor(
                 _write(lane, signer, changes)
                 changes = []
                 is_pending = tx.state == TransactionState.PENDING
-                push(chain, rpc, lane, tx, may_raise=lowest_open and is_pending)
+                block_gas = packing.most_gas_after(heads.latest)
+                push(chain, rpc, lane, tx, block_gas=block_gas, may_raise=lowest_open and is_pending)
                 lowest_open = lowest_open and not is_pending
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
         _write(lane, signer, changes)
@@ -510,7 +512,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
             show(tx, tx.hash)
         elif tx.state == TransactionState.PENDING:
             # Nodes drop transactions of a block that left the chain, so they are broadcast again at once.
-            tx.versions.update(broadcast_at=None)
+            tx.versions.update(broadcast_at=None, refused_at=None)
     for change in changes:
         if change.has_left_its_block:
             lanes.count(signer.chain_id, ChainEvent.REORGANISED)

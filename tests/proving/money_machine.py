@@ -221,8 +221,9 @@ class Machine:
         self._mine()
 
     def _do_age(self) -> None:
-        """Make all signed and sent transactions look old."""
-        SignedTransaction.objects.update(created_at=F("created_at") - DAY, broadcast_at=F("broadcast_at") - DAY)
+        """Make all signed, sent and refused transactions look old."""
+        times = ("created_at", "broadcast_at", "refused_at")
+        SignedTransaction.objects.update(**{time: F(time) - DAY for time in times})
 
     def _do_tomorrow(self) -> None:
         """Let a day pass, after which mined transactions no longer count."""
@@ -295,6 +296,7 @@ class Machine:
         asking = Transaction.queries.through.objects.values_list("transaction", "query__batch", "query__batch__user")
         for pk, batch, user in asking:
             of_batches[pk][batch] = user
+        auto = set(Batch.objects.filter(fee_is_estimate=True).values_list("pk", flat=True))
         used, final = self._nonce(), self._chain.head() - FINAL_DEPTH
         by_transaction: dict[int, dict[str, Version]] = defaultdict(dict)
         for version_hash, version in self._versions.items():
@@ -310,10 +312,14 @@ class Machine:
             if mined := next((version_hash for version_hash in versions if version_hash in receipts), None):
                 paid, block = _paid(receipts[mined]), receipts[mined]["blockHash"]
                 for_facts = 0 if versions[mined].is_cancellation else paid
+                is_final = int(receipts[mined]["blockNumber"], 16) <= final
                 if (mined, block) in self._yesterday:
                     today = 0
-                elif int(receipts[mined]["blockNumber"], 16) <= final:
+                elif is_final:
                     today = paid
+                # The operator pays for false estimates, unless a user has limited the fee to a number.
+                if is_final and _ran_out_of_gas(versions[mined], receipts[mined]) and auto.issuperset(of_batches[pk]):
+                    for_facts = 0
             elif next(iter(versions.values())).nonce < used:
                 today = for_facts = 0  # another program has used the nonce
             yield Cost(frozenset(of_batches[pk]), frozenset(of_batches[pk].values()), today, for_facts, *dearer)
@@ -467,6 +473,10 @@ PROMISES = (
 
 def _worst(versions: Iterable[Version]) -> int:
     return max((version.worst for version in versions), default=0)
+
+
+def _ran_out_of_gas(version: Version, receipt: Any) -> bool:
+    return receipt["status"] == "0x0" and int(receipt["gasUsed"], 16) == version.worst // version.price
 
 
 def _paid(receipt: Any) -> int:

@@ -1,18 +1,22 @@
 """The expected gas is within a fifth of the spent gas, and the bound is never below the spent gas."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from django.test import Client
 
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 from tests import long
+from tests.chains.lying_node import between
 from tests.deployed import deploy, deploy_on
 from tests.explorer.batches import SOURCE, connect_source
+from tests.metrics import value
 from tests.proving.estimated_batches import Result, accounts, cases_of, estimate, measured
 from tests.proving.money import limit, stopped
-from tests.service import asking, chains_toml, fresh, request, submit, waiting, work, work_until_done
+from tests.service import asking, chains_toml, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, a_key, header
 
 pytestmark = pytest.mark.outside
@@ -36,6 +40,45 @@ def test_batches_take_what_is_expected(service, client, settings, step):
     results = [measured(client, user, name, asking(blocks)) for name, blocks in cases[::step]]
     wrong = [str(result) for result in results if not is_right(result)]
     assert not wrong, "\n".join(wrong)
+    # No estimate of an honest node is doubted.
+    assert not invalid_replies()
+
+
+def invalid_replies() -> int:
+    """Return the number of replies of nodes in this process that were refused."""
+    told = value(Client().get("/metrics").text, "batchquery_node_exchanges_total", outcome="invalid_reply")
+    return int(told or 0)
+
+
+FALSE_ESTIMATES: dict[str, Callable[[int], int]] = {
+    "nothing": lambda _: 0,
+    "30,000": lambda _: 30_000,
+    "three fifths": lambda gas: gas * 3 // 5,
+    "tenfold": lambda gas: gas * 10,
+}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("false", long.rows(FALSE_ESTIMATES, at_once=["30,000", "tenfold"]))
+def test_a_false_estimate_of_gas_makes_no_transaction_fail(service, client, settings, false, nodes):
+    """The second node, if there is one, is honest."""
+    settings.MAX_BATCHES_PER_MINUTE = 1000
+    service.rpc("anvil_mine", hex(80), hex(5))
+    cases = [(name, blocks) for name, blocks in cases_of(service) if len(blocks) < 4]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_changed = question["method"] == "eth_estimateGas" and "result" in reply
+        return [reply | {"result": hex(false(int(reply["result"], 16)))} if is_changed else reply]
+
+    before = invalid_replies()
+    with between(service.url, change) as url:
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, service.url][:nodes])
+        reconfigure(settings, f'"{service.url}"', urls)
+        user = a_key()
+        for name, blocks in cases[::4]:
+            measured(client, user, name, asking(blocks))
+    assert not Transaction.objects.exclude(succeeded=True).exists()
+    assert invalid_replies() > before
 
 
 @pytest.fixture

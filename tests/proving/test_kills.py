@@ -36,7 +36,7 @@ from tests.proving.chain_state import (
 from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
-from tests.proving.transactions import age, between_statements
+from tests.proving.transactions import age, between_statements, sign_otherwise
 from tests.service import chains_toml, expire_leases, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
@@ -76,6 +76,35 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
 
 
 @pytest.mark.long
+def test_what_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, killing):
+    key = a_key()
+    for rounds, exchange in enumerate(exchanges(), 1):
+        service.mine(5)
+        work()
+        work()
+        service.rpc("evm_setAutomine", False)
+        nonce = signer_nonce(service)
+        batch = submit(key, request(ALICE, block=service.head()))
+        tx = pending(batch)
+        age()
+        lack_gas(service, tx)
+        # The kill is before the node acts in every other round, and after it in the rest.
+        with killing.at(exchange, after=rounds % 2 == 0):
+            work()
+            work()
+        service.rpc("evm_setAutomine", True)
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert Transaction.objects.get(queries__batch=batch).pk == tx.pk
+        assert tx.versions.count() == 2
+        if not killing.killed:
+            break
+    assert exchange > 5
+    assert len(events(service, ACCOUNT_PROVEN)) == rounds
+
+
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
     """The frozen worker's leases run out, and another worker does all the work."""
@@ -110,6 +139,12 @@ STAGES = {"reserving": Q(hash=None), "storing": Q(hash__isnull=False, broadcast_
 FIELDS = ("pk", "max_fee_per_gas", "max_priority_fee_per_gas", "is_cancellation", "gas_limit")
 
 
+def lack_gas(chain: DevChain, tx: Transaction) -> None:
+    """Let the transaction have less gas than its bytes take. Nodes forget it."""
+    sign_otherwise(tx, gas=34_500, price=tx.newest.max_fee_per_gas)
+    chain.rpc("anvil_dropAllTransactions")
+
+
 def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
     """Submit a batch, and kill the worker after it has reserved the batch's transaction."""
     batch = submit(key, request(ALICE, block=chain.head()))
@@ -122,7 +157,10 @@ def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("stage", "kind"),
-    [("reserving", "new"), ("reserving", "replacement"), ("reserving", "cancellation"), ("storing", "new")],
+    [
+        *(("reserving", kind) for kind in ("new", "replacement", "replacement with more gas", "cancellation")),
+        ("storing", "new"),
+    ],
 )
 def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
     service.mine(5)
@@ -133,8 +171,10 @@ def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_kille
     batch = submit(a_key(), request(ALICE, block=service.head()))
     nonce = signer_nonce(service)
     if kind != "new":
-        pending(batch)
+        tx = pending(batch)
         age()
+    if kind == "replacement with more gas":
+        lack_gas(service, tx)
     if kind == "cancellation":
         cancel(batch)
     with killing.once(VERSIONS.filter(STAGES[stage]).exists):
@@ -147,9 +187,11 @@ def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_kille
     work()
     assert list(VERSIONS.order_by("pk").values(*FIELDS)) == before
     newest = VERSIONS.latest("pk")
+    assert newest.gas > 90_000 or kind == "cancellation"
     ((in_mempool,),) = (sent.values() for sent in service.rpc("txpool_content")["pending"].values())
     assert (in_mempool["hash"], int(in_mempool["nonce"], 16)) == (newest.hash, nonce)
     assert int(in_mempool["maxFeePerGas"], 16) == newest.max_fee_per_gas
+    assert int(in_mempool["gas"], 16) == newest.gas
     if kind != "cancellation":
         shown = Step.objects.filter(query__batch=batch, status="IN_PROGRESS").values_list("transaction_hash", flat=True)
         assert list(shown) == [newest.hash]

@@ -31,6 +31,7 @@ SEQUENCES = {
     "a user's day on replacements": "alice:0 work drop user:4 gwei:5 age work age work",
     "a fee when gas becomes dearer": "stop bob:0 work gwei:5 resume work mine gwei:1 work drop gwei:5 age work",
     "a fee when all reverts": "bob:0 work work broken work broken work broken work",
+    "a fee of auto when gas runs out": "bob:0 work broken final work work broken final work work broken final work",
     "receipts that say too little": "day:5 alice:0 work mine lie:cheap work final work alice:2 work work mine work",
     "receipts that say failed, or nothing": "alice:0 work mine lie:failed work mine lie:hidden work final work",
     "a node that is stale": "alice:0 work mine lie:stale work alice:0 work lie:behind alice:2 work work mine work",

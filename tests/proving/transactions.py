@@ -8,15 +8,30 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 from eth_account import Account
+from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
-from proving.models import SignedTransaction
+from proving.models import SignedTransaction, Transaction
+from queries.models import Step
 from tests.service import ALICE, SIGNER_KEY
 
 
 def age(seconds: float = 3600) -> None:
-    """Make all signed versions look this old."""
-    SignedTransaction.objects.update(created_at=timezone.now() - timedelta(seconds=seconds))
+    """Make all signed versions, and the refusals of their broadcasts, look this old."""
+    then = timezone.now() - timedelta(seconds=seconds)
+    SignedTransaction.objects.update(created_at=then)
+    SignedTransaction.objects.exclude(refused_at=None).update(refused_at=then)
+
+
+def sign_otherwise(tx: Transaction, *, gas: int, price: int) -> None:
+    """Give the transaction another gas limit and price, as an earlier version of the service could sign it."""
+    prices = {"maxFeePerGas": price, "maxPriorityFeePerGas": price}
+    fields = {"type": 2, "chainId": 31337, "nonce": tx.nonce, "to": tx.to, "value": 0, "data": bytes(tx.data)}
+    raw = Account.sign_transaction({**fields, **prices, "gas": gas}, SIGNER_KEY).raw_transaction
+    before, tx_hash = tx.latest_hash, "0x" + keccak(raw).hex()
+    Step.objects.filter(transaction_hash=before).update(transaction_hash=tx_hash)
+    Transaction.objects.filter(pk=tx.pk).update(gas_limit=gas)
+    tx.versions.update(hash=tx_hash, raw=raw, max_fee_per_gas=price, max_priority_fee_per_gas=price, broadcast_at=None)
 
 
 def send_from_elsewhere(chain: DevChain, nonce: int) -> None:

@@ -7,8 +7,9 @@ import pytest
 from django.utils import timezone
 
 from devnet.devchain import DevChain
-from proving.models import SignedTransaction, Transaction
+from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block
+from tests.proving.estimated_batches import estimate
 from tests.proving.money import accepted, in_mempool, pending, serve, set_fee, without_limits
 from tests.proving.paths import old_block
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at, price_of
@@ -145,6 +146,35 @@ def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
     costly.mine(5)
     work()
     assert 0 < fresh(batch).spent <= batch.fee
+
+
+@pytest.mark.parametrize("fee", ["auto", "number"])
+def test_what_ran_out_of_gas_uses_up_no_fee_of_auto_and_a_number_is_never_exceeded(costly, client, key, fee):
+    """The registry takes all gas, as if nodes had estimated too little."""
+    before, body = balance(costly), request(ALICE, block=costly.head())
+    number = estimate(client, key, body)["wei"]["bound"]
+    batch = submit(key, body | {"fee": fee if fee == "auto" else number})
+    registry = FactsRegistry.in_use.get().address
+    code = costly.rpc("eth_getCode", registry, "latest")
+    for _ in range(3):
+        work()
+        work()
+        costly.rpc("anvil_setCode", registry, "0xfe")
+        mine_at(costly, 1)
+        costly.rpc("anvil_setCode", registry, code)
+        costly.mine(5)
+    for _ in range(4):
+        work()
+        mine_at(costly, 1)
+    paid, failed = before - balance(costly), Transaction.objects.filter(succeeded=False).count()
+    assert 0 < fresh(batch).spent <= batch.fee
+    if fee == "auto":
+        assert batch.status == BatchStatus.DONE
+        assert paid > batch.fee
+    else:
+        assert batch.status == BatchStatus.IN_PROGRESS
+        assert failed
+        assert paid == batch.spent
 
 
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):

@@ -12,7 +12,7 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
-from tests.chains.lying_node import ask, error, lying_node, result
+from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
 from tests.proving.transactions import age
@@ -119,10 +119,44 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
         work()
         assert tx.newest.is_cancellation
         assert tx.newest.gas >= 25_000
-        takes.append(60_000)
-        age()
+        # A chain whose nodes refuse less takes it, however much it is.
+        for gas in (60_000, 600_000):
+            takes.append(gas)
+            age()
+            work()
+            assert tx.newest.gas >= gas
+
+
+@pytest.mark.parametrize("times", [10, 0])
+def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_node_estimates(
+    costly, key, settings, times
+):
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_estimate = question["method"] == "eth_estimateGas" and "result" in reply
+        return [reply | {"result": hex(times * int(reply["result"], 16))} if is_estimate else reply]
+
+    with between(costly.url, change) as url:
+        batch, tx = in_mempool(costly, key)
+        cancel(batch)
+        reconfigure(settings, costly.url, url)
         work()
-        assert tx.newest.gas >= 60_000
+        costly.mine()
+        work()
+    tx.refresh_from_db()
+    assert (tx.newest.is_cancellation, tx.newest.gas, tx.gas_used) == (True, 21_000, 21_000)
+
+
+def test_a_cancellation_uses_up_a_fee_of_auto_too(costly, key):
+    mine_at(costly, 1)
+    poor, _ = paying_up_to(3, key, ALICE, block=costly.head())
+    Batch.objects.filter(pk=poor.pk).update(fee_is_estimate=True)
+    mine_at(costly, 90)
+    submit(a_key(BOB), request(BOB, block=costly.head() - 2, fee=ETHER))
+    go_on(costly, 90, rounds=8, aged=True)
+    costly.mine(5)
+    go_on(costly, 1, rounds=6)
+    assert fresh(poor).spent == poor.fee
+    assert poor.status == BatchStatus.IN_PROGRESS
 
 
 def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(costly, key):
@@ -135,6 +169,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
     assert not tx.newest.is_cancellation
     mine_at(costly, 1)
     costly.mine()
+    age()
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 

@@ -1,0 +1,236 @@
+"""Each refusal of a broadcast ends with the fault of the nodes. Nobody frees a signer, and nothing is paid twice."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import rlp
+from django.db.models import F
+
+from accounts.models import ApiKey
+from devnet.devchain import DevChain
+from proving.models import SignedTransaction, Transaction
+from queries.models import Batch, BatchStatus
+from tests import long
+from tests.chains.lying_node import Raw, ask, error, lying_node
+from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
+from tests.proving.kills import Killer
+from tests.proving.money import cancel, pending, set_fee
+from tests.proving.prices import ETHER, GWEI, mine_at
+from tests.proving.transactions import age, sign_otherwise
+from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER
+
+pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
+
+# In the words of geth, except the last two. tests/chains/test_node_errors.py has those of other clients.
+REFUSALS = {
+    "gas too low": "intrinsic gas too low: gas 34500, minimum needed 60000",
+    "fee too low": "transaction underpriced: gas tip cap 1, minimum needed 25000000000",
+    "replacement underpriced": "replacement transaction underpriced",
+    "nonce too low": "nonce too low: next nonce 9, tx nonce 3",
+    "nonce too high": "nonce too high",
+    "insufficient funds": "insufficient funds for gas * price + value: balance 0, tx cost 1, overshot 1",
+    "already known": "already known",
+    "pool full": "txpool is full",
+    "exceeds block gas limit": "exceeds block gas limit",
+    "data too long": "oversized data: transaction size 140000, limit 131072",
+    "unknown sentence": "computer says no",
+    "silence": "",
+}
+# As many replacements as lead to the highest multiple of the market's fees.
+ROUNDS = 12
+
+
+class RefusingNode:
+    """A node before the chain that takes no transaction for which `why` has a sentence. Without words it is silent."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self._chain = chain
+        self.why: Callable[[bytes], str | None] = lambda _: None
+        self.refused = 0
+
+    def __call__(self, body: Any) -> Any:
+        if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction":
+            words = self.why(bytes.fromhex(body["params"][0][2:]))
+            if words is not None:
+                self.refused += 1
+                return error(body, -32000, words) if words else Raw(status=504)
+        return ask(self._chain.url, body)
+
+
+@pytest.fixture
+def node(costly: DevChain, settings) -> Iterator[RefusingNode]:
+    node = RefusingNode(costly)
+    with lying_node(node) as url:
+        reconfigure(settings, costly.url, url)
+        mine_at(costly, 1)
+        yield node
+
+
+def later() -> None:
+    """Let so much time pass that everything is tried again."""
+    age()
+    SignedTransaction.objects.exclude(broadcast_at=None).update(broadcast_at=F("created_at"))
+
+
+@contextmanager
+def refusing(node: RefusingNode, words: str) -> Iterator[None]:
+    """Let the node refuse all transactions, until each fee is raised as far as it may be."""
+    node.why, before = lambda _: words, node.refused
+    yield
+    for _ in range(ROUNDS):
+        later()
+        work()
+    assert node.refused > before
+    node.why = lambda _: None
+
+
+def reserved(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+    """The worker is killed before it signs."""
+    with killing.once(SignedTransaction.objects.filter(hash=None).exists):
+        work_until_done(batch, rounds=2)
+    assert killing.killed
+    with refusing(node, words):
+        pass
+
+
+def signed(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+    with refusing(node, words):
+        pending(batch)
+
+
+def sent(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+    """Nodes forget the transaction."""
+    pending(batch)
+    chain.rpc("anvil_dropAllTransactions")
+    with refusing(node, words):
+        pass
+
+
+def replaced(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+    """Nodes keep the version before."""
+    pending(batch)
+    with refusing(node, words):
+        pass
+
+
+def cancelling(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+    """Another transaction stands before that of the batch, and is cancelled."""
+    pending(batch)
+    cancel(batch)
+    with refusing(node, words):
+        pass
+
+
+STATES = (reserved, signed, sent, replaced, cancelling)
+CASES = {f"{name}, {state.__name__}": (state, words) for name, words in REFUSALS.items() for state in STATES}
+
+
+@pytest.mark.parametrize("case", long.rows(CASES, at_once=["gas too low, signed", "insufficient funds, replaced"]))
+def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killing, case):
+    state, words = case
+    block, nonce = costly.head(), signer_nonce(costly)
+    batch = submit(key, request(ALICE, block=block, fee=ETHER))
+    state(costly, node, killing, words, batch)
+    behind = submit(key, request(BOB, block=block - 1, fee=ETHER))
+    for _ in range(4):
+        later()
+        work()
+        mine_at(costly, 1)
+    proven = 1 if state is cancelling else 2
+    assert [fresh(each).status for each in (behind, batch)[:proven]] == [BatchStatus.DONE] * proven, waiting()
+    assert signer_nonce(costly) == signer_nonce(costly, "pending") == nonce + 2
+    assert len(events(costly, ACCOUNT_PROVEN)) == proven
+
+
+def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key, node):
+    node.why = lambda _: "txpool is full"
+    submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    for _ in range(4):
+        work()
+    assert node.refused == 1
+    age()
+    # Nobody has seen the replacement yet.
+    for _ in range(2):
+        work()
+    assert node.refused == 2
+
+
+# --- Versions that no node takes again --------------------------------------------------------------------------------
+
+
+def lacks_gas(raw: bytes) -> str | None:
+    """Return geth's words if a transaction lacks the gas that its bytes take (EIP-7623)."""
+    fields = rlp.decode(raw[1:])
+    gas, data = int.from_bytes(fields[4]), fields[7]
+    least = 21_000 + 10 * (4 * len(data) - 3 * data.count(0))
+    return f"intrinsic gas too low: gas {gas}, minimum needed {least}" if gas < least else None
+
+
+def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> list[Batch]:
+    """Return three batches, whose transactions have this gas limit and price, and are forgotten by nodes."""
+    batches = [submit(key, request(ALICE, block=chain.head() - place, fee=ETHER)) for place in range(3)]
+    for batch in batches:
+        batch.refresh_from_db()
+    work()
+    work()
+    for tx in Transaction.objects.all():
+        sign_otherwise(tx, gas=gas, price=gwei * GWEI)
+    chain.rpc("anvil_dropAllTransactions")
+    return batches
+
+
+# The market's offer is 3 gwei, and fees rise up to three times as much.
+WRONG = {
+    "too little for the bytes, which the node refuses": (34_500, 9, lacks_gas),
+    "too little for the bytes, which the node keeps for ever": (34_500, 9, lambda _: None),
+    "more than a block has": (1_500_000, 9, lambda _: None),
+}
+
+
+@pytest.mark.parametrize("wrong", long.rows(WRONG, at_once=["too little for the bytes, which the node refuses"]))
+def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
+    costly, key, node, separate_transactions, wrong
+):
+    gas, gwei, node.why = wrong
+    batches = signed_otherwise(costly, key, gas=gas, gwei=gwei)
+    costly.rpc("evm_setBlockGasLimit", hex(1_000_000))
+    mine_at(costly, 1)
+    nonce = signer_nonce(costly)
+    for _ in range(8):
+        later()
+        work()
+        mine_at(costly, 1)
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
+    assert signer_nonce(costly) == nonce + 3
+    assert not Transaction.objects.exclude(succeeded=True).exists()
+
+
+def test_what_the_signer_can_pay_no_more_is_signed_anew_at_the_market(costly, key, node):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    sign_otherwise(tx, gas=tx.gas_limit, price=9 * GWEI)
+    costly.rpc("anvil_dropAllTransactions")
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.gas_limit * 4 * GWEI))
+    for _ in range(4):
+        later()
+        work()
+        mine_at(costly, 1)
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+
+
+def test_what_the_fee_leaves_too_little_gas_for_is_cancelled_for_those_who_wait_behind_it(
+    costly, key, node, separate_transactions
+):
+    node.why = lacks_gas
+    poor, *others = signed_otherwise(costly, key, gas=34_500, gwei=3)
+    set_fee(poor, 34_500 * 4 * GWEI)
+    for _ in range(8):
+        later()
+        work()
+        mine_at(costly, 1)
+    assert {fresh(batch).status for batch in others} == {BatchStatus.DONE}, waiting()
+    assert Transaction.objects.get(queries__batch=poor).newest.is_cancellation
+    assert fresh(poor).spent <= poor.fee
