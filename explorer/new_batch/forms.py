@@ -21,15 +21,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots
-from explorer.new_batch.form_sentences import (
-    API_FAULT_SENTENCES,
-    FIELD_SENTENCES,
-    FORM_SENTENCES,
-    HINT_SENTENCES,
-    MOST_FAULTS,
-    bounded,
-    quoted,
-)
+from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
 from queries import submission
 from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
@@ -38,6 +30,9 @@ from queries.submission import ESTIMATES
 
 MAX_ROWS = 50
 """A row holds any number of accounts."""
+
+MOST_FAULTS = 20
+"""Number of faults that are told. The others are counted."""
 
 # Longer words are cut. A slot of a megabyte for each of a thousand accounts would exceed the memory.
 _WORD = re.compile(r"[^\s,;]{1,300}")
@@ -191,7 +186,7 @@ class RowForm(forms.Form):
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
             self.add_error("props", FIELD_SENTENCES["props"])
-        for sentence in bounded([*storage_slots.faults(self.contents["slots"])]):
+        for sentence in storage_slots.faults(self.contents["slots"]):
             self.add_error("slots", sentence)
         logs = bool(self.contents["logs"] or self.contents["block_logs"])
         if logs and not self.contents["transactions"]:
@@ -290,8 +285,7 @@ _OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 class RowFault(NamedTuple):
     row: int  # its number, from 0
-    field: str
-    word: str  # the account or transaction, as in the path of a fault; empty: the whole row
+    place: str  # the pointer within the block, up to an account or a transaction, in lower case
     sentence: str
 
 
@@ -400,25 +394,20 @@ class NewBatchForm:
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
     def row_faults(self) -> Iterator[RowFault]:
-        """Yield the faults of rows, also those that the API finds if it can be asked."""
-        for number, row in enumerate(self.rows):
-            for name, sentences in row.errors.items():
-                yield from (RowFault(number, name, "", str(sentence)) for sentence in sentences)
+        """Yield the faults that the API finds in rows. Names that can't be resolved now are none."""
         assert self.user is not None
-        faults: Sequence[BodyFault] = ()
         try:
             submission.read(self.user, self.body, ESTIMATES)
+        except Refused:
+            return
         except InvalidRequest as invalid:
-            faults = invalid.faults
-        except Refused:  # Names can't be resolved now.
-            pass
-        numbers = {row.prefix: number for number, row in enumerate(self.rows)}
-        for fault in faults:
-            kind, word = [*fault.path.split("/")[4:6], "", ""][:2]
-            word = word.lower() if kind in _FIELDS_OF else ""
-            for form, field, sentence in self._places(fault):
-                if form.prefix in numbers:
-                    yield RowFault(numbers[form.prefix], field or "", word, sentence)
+            for row in self.rows:
+                row.errors.clear()  # The API finds the same, and the block may be corrected later.
+            for fault in invalid.faults:
+                place = "".join(f"/{name}" for name in fault.path.lower().split("/")[4:6])
+                for form, _, sentence in self._places(fault):
+                    if form is not self.batch:
+                        yield RowFault(int(str(form.prefix).removeprefix("rows-")), place, sentence)
 
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields without another fault that this fault is about, with a sentence."""
@@ -531,6 +520,12 @@ def _counted(data: QueryDict) -> QueryDict:
     counted["rows-TOTAL_FORMS"] = str(len(numbers))
     counted["rows-INITIAL_FORMS"] = "0"
     return counted
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Return the first words in quotes, and the number of the others."""
+    shown, more = ", ".join(repr(word[:80]) for word in words[:MOST_FAULTS]), len(words) - MOST_FAULTS
+    return FORM_SENTENCES["more_words"].format(words=shown, more=more) if more > 0 else shown
 
 
 def typed(form: forms.Form) -> dict[str, Any]:

@@ -34,7 +34,7 @@ LINES: Mapping[str, str] = {
     "0x13,latest": "'0x13' has 2 hexadecimal digits after 0x",
     f"0x{'z' * 40},15": "is no address",
     f"{BOB.replace('C', 'c', 1)},15": "has a wrong EIP-55 checksum",
-    "zz,15": "either an address nor a name: 'zz'",
+    "zz,15": "'zz'",
     "nobody.eth,15": "the name 'nobody.eth' has no",
     "a_b..eth,15": "the name 'a_b..eth'",
     f"{account(1)},99999999": "blocks above the newest one, 100.",
