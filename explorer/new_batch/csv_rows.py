@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 
 from chains import encoding
 from explorer.new_batch.form_sentences import FORM_SENTENCES, LINE_SENTENCES
-from explorer.new_batch.forms import MAX_ROWS, MOST_FAULTS, TRANSACTION, RowFault, quoted
+from explorer.new_batch.forms import HASH, MAX_ROWS, MOST_FAULTS, RowFault
 from queries.batch_request import pointer
 from queries.columns import TransactionField
 
@@ -243,9 +243,9 @@ def _given(tell: _Tell, columns: Sequence[str], cells: Sequence[str]) -> Mapping
     if len(cells) > len(columns):
         tell("too_many_cells", count=len(cells), columns=len(columns))
     if nameless := [cell for name, cell in zip(columns, cells, strict=False) if cell and not name]:
-        tell("nameless_column", words=quoted(nameless))
+        tell("nameless_column", words=_shown(nameless))
     given = dict(zip(columns, cells, strict=False))
-    if not (given.get("address") or given.get("header") or given.get("transaction")):
+    if not any(_split(given.get(name, "")) for name in ("address", "header", "transaction")):
         tell("no_address")
     return given
 
@@ -260,9 +260,10 @@ def _check_addresses(tell: _Tell, given: Mapping[str, str]) -> None:
 def _row(tell: _Tell, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "").upper()) for name in COLUMNS[2:5])
     logs = _split(given.get("logs", ""))
-    is_of_accounts = bool(given.get("address") or not given.get("transaction"))
-    tx_props = [name for name in props if name in TransactionField.names or not is_of_accounts]
-    tx_props = tx_props if given.get("transaction") else []
+    is_of_transactions = bool(given.get("transaction"))
+    is_of_accounts = bool(given.get("address")) or not is_of_transactions
+    of_transactions = TransactionField.names if is_of_accounts else props
+    tx_props = [name for name in props if is_of_transactions and name in of_transactions]
     chain = given.get("chain", "")
     row = {**like, "accounts": [], "transactions": [], "header": [], "numbers": defaultdict(list)}
     if chain:
@@ -279,9 +280,7 @@ def _row(tell: _Tell, given: Mapping[str, str], like: Mapping[str, Any], chains:
     else:  # The last row may request nothing of this kind.
         if is_of_accounts and not (row["props"] or (row["slots"] or "").strip()):
             row["props"] = ["BALANCE"]
-        if given.get("transaction") and not (
-            row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()
-        ):
+        if is_of_transactions and not (row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()):
             row["tx_props"] = ["STATUS"]
     try:
         return row | _at(given.get("block", ""))
@@ -301,7 +300,7 @@ def _at(cell: str) -> dict[str, str]:
         if int(block) >= 1 << 63:
             raise ValueError
         return {"at": "block", "block": block}
-    if kind == "transaction" and number.startswith("0x") and TRANSACTION.fullmatch(number):
+    if kind == "transaction" and re.fullmatch(HASH, number):
         return {"at": kind, "block_of": number}
     if kind == "timestamp":
         return {"at": "time", "time": typed_time(int(number))}

@@ -5,11 +5,9 @@ from django.core.exceptions import ValidationError
 FORM_SENTENCES = {
     "missing_row": "The form has row {last} but not row {missing}. Number its rows without gaps.",
     "more_faults": "There are {count:,} more faults like these.",
-    "more_words": "{words} and {more:,} more",
     "slots_too_large": "The names of slots have more than {most:,} characters, counted for each account.",
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
-_NO_LOG = "Not the index of a log: {words}. Write it in decimal digits, up to 65535."
 LINE_SENTENCES = {
     "above_columns": "It names an account above the columns, which line {number} names.",
     "bad_account": "{word!r} {why}.",
@@ -38,20 +36,17 @@ LINE_SENTENCES = {
 }
 FIELD_SENTENCES = {
     "absent_chain": "Chain {chain}, not connected here",
-    "block_logs": _NO_LOG,
     "block_of": "The hash of a transaction is 0x and 64 hexadecimal digits.",
     "block": "A block number has decimal digits, such as 26,441,180.",
     "empty": "It is empty.",
     "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
     "fee_too_large": "The fee cap is too large.",
     "file": "The file is not UTF-8 text.",
-    "logs": _NO_LOG,
     "nothing_asked": "Name an account or a transaction, or tick a header field.",
     "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
     "props": "Tick a property, or name a slot.",
     "slots_too_long": "The name of a slot has at most {most:,} characters. This one has {count:,}.",
     "slots_twice": "The key {key!r} appears twice in one object.",
-    "transactions": "Not a transaction: {words}. Name it by its hash, or by its index in the block, up to 65535.",
     "tx_props": "Tick a property, or name a log.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }

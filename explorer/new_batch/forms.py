@@ -40,11 +40,7 @@ _WHEN = (
     *(("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time")),
     ("transaction", "Transaction"),
 )
-_HASH = "0x[0-9a-fA-F]{64}"
-# Indexes are below 2^16.
-_INDEX = "[0-9]|[1-9][0-9]{1,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
-LOG_INDEX, TRANSACTION = re.compile(_INDEX), re.compile(f"{_HASH}|{_INDEX}")
-"""The names of a log and of a transaction."""
+HASH = "0x[0-9a-fA-F]{64}"
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
     "accounts": {"props": "props", "slots": "slots"},
@@ -120,7 +116,7 @@ class RowForm(forms.Form):
         error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
     block_of = forms.RegexField(
-        f"^{_HASH}$",
+        f"^{HASH}$",
         label="Hash of a transaction",
         required=False,
         widget=_text(placeholder="0x…"),
@@ -193,9 +189,6 @@ class RowForm(forms.Form):
             self.add_error("transactions", FIELD_SENTENCES["empty"])
         if self.contents["transactions"] and not (self.contents["tx_props"] or logs):
             self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
-        for name, form in (("transactions", TRANSACTION), ("logs", LOG_INDEX), ("block_logs", LOG_INDEX)):
-            if wrong := [word for word in self.contents[name] if not form.fullmatch(word)]:
-                self.add_error(name, FIELD_SENTENCES[name].format(words=quoted(wrong)))
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
@@ -520,12 +513,6 @@ def _counted(data: QueryDict) -> QueryDict:
     counted["rows-TOTAL_FORMS"] = str(len(numbers))
     counted["rows-INITIAL_FORMS"] = "0"
     return counted
-
-
-def quoted(words: Sequence[str]) -> str:
-    """Return the first words in quotes, and the number of the others."""
-    shown, more = ", ".join(repr(word[:80]) for word in words[:MOST_FAULTS]), len(words) - MOST_FAULTS
-    return FORM_SENTENCES["more_words"].format(words=shown, more=more) if more > 0 else shown
 
 
 def typed(form: forms.Form) -> dict[str, Any]:

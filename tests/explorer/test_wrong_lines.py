@@ -143,8 +143,8 @@ def test_each_word_of_a_list_is_named_where_it_is_pasted_and_where_it_is_typed(a
         [
             *(("accounts", [word]) for word in (*words, "nobody.eth")),
             *(("slots", [word]) for word in ("slot", "x", "y", "xyz")),
-            ("transactions", ["0xab", "65536", "cd"]),
-            ("logs", ["65536", "-1"]),
+            *(("transactions", [word]) for word in ("0xab", "65536", "cd")),
+            *(("logs", [word]) for word in ("65536", "-1")),
             ("id_fee", []),
             ("id_webhook", []),
         ],
