@@ -39,6 +39,7 @@ LINES: Mapping[str, str] = {
     "a_b..eth,15": "the name 'a_b..eth'",
     f"{account(1)},99999999": "blocks above the newest one, 100.",
     f"{account(2)},soon": "'soon' is no",
+    f"{account(9)},{'9' * 20}": f"'{'9' * 20}'",
     f"{account(3)},15,WEIGHT": "'WEIGHT'",
     f"{account(4)},15,,xyz": "'xyz'",
     ",15,,,GAS": "'GAS'",
