@@ -1,6 +1,5 @@
 """The checks by which admission rejects a batch. Admission reports the first that fails, an estimate all of them."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -123,10 +122,10 @@ def early_check() -> EarlyCheck:
         if source not in rows or source not in configured:
             return None
         chain, (number, timestamp) = configured[source], rows[source]
-        of_block = _block_too_far_ahead(chain, number, block or 0, beyond=_DAY / chain.block_seconds)
+        if block is not None:
+            return next(_block_too_far_ahead(chain, number, block, beyond=_DAY / chain.block_seconds), None)
         # The next block of a chain that makes blocks on demand has the time of its making.
-        of_time = _time_too_far_ahead(chain, max(timestamp, int(now.timestamp())), time or 0, beyond=_DAY)
-        return next(itertools.chain(of_block, of_time), None)
+        return next(_time_too_far_ahead(chain, max(timestamp, int(now.timestamp())), time or 0, beyond=_DAY), None)
 
     return rejection
 

@@ -104,7 +104,7 @@ def _decimal(value: object, what: str, limit: int) -> int:
         raise _invalid(f"{what} must be a decimal string without sign or leading zeros, not {_shown(value)}.")
     # The length is compared first, because converting a number of a million digits takes minutes.
     if len(value) > len(str(limit)) or int(value) > limit:
-        raise _invalid(f"{what} is too large.")
+        raise _invalid(f"{what} is too large: {_shown(value)}.")
     return int(value)
 
 

@@ -21,15 +21,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots
-from explorer.new_batch.form_sentences import (
-    API_FAULT_SENTENCES,
-    FIELD_SENTENCES,
-    FORM_SENTENCES,
-    HINT_SENTENCES,
-    MOST_FAULTS,
-    bounded,
-    quoted,
-)
+from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
 from queries import submission
 from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
@@ -39,17 +31,16 @@ from queries.submission import ESTIMATES
 MAX_ROWS = 50
 """A row holds any number of accounts."""
 
+MOST_FAULTS = 20
+"""Number of faults that are told. The others are counted."""
+
 # Longer words are cut. A slot of a megabyte for each of a thousand accounts would exceed the memory.
 _WORD = re.compile(r"[^\s,;]{1,300}")
 _WHEN = (
     *(("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time")),
     ("transaction", "Transaction"),
 )
-_HASH = "0x[0-9a-fA-F]{64}"
-# Indexes are below 2^16.
-_INDEX = "[0-9]|[1-9][0-9]{1,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
-LOG_INDEX, TRANSACTION = re.compile(_INDEX), re.compile(f"{_HASH}|{_INDEX}")
-"""The names of a log and of a transaction."""
+HASH = "0x[0-9a-fA-F]{64}"
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
     "accounts": {"props": "props", "slots": "slots"},
@@ -125,7 +116,7 @@ class RowForm(forms.Form):
         error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
     block_of = forms.RegexField(
-        f"^{_HASH}$",
+        f"^{HASH}$",
         label="Hash of a transaction",
         required=False,
         widget=_text(placeholder="0x…"),
@@ -191,16 +182,13 @@ class RowForm(forms.Form):
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
             self.add_error("props", FIELD_SENTENCES["props"])
-        for sentence in bounded([*storage_slots.faults(self.contents["slots"])]):
+        for sentence in storage_slots.faults(self.contents["slots"]):
             self.add_error("slots", sentence)
         logs = bool(self.contents["logs"] or self.contents["block_logs"])
         if logs and not self.contents["transactions"]:
             self.add_error("transactions", FIELD_SENTENCES["empty"])
         if self.contents["transactions"] and not (self.contents["tx_props"] or logs):
             self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
-        for name, form in (("transactions", TRANSACTION), ("logs", LOG_INDEX), ("block_logs", LOG_INDEX)):
-            if wrong := [word for word in self.contents[name] if not form.fullmatch(word)]:
-                self.add_error(name, FIELD_SENTENCES[name].format(words=quoted(wrong)))
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
@@ -290,8 +278,7 @@ _OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 class RowFault(NamedTuple):
     row: int  # its number, from 0
-    field: str
-    word: str  # the account or transaction, as in the path of a fault; empty: the whole row
+    place: str  # the pointer within the block, up to an account or a transaction, in lower case
     sentence: str
 
 
@@ -400,25 +387,20 @@ class NewBatchForm:
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
     def row_faults(self) -> Iterator[RowFault]:
-        """Yield the faults of rows, also those that the API finds if it can be asked."""
-        for number, row in enumerate(self.rows):
-            for name, sentences in row.errors.items():
-                yield from (RowFault(number, name, "", str(sentence)) for sentence in sentences)
+        """Yield the faults that the API finds in rows. Names that can't be resolved now are none."""
         assert self.user is not None
-        faults: Sequence[BodyFault] = ()
         try:
             submission.read(self.user, self.body, ESTIMATES)
+        except Refused:
+            return
         except InvalidRequest as invalid:
-            faults = invalid.faults
-        except Refused:  # Names can't be resolved now.
-            pass
-        numbers = {row.prefix: number for number, row in enumerate(self.rows)}
-        for fault in faults:
-            kind, word = [*fault.path.split("/")[4:6], "", ""][:2]
-            word = word.lower() if kind in _FIELDS_OF else ""
-            for form, field, sentence in self._places(fault):
-                if form.prefix in numbers:
-                    yield RowFault(numbers[form.prefix], field or "", word, sentence)
+            for row in self.rows:
+                row.errors.clear()  # The API finds the same, and the block may be corrected later.
+            for fault in invalid.faults:
+                place = "".join(f"/{name}" for name in fault.path.lower().split("/")[4:6])
+                for form, _, sentence in self._places(fault):
+                    if form is not self.batch:
+                        yield RowFault(int(str(form.prefix).removeprefix("rows-")), place, sentence)
 
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields without another fault that this fault is about, with a sentence."""

@@ -343,15 +343,15 @@ class _Post:
         try:
             text = file.read().decode() if file else form.batch["pasted"].value() or ""
             like = rows[-1] if rows else typed(form.rows.empty_form)
-            pasted = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
+            pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
         except UnicodeDecodeError:
             form.batch.add_error("pasted", FIELD_SENTENCES["file"])
         except ValidationError as error:
             form.batch.add_error("pasted", error)
         else:
-            rows = [*([] if form.is_blank else rows), *pasted.rows]
+            rows = [*([] if form.is_blank else rows), *pasted]
             if len(rows) <= MAX_ROWS:
-                return self._changed(rows, "submit", "lines_added", pasted.lines, pasted="")
+                return self._changed(rows, "submit", "lines_added", count, pasted="")
             sentence = FIELD_SENTENCES["pasted_too_many_rows"].format(most=MAX_ROWS, count=len(rows))
             form.batch.add_error("pasted", sentence)
         return _answer(self.request, form)

@@ -68,7 +68,7 @@ class _ErrorReport:
     faults: Sequence[Fault] = ()
     rejected: BatchRejected | None = None
     names_faults: bool = False
-    """Whether the sentence names all faults."""
+    """True if the sentence names all faults."""
 
     def as_json(self) -> dict[str, object]:
         fields: dict[str, object] = {"error": self.sentence, "code": self.code}
