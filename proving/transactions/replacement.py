@@ -123,19 +123,21 @@ def patience(chain: Chain) -> timedelta:
 
 
 def _gas_of(rpc: RpcClient, tx: Transaction) -> int | None:
-    """Return the gas that the transaction takes now, if no node has a plausible estimate as expected before.
+    """Return the gas that the transaction takes now. If no node has a plausible estimate, return what was expected.
 
     None: it reverts on the newest block, and on the pending one too. It may revert only on the pending block, if that
     contains the transaction itself and it can't run twice. It may revert only on the newest block, if only the pending
     block vouches for the head.
     """
     blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
-    is_bounded = tx.expected_gas and not rollups.charges_gas_for_data(rpc)
+    # Nodes that refuse a transaction may want more gas than Ethereum's.
+    is_bounded = tx.expected_gas and not tx.newest.refused_at and not rollups.charges_gas_for_data(rpc)
     most = MOST_TIMES_BOUND * max(tx.expected_gas, tx.gas_limit) if is_bounded else None
-    least = least_gas_limit(tx.to, bytes(tx.data))
+    data = bytes(tx.data)
+    least = least_gas_limit(tx.to, data)
     for block in blocks:
         try:
-            return max(least, rpc.estimate_gas(tx.signer.address, tx.to or None, bytes(tx.data), block, most=most))
+            return max(least, rpc.estimate_gas(tx.signer.address, tx.to or None, data, block, most=most))
         except Reverted:
             continue
         except ImplausibleGas:

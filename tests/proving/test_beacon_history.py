@@ -117,6 +117,7 @@ def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_pat
         assert [code != "0x" for code in codes] == there
     chain.rpc("evm_setBlockGasLimit", limit)
     chain.rpc("evm_setAutomine", True)
+    chain.mine()
     assert not deploy(31337, 31337).refused
 
 
