@@ -138,14 +138,6 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
                 batches.append(submit(key, request(ALICE, block=head - number, fee=ETHER)))
             go_on(costly, 1, rounds=1, aged=lie.is_slow)
             told.append(healthz())
-    print(
-        "RESULT",
-        [fresh(batch).status for batch in batches].count("DONE"),
-        (before - balance(costly)) / ETHER,
-        told[-1]["problems"],
-        [t["codes"] for t in told],
-        ChainWatch.objects.get().resting_nodes,
-    )
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
     assert USUAL / 2 < before - balance(costly) < USUAL
     assert not Transaction.objects.filter(to=SIGNER).exists()
