@@ -1,7 +1,8 @@
-"""Middleware for unusual requests: HEAD becomes GET, and texts with the character NUL are refused."""
+"""Middleware for unusual requests: HEAD becomes GET, and large forms and texts with the character NUL are refused."""
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.db import DataError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -9,9 +10,13 @@ from django.views import defaults
 
 from config.error_answers import error_answer, is_of_api, wants_json
 
+# Maximum bytes of a form, and of the same as JSON. A signature has up to 16,384 characters. Anybody may post a body,
+# and reading 4 MiB may take more than a second and a hundred megabytes.
+_MOST_OF_FORM = 64 * 1024
+
 
 class UnusualRequestMiddleware:
-    """Middleware that answers HEAD like GET, and refuses the character NUL.
+    """Middleware that answers HEAD like GET, and refuses the character NUL and large forms.
 
     The web server omits the body of an answer to HEAD, because `META["REQUEST_METHOD"]` doesn't change. PostgreSQL
     refuses texts with NUL, so a view that accepted one would fail.
@@ -24,6 +29,12 @@ class UnusualRequestMiddleware:
         # A quoted cookie may contain any character, such as "\000". Error pages look up the session of its cookie too.
         if any("\0" in value for value in request.COOKIES.values()):
             return _refusal(request)
+        # The API and the form of a batch have limits of their own.
+        if request.path not in settings.API_PATHS and request.path not in settings.LARGE_FORM_PATHS:
+            if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_OF_FORM:
+                return _refusal(request, 413, "too_large", f"The body is larger than {_MOST_OF_FORM} bytes.")
+            if request.content_type == "multipart/form-data":
+                return _refusal(request, 415, "unsupported_media_type", "The body must not be multipart/form-data.")
         method = request.method
         if method == "HEAD":
             request.method = "GET"
@@ -37,7 +48,12 @@ class UnusualRequestMiddleware:
         return _refusal(request) if isinstance(error, DataError) and "NUL" in str(error) else None
 
 
-def _refusal(request: HttpRequest) -> HttpResponseBase:
+def _refusal(
+    request: HttpRequest,
+    status: int = 400,
+    code: str = "bad_request",
+    sentence: str = "The request holds the character NUL. Leave it out.",
+) -> HttpResponseBase:
     if is_of_api(request) or wants_json(request):
-        return error_answer(400, "bad_request", "The request holds the character NUL. Leave it out.")
-    return defaults.bad_request(request, ValueError("NUL"))
+        return error_answer(status, code, sentence)
+    return defaults.bad_request(request, ValueError(code))
