@@ -1,4 +1,4 @@
-"""Middleware for unusual requests: HEAD, the character NUL, another name of this machine, and a wrong host."""
+"""Middleware for unusual requests: HEAD, the character NUL, large forms, another name of this machine, a wrong host."""
 
 import re
 from collections.abc import Callable
@@ -14,11 +14,14 @@ from django.template import loader
 from config.error_answers import error_answer, is_of_api, wants_json
 
 _THIS_MACHINE = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::(?P<port>[0-9]+))?")
+# Maximum bytes of a form, and of the same as JSON. A signature has up to 16,384 characters. Anybody may post a body,
+# and reading 4 MiB may take more than a second and a hundred megabytes.
+_MOST_OF_FORM = 64 * 1024
 _NUL = "The request holds the character NUL. Leave it out."
 
 
 class UnusualRequestMiddleware:
-    """Middleware that answers HEAD like GET, refuses the character NUL, and takes other names of this machine.
+    """Middleware that answers HEAD like GET, refuses NUL and large forms, and takes other names of this machine.
 
     The web server omits the body of an answer to HEAD, because `META["REQUEST_METHOD"]` doesn't change. PostgreSQL
     refuses texts with NUL, so a view that accepted one would fail.
@@ -43,6 +46,12 @@ class UnusualRequestMiddleware:
             if _is_for_people(request):
                 return HttpResponseRedirect(settings.BASE_URL + request.get_full_path())
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
+        # The API and the form of a batch have limits of their own.
+        if request.path not in settings.API_PATHS and request.path not in settings.LARGE_FORM_PATHS:
+            if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_OF_FORM:
+                return _refusal(request, f"The body is larger than {_MOST_OF_FORM} bytes.", 413, "too_large")
+            if request.content_type == "multipart/form-data":
+                return _refusal(request, "The body must not be multipart/form-data.", 415, "unsupported_media_type")
         method = request.method
         if method == "HEAD":
             request.method = "GET"
@@ -59,7 +68,8 @@ class UnusualRequestMiddleware:
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a malformed request. The answer to a request for a wrong host names the right address."""
     if isinstance(exception, DisallowedHost):
-        return _refusal(request, f"This service is at {settings.BASE_URL}, and not at this host.", settings.BASE_URL)
+        address = settings.BASE_URL
+        return _refusal(request, f"This service is at {address}, and not at this host.", address=address)
     return _refusal(request, "The request is malformed.")
 
 
@@ -79,8 +89,10 @@ def _is_for_people(request: HttpRequest) -> bool:
     )
 
 
-def _refusal(request: HttpRequest, sentence: str, address: str = "") -> HttpResponse:
-    """Return the answer 400. A page names the right `address`, and has the sentence of the template."""
+def _refusal(
+    request: HttpRequest, sentence: str, status: int = 400, code: str = "bad_request", *, address: str = ""
+) -> HttpResponse:
+    """Return the error answer. A page has the status 400 and the template's sentence, and names the right `address`."""
     if is_of_api(request) or wants_json(request):
-        return error_answer(400, "bad_request", sentence)
+        return error_answer(status, code, sentence)
     return HttpResponse(loader.render_to_string("400.html", {"address": address}), status=400)

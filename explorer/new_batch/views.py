@@ -38,6 +38,8 @@ from queries.submission import ESTIMATES
 
 # Longer JSON is offered only as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
+# Maximum bytes of a form that is kept for a reader who is signed out.
+_MOST_KEPT = 128 * 1024
 
 
 @never_cache
@@ -47,10 +49,9 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     """Show the form, and run the actions of its buttons. `from` names a batch of the user to copy into the form."""
     if request.method != "POST":
         return _first(request)
-    button = request.POST.get("do", "")
-    name, _, of = button.partition("-")
     try:
         user = _check(request)
+        name, _, of = request.POST.get("do", "").partition("-")
         _count(user, name)
         form = NewBatchForm(request.POST, user)
     except Refused as refused:
@@ -115,9 +116,13 @@ def _no_answer(_: HttpRequest) -> HttpResponse:
 def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
     """Return the posted fields as hidden inputs, because building the form would take ten times as long.
 
-    Buttons are left out, so that the reader sees the form before any action runs.
+    Buttons are left out, so that the reader sees the form before any action runs. A large form isn't kept for a
+    reader who is signed out.
     """
-    posted = [pair for pair in request.POST.lists() if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
+    # Anybody may post a form, and a large one takes long to read.
+    is_read = request.user.is_authenticated or int(request.META.get("CONTENT_LENGTH") or 0) <= _MOST_KEPT
+    pairs = request.POST.lists() if is_read else ()
+    posted = [pair for pair in pairs if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
     context = {"posted": posted, "refused": refused}
     return _with_pause(render(request, f"explorer/new_batch/{template}.html", context, status=status), refused)

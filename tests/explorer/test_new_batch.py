@@ -140,6 +140,9 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
             assert values(html, "accounts") == [ALICE]
             assert "do" not in filled(html)
         assert why in sender.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX).text
+    # Reading a large form takes long, and anybody may post one.
+    large = {"accounts": " ".join([ALICE] * 3200)}
+    assert [ALICE in post(sender, "add", large, status=status) for sender, status, _ in refused] == [False, True, False]
     assert not Batch.objects.exists()
     assert Client().get("/new-batch?from=X").headers["Location"] == "/sign-in?next=/new-batch%3Ffrom%3DX"
 

@@ -144,6 +144,21 @@ def test_nul_is_refused_and_breaks_nothing(address):
         assert (answer.headers["Content-Type"] == "application/json") == (address == "/batch-queries")
 
 
+@pytest.mark.parametrize("address", ["/sign-in/verify", "/dashboard/keys", "/admin/", "/nowhere"])
+def test_a_form_is_small(address):
+    parts = "--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n--x--\r\n"
+    for content, kind, status, code in (
+        (b" " * 65_537, "application/json", 413, "too_large"),
+        (b"a=" + b"b" * 65_536, "application/x-www-form-urlencoded", 413, "too_large"),
+        (parts.encode(), "multipart/form-data; boundary=x", 415, "unsupported_media_type"),
+    ):
+        for accepted, told in (("application/json", status), ("text/html", 413 if kind.endswith("json") else 400)):
+            answer = Client().post(address, content, content_type=kind, headers={"accept": accepted})
+            assert answer.status_code == told
+            assert told == 400 or answer.json()["code"] == code
+    assert Client().post("/submit-batch-query", b" " * 65_537, content_type="application/json").status_code == 401
+
+
 def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):
     settings.OPERATOR_ADDRESSES = [ALICE]
     # PostgreSQL refuses text that contains NUL.
