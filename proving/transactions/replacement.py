@@ -220,7 +220,7 @@ def _required(
     takes: int | None,
     to_cancel: int,
 ) -> _Required:
-    """Return what the next version needs. If nodes have refused the newest one, ask them what they keep instead."""
+    """Return what the next version needs. If nodes refuse the newest one, ask them which version they keep."""
     takes_now = to_cancel if newest.is_cancellation else takes or 0
     gas_now = min(MAX_GAS, int(takes_now * GAS_MARGIN))
     is_too_high = newest.gas > block_gas >= gas_now
@@ -230,7 +230,7 @@ def _required(
     is_hopeless = takes is not None and newest.gas < least_gas_limit(tx.to, bytes(tx.data))
     kept: SignedTransaction | None = newest
     affordable = NO_PRICE
-    if newest.refused_at:
+    if newest.refused_at or is_hopeless:
         versions = sorted((version for version in tx.versions.all() if version.hash), key=attrgetter("pk"))
         asked = [questions.plain("eth_getTransactionByHash", version.hash) for version in versions]
         answers, (balance,) = rpc.ask(asked, [questions.balance(tx.signer.address)])

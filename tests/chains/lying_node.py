@@ -96,6 +96,16 @@ def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractCon
     return between(url, change)
 
 
+def estimating(url: str, false: Callable[[int], int]) -> AbstractContextManager[str]:
+    """Return a node, placed before a real one, that changes estimates of gas."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_estimate = question["method"] == "eth_estimateGas" and "result" in reply
+        return [reply | {"result": hex(false(int(reply["result"], 16)))} if is_estimate else reply]
+
+    return between(url, change)
+
+
 def between(url: str, change: Callable[[Any, Any], list[Any]]) -> AbstractContextManager[str]:
     """Return a node placed before a real one. `change(question, reply)` returns the replies to forward."""
 

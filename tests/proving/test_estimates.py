@@ -1,7 +1,6 @@
 """The expected gas is within a fifth of the spent gas, and the bound is never below the spent gas."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -10,7 +9,7 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 from tests import long
-from tests.chains.lying_node import between
+from tests.chains.lying_node import estimating
 from tests.deployed import deploy, deploy_on
 from tests.explorer.batches import SOURCE, connect_source
 from tests.metrics import value
@@ -66,12 +65,8 @@ def test_a_false_estimate_of_gas_makes_no_transaction_fail(service, client, sett
     service.rpc("anvil_mine", hex(80), hex(5))
     cases = [(name, blocks) for name, blocks in cases_of(service) if len(blocks) < 4]
 
-    def change(question: Any, reply: Any) -> list[Any]:
-        is_changed = question["method"] == "eth_estimateGas" and "result" in reply
-        return [reply | {"result": hex(false(int(reply["result"], 16)))} if is_changed else reply]
-
     before = invalid_replies()
-    with between(service.url, change) as url:
+    with estimating(service.url, false) as url:
         urls = ", ".join(f'"{node_url}"' for node_url in [url, service.url][:nodes])
         reconfigure(settings, f'"{service.url}"', urls)
         user = a_key()
@@ -79,6 +74,19 @@ def test_a_false_estimate_of_gas_makes_no_transaction_fail(service, client, sett
             measured(client, user, name, asking(blocks))
     assert not Transaction.objects.exclude(succeeded=True).exists()
     assert invalid_replies() > before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("false", [lambda _: 30_000, lambda gas: gas * 3 // 5], ids=["30,000", "three fifths"])
+def test_a_false_estimate_makes_no_path_and_no_deployment_fail(chain, client, db, settings, tmp_path, false):
+    with estimating(chain.url, false) as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url, chain.url, connection="window = 40")
+        deploy()
+        chain.mine(300)
+        blocks = {f"block:{chain.head() - 200}": {"accounts": accounts(1)}}
+        measured(client, a_key(), "hops", asking(blocks), chain=chain)
+    assert Transaction.objects.exclude(extends=None).exists()
+    assert not Transaction.objects.exclude(succeeded=True).exists()
 
 
 @pytest.fixture
@@ -101,9 +109,11 @@ def test_paths_take_what_is_expected(deep, client):
         },
         "a header, 6 hops on": {f"block:{head - 500}": {"header": ["TIMESTAMP"]}},
     }
+    before = invalid_replies()
     results = [measured(client, user, name, asking(blocks), chain=deep) for name, blocks in cases.items()]
     wrong = [str(result) for result in results if not is_right(result)]
     assert not wrong, "\n".join(wrong)
+    assert invalid_replies() == before
 
 
 # --- The endpoint -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Sender, StepKind
-from tests.chains.lying_node import between, error
+from tests.chains.lying_node import between, error, estimating
 from tests.contracts.deployed import Deployed
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
@@ -115,6 +115,17 @@ def test_what_rests_on_another_has_a_gas_limit_that_suffices(service, key):
     assert len(answer["transactions"]) == 3
     assert [tx["what"].startswith("Accumulates") for tx in answer["transactions"]] == [True, False, False]
     assert len(events(service, HEADER_ACCUMULATED)) == 1
+
+
+@pytest.mark.parametrize("false", [lambda _: 30_000, lambda gas: gas * 10], ids=["30,000", "tenfold"])
+def test_a_false_estimate_gives_nobody_too_little_or_too_much_gas(service, key, settings, false):
+    batch = submit(key, itself(request(ALICE, block=service.head())))
+    with estimating(service.url, false) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        (tx,) = left_of(batch)["transactions"]
+    assert int(tx["gas"], 16) < 300_000
+    send(service, [tx])
 
 
 def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):

@@ -10,7 +10,7 @@ from django.db.models import F
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import SignedTransaction, Transaction
+from proving.models import Share, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
 from tests.chains.lying_node import Raw, ask, error, lying_node
@@ -145,17 +145,24 @@ def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killin
     assert len(events(costly, ACCOUNT_PROVEN)) == proven
 
 
-def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key, node):
+def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key, node, caplog):
     node.why = lambda _: "txpool is full"
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(4):
         work()
     assert node.refused == 1
+    refused_at = SignedTransaction.objects.get().refused_at
+    age()
+    SignedTransaction.objects.update(refused_at=refused_at)
+    work()
+    assert node.refused == SignedTransaction.objects.count() == 1
     age()
     # Nobody has seen the replacement yet.
     for _ in range(2):
         work()
-    assert node.refused == 2
+    assert node.refused == SignedTransaction.objects.count() == 2
+    # config.logs writes them once a minute.
+    assert all(record.lasts for record in caplog.records if record.levelname == "WARNING")
 
 
 # --- Versions that no node takes again --------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ def lacks_gas(raw: bytes) -> str | None:
 
 
 def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> list[Batch]:
-    """Return three batches, whose transactions have this gas limit and price, and are forgotten by nodes."""
+    """Return three batches, whose transactions have this gas limit and price, on a chain with small blocks."""
     batches = [submit(key, request(ALICE, block=chain.head() - place, fee=ETHER)) for place in range(3)]
     for batch in batches:
         batch.refresh_from_db()
@@ -179,25 +186,27 @@ def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> li
     for tx in Transaction.objects.all():
         sign_otherwise(tx, gas=gas, price=gwei * GWEI)
     chain.rpc("anvil_dropAllTransactions")
+    chain.rpc("evm_setBlockGasLimit", hex(1_000_000))
+    mine_at(chain, 1)
+    work()
     return batches
 
 
-# The market's offer is 3 gwei, and fees rise up to three times as much.
+# In order: the gas limit; the node; and whether it is signed anew at the market's fees, because no node keeps it.
 WRONG = {
-    "too little for the bytes, which the node refuses": (34_500, 9, lacks_gas),
-    "too little for the bytes, which the node keeps for ever": (34_500, 9, lambda _: None),
-    "more than a block has": (1_500_000, 9, lambda _: None),
+    "too little for the bytes, and the node refuses it": (34_500, lacks_gas, True),
+    "too little for the bytes, and the node keeps it for ever": (34_500, lambda _: None, False),
+    "more than a block has": (1_500_000, lambda _: None, True),
 }
 
 
-@pytest.mark.parametrize("wrong", long.rows(WRONG, at_once=["too little for the bytes, which the node refuses"]))
+@pytest.mark.parametrize("wrong", long.rows(WRONG, at_once=["too little for the bytes, and the node refuses it"]))
 def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     costly, key, node, separate_transactions, wrong
 ):
-    gas, gwei, node.why = wrong
-    batches = signed_otherwise(costly, key, gas=gas, gwei=gwei)
-    costly.rpc("evm_setBlockGasLimit", hex(1_000_000))
-    mine_at(costly, 1)
+    gas, node.why, is_at_market = wrong
+    # The market's offer is 3 gwei, and fees rise up to three times as much.
+    batches = signed_otherwise(costly, key, gas=gas, gwei=9)
     nonce = signer_nonce(costly)
     for _ in range(8):
         later()
@@ -206,6 +215,9 @@ def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
     assert signer_nonce(costly) == nonce + 3
     assert not Transaction.objects.exclude(succeeded=True).exists()
+    assert {tx.newest.max_fee_per_gas < 5 * GWEI for tx in Transaction.objects.all()} == {is_at_market}
+    # Each batch has the transaction's gas and cost.
+    assert {share.gas for share in Share.objects.all()} == {tx.gas_used for tx in Transaction.objects.all()}
 
 
 def test_what_the_signer_can_pay_no_more_is_signed_anew_at_the_market(costly, key, node):
@@ -213,7 +225,8 @@ def test_what_the_signer_can_pay_no_more_is_signed_anew_at_the_market(costly, ke
     tx = pending(batch)
     sign_otherwise(tx, gas=tx.gas_limit, price=9 * GWEI)
     costly.rpc("anvil_dropAllTransactions")
-    costly.rpc("anvil_setBalance", SIGNER, hex(tx.gas_limit * 4 * GWEI))
+    # It is less than the offer, and enough for the next block.
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.gas_limit * 5 // 2 * GWEI))
     for _ in range(4):
         later()
         work()
@@ -234,3 +247,16 @@ def test_what_the_fee_leaves_too_little_gas_for_is_cancelled_for_those_who_wait_
     assert {fresh(batch).status for batch in others} == {BatchStatus.DONE}, waiting()
     assert Transaction.objects.get(queries__batch=poor).newest.is_cancellation
     assert fresh(poor).spent <= poor.fee
+
+
+def test_what_no_block_has_room_for_is_not_signed(costly, key, node):
+    limit = costly.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
+    costly.rpc("evm_setBlockGasLimit", hex(90_000))
+    mine_at(costly, 1)
+    costly.rpc("evm_setBlockGasLimit", limit)
+    batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    assert any(sentence.startswith("A transaction would need ") for sentence in waiting())
+    assert work_until_done(batch, costly).status == BatchStatus.DONE

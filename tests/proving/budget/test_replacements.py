@@ -12,7 +12,7 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
-from tests.chains.lying_node import ask, between, error, lying_node, result
+from tests.chains.lying_node import ask, error, estimating, lying_node, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
 from tests.proving.transactions import age
@@ -131,11 +131,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
 def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_node_estimates(
     costly, key, settings, times
 ):
-    def change(question: Any, reply: Any) -> list[Any]:
-        is_estimate = question["method"] == "eth_estimateGas" and "result" in reply
-        return [reply | {"result": hex(times * int(reply["result"], 16))} if is_estimate else reply]
-
-    with between(costly.url, change) as url:
+    with estimating(costly.url, lambda gas: times * gas) as url:
         batch, tx = in_mempool(costly, key)
         cancel(batch)
         reconfigure(settings, costly.url, url)
