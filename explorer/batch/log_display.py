@@ -34,7 +34,7 @@ _EVENT_SENTENCES = {
     "other_topics": "This event has {named} indexed values, and this log has {held}: look where it says indexed.",
 }
 # Each is matched in time proportional to a text whose white space is single spaces.
-_SIGNATURE = re.compile(r"(?:event )?([A-Za-z_$][\w$]*) ?\((.*)\) ?(anonymous)? ?;?", re.ASCII)
+_SIGNATURE = re.compile(r"(?:event )?([A-Za-z_$][\w$]*) ?\((.*)\) ?(anonymous)?(?: ?;| ?)", re.ASCII)
 _NAME = re.compile(r"(?<=[\w\])]) [A-Za-z_$][\w$]*", re.ASCII)
 _INNERMOST = re.compile(r"\([^()]*\)")
 _TOO_DEEP = re.compile(rf"(?:\[[0-9]*\]){{{_MOST_DEPTH + 1}}}")

@@ -16,6 +16,7 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.node_errors import (
     ChainError,
+    ImplausibleGas,
     InvalidReply,
     NodeOfWrongChain,
     NodeUnavailable,
@@ -209,8 +210,8 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),
     *((told([LOG | changes]), logs, InvalidReply, words) for changes, words in NO_LOGS),
     *((told(reply, "eth_getProof"), prove, InvalidReply, "eth_getProof") for reply in NO_PROOFS),
-    (told("0x0"), estimate, InvalidReply, "0 gas, less than every transaction"),
-    (told(hex(20_999)), estimate, InvalidReply, "20999 gas"),
+    (told("0x0"), estimate, ImplausibleGas, "0 gas for what takes 21000 at least"),
+    (told(hex(20_999)), estimate, ImplausibleGas, "20999 gas"),
     (
         told({"baseFeePerGas": [hex(2**255)]}, "eth_feeHistory"),
         lambda rpc: rpc.answer(questions.base_fee(1)),
