@@ -161,7 +161,7 @@ def test_two_installations_that_share_a_key_are_told(service, copies):
     assert len(told()) == 1
 
 
-# --- What the service does --------------------------------------------------------------------------------------------
+# --- The service's own transactions -----------------------------------------------------------------------------------
 
 
 def replaced(chain: DevChain) -> None:
