@@ -526,6 +526,12 @@ CORS_EXPOSE_HEADERS = ("etag", "idempotency-replayed", "retry-after", "x-request
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 
+# The parts of pages that readers share for half a second. One of them may have a megabyte, and strangers request any
+# number of different ones.
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 50}},
+}
+
 LANGUAGE_CODE = "en"
 USE_I18N = False
 USE_TZ = True
