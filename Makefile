@@ -11,15 +11,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Node and npm come from the virtual environment, even if others are installed.
 NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
-# Installs a lock file into a virtual environment.
+# Installs a lock file into a virtual environment, or npm's lock file beside it.
 INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }; \
-	echo "Installing the Python packages of $< ..."; $(PYTHON) dev/tools/install.py
-
-# Installs the locked npm packages anew.
-NPM_CI = echo "Installing the development chain and the other npm packages ..."; \
-	$(NODE_PATH_FIRST) npm ci $(1) --silent --ignore-scripts --no-audit --no-fund \
-	|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
+	echo "Installing the packages of $< ..."; $(PYTHON) dev/tools/install.py
 
 # Compiled modules are kept, even if the shell says otherwise: hundreds of processes would compile each of them anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,34 +27,43 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
 
 ## Run it
 
-run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
+# A port in use is told before anything is installed, by any Python.
+PORTS = $(if $(PORT),'PORT=$(PORT)') $(if $(RPC_PORT),'RPC_PORT=$(RPC_PORT)')
+run: PORTS = $(if $(filter unix:% fd:%,$(BIND)),,'BIND=$(BIND)')
+.PHONY: chosen-ports
+chosen-ports:
+	@! $(PYTHON) -V >/dev/null 2>&1 || $(PYTHON) dev/devnet/ports.py $(PORTS)
+
+run: chosen-ports .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python dev/tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 # With ONCE=1 a demo ends after it has read the facts. PORT and RPC_PORT choose other ports.
-DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port='$(PORT)') $(if $(RPC_PORT),--rpc-port='$(RPC_PORT)')
 
-demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+demo: chosen-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that; PORT=8100)
 	@$(BIN)/python -m demo $(DEMO_OPTIONS)
 
-demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
-	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
+demo-cross-chain: chosen-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1; DOWN=2 lets it wait)
+	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down='$(DOWN)')
 
-demo-rollup: .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
+demo-rollup: chosen-ports .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
 	@$(BIN)/python -m demo.rollup $(DEMO_OPTIONS)
 
-demo-any-block: .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
+demo-any-block: chosen-ports .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
 	@$(BIN)/python -m demo.any_block $(DEMO_OPTIONS)
 
-demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+demo-cluster: chosen-ports .venv/ready-for-cluster node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(DEMO_OPTIONS)
 
-testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
+examples: .venv/ready-for-demo node_modules/ready-for-examples ## Install what examples of docs/using need beside the demo: cast, and the Solidity compiler
+
+testnet: chosen-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
 	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change
@@ -122,8 +126,12 @@ lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types
 
 # A comment, docstring or heading is plain where its subject comes first. These words put it last, or leave it out.
 sentences: ## Refuse comments, docstrings and headings that hide their subject
-	@! git grep -nE '^[[:space:]]*(#+|r?"""|//+|/?\*+|\{#|<!--|.*[^[:space:]]  (#|//))[^[:alnum:]]*(What|Of|By|Those|Who|So many|Whether)\>' -- . ':!static/vendor' \
-		|| { echo "Each of these lines begins a comment, docstring or heading with a word that hides its subject: begin with the subject."; exit 1; }
+	@git grep --no-index --exclude-standard -nE '^[[:space:]]*(#+|r?"""|//+|/?\*+|\{#|<!--|.*[^[:space:]]  (#|//))[^[:alnum:]]*(What|Of|By|Those|Who|So many|Whether)\>' -- . ':!static/vendor'; \
+	case $$? in \
+		0) echo "Each of these lines begins a comment, docstring or heading with a word that hides its subject: begin with the subject."; exit 1 ;; \
+		1) ;; \
+		*) echo "The sentences could not be searched, which needs git."; exit 1 ;; \
+	esac
 
 format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .
@@ -145,6 +153,9 @@ chromium: .venv/ready ## Install a Chromium for the browser tests, if none is th
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
 	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
 	@echo "The pictures are in build/screenshots"
+
+picture: .venv/ready node_modules/ready chromium ## Take the README's picture, docs/explorer.png, from a demo
+	@$(BIN)/python -m demo --once $(DEMO_OPTIONS) --picture docs/explorer.png
 
 ## Measure
 
@@ -196,6 +207,8 @@ contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into
 
 # The last line fails if the committed files differ from the compiler's output.
 weakened: .venv/ready node_modules/ready ## Compile the weakened contracts of tests again, and check that they are as committed
+	@git ls-files --error-unmatch tests/contracts/compiled >/dev/null 2>&1 \
+		|| { echo "This compares with what is committed, so it needs git and a checkout."; exit 1; }
 	rm -f tests/contracts/compiled/*.hex
 	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
 	test -z "$$(git status --porcelain tests/contracts/compiled)"
@@ -214,22 +227,32 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 	@echo "The documentation is in build/docs/index.html"
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
-# The image has no compiler, so each machine that runs it needs wheels.
-WHEELS = .uv/bin/uv pip install --quiet --dry-run --target build/wheels --only-binary :all: --require-hashes \
-	--python-version 3.12 -r requirements/service.txt --python-platform
+# Neither the image nor a newcomer's machine has a compiler, so the demo's packages, which include the service's, need
+# wheels for each of these.
+PYTHONS := 3.11 3.12 3.13 3.14
+PLATFORMS := x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin
+WHEELS = .uv/bin/uv pip install --quiet --dry-run --target build/wheels --only-binary :all: --require-hashes --no-deps \
+	-r requirements/demo.txt -r requirements/cluster.txt
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements/uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/service.txt
-	$(WHEELS) x86_64-manylinux_2_28
-	$(WHEELS) aarch64-manylinux_2_28
 	$(LOCK) $(ARGS) -c requirements/service.txt pyproject.toml client/pyproject.toml --extra demo -o requirements/demo.txt
-	$(LOCK) $(ARGS) -c requirements/demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
-		-o requirements/dev.txt
+	$(LOCK) $(ARGS) -c requirements/demo.txt --group cluster -o requirements/cluster.txt
+	@for python in $(PYTHONS); do for platform in $(PLATFORMS); do \
+		$(WHEELS) --python-version $$python --python-platform $$platform \
+			|| { echo "Python $$python on $$platform lacks this wheel."; exit 1; }; done; done
+	$(LOCK) $(ARGS) -c requirements/demo.txt -c requirements/cluster.txt pyproject.toml client/pyproject.toml \
+		--extra demo --group cluster --extra dev -o requirements/dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
 	$(LOCK) $(ARGS) --group docs -o requirements/docs.txt
 	$(LOCK) $(ARGS) --group generators -o requirements/generators.txt
 	$(LOCK) $(ARGS) --group beacon -o requirements/beacon.txt
+
+# Where uv can't run, pip installs all.
+locks-by-pip: ## Install each lock file by pip alone, and check that no dependency is missing
+	@for lock in requirements/*.txt; do rm -rf build/by-pip; echo "$$lock ..."; \
+		timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip $$lock || exit 1; done; rm -r build/by-pip
 
 clean: ## Remove what the commands above have made
 	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -246,8 +269,8 @@ help: ## List the commands that one needs first (ALL=1: every command)
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
-# Packages for running, for the demos, and for everything else; each set contains the one before. Packages are only added
-# to an environment, so that `.venv` can serve all three.
+# Packages for running, for the demos, and for everything else; each set contains the one before, and the last the
+# cluster's servers too. Packages are only added to an environment, so that `.venv` can serve all.
 .venv/ready-to-run: requirements/service.txt
 	@$(INSTALL) .venv $<
 	@touch $@
@@ -256,9 +279,13 @@ help: ## List the commands that one needs first (ALL=1: every command)
 	@$(INSTALL) .venv $< --source client dev
 	@touch $@ .venv/ready-to-run
 
+.venv/ready-for-cluster: requirements/cluster.txt | .venv/ready-for-demo
+	@$(INSTALL) .venv $<
+	@touch $@
+
 .venv/ready: requirements/dev.txt client/pyproject.toml dev/tools/install.py
 	@$(INSTALL) .venv $< --source client dev
-	@touch $@ .venv/ready-for-demo .venv/ready-to-run
+	@touch $@ .venv/ready-for-cluster .venv/ready-for-demo .venv/ready-to-run
 
 .uv/bin/uv: requirements/uv.txt
 	@$(INSTALL) .uv $<
@@ -284,15 +311,19 @@ help: ## List the commands that one needs first (ALL=1: every command)
 	@$(INSTALL) .venv-docs $<
 	@touch $@
 
-# npm packages for the demos, and for the demos and tests.
+# npm packages for the demos, for the examples of docs/using too, and for everything else.
 node_modules/ready-for-demo: package-lock.json | .venv/ready-for-demo
-	@$(call NPM_CI,--omit=dev)
+	@$(INSTALL) .venv $< -- --omit=dev --no-workspaces
 	@touch $@
 
-node_modules/ready: package-lock.json | .venv/ready-for-demo
-	@$(call NPM_CI,)
+node_modules/ready-for-examples: package-lock.json | .venv/ready-for-demo
+	@$(INSTALL) .venv $< -- --omit=dev
 	@touch $@ node_modules/ready-for-demo
 
+node_modules/ready: package-lock.json | .venv/ready-for-demo
+	@$(INSTALL) .venv $<
+	@touch $@ node_modules/ready-for-examples node_modules/ready-for-demo
+
 $(LODESTAR)/ready: tests/beacon_oracles/npm/package-lock.json | .venv/ready-for-demo
-	@cd $(<D) && $(call NPM_CI,)
+	@$(INSTALL) .venv $<
 	@touch $@

@@ -4,7 +4,6 @@ import json
 from typing import Protocol
 
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -23,7 +22,6 @@ STATUS_OF_REFUSAL = {
     **dict.fromkeys(("malformed_request", "malformed_name", "malformed_access", "malformed_overlap"), 400),
     **dict.fromkeys(("malformed_address", "malformed_message", "malformed_signature", "unknown_chain"), 400),
     "address_not_allowed": 403,
-    "too_large": 413,
     **dict.fromkeys(("too_many_changes", "too_many_sign_ins"), 429),
     **dict.fromkeys(("node_unavailable", "too_many_checks"), 503),
 }
@@ -33,14 +31,12 @@ STATUS_OF_REFUSAL = {
 def given_in(request: HttpRequest) -> FieldReader:
     """Return a reader of the fields of a form or a JSON object.
 
-    Raises `Refused`: malformed_request, too_large.
+    Raises `Refused`: malformed_request.
     """
     if not is_json(request):
         return lambda name, missing="": str(request.POST.get(name, missing))
     try:
         body = json.loads(request.body)
-    except RequestDataTooBig:
-        raise Refused("too_large", "The body is too large.") from None
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):

@@ -86,7 +86,7 @@ class Estimate(Schema):
     "/estimate-batch-query",
     operation_id="estimate_batch_query",
     auth=ESTIMATING_KEY,
-    response={200: Estimate, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
+    response={200: Estimate, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
     exclude_none=True,
     openapi_extra=dict(BATCH_REQUEST),
 )
@@ -99,7 +99,7 @@ def estimate_batch_query(request: HttpRequest) -> Estimate:
     try:
         parsed, body = batch_estimate.parsed(key, lambda: body_of(request))
     except InvalidRequest as invalid:
-        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
     return _answer(batch_estimate.estimate(parsed, body, key))
 
 

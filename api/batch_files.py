@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
@@ -21,6 +21,8 @@ from api import batches, missing, submitted_request
 from api.batches import FROM_NUMBER, BatchDetail
 from api.bundles import writing
 from api.bundles.bundle_schemas import ProofBundle
+from proving import facts
+from proving.models import BlockTrie
 from queries.api_endpoint import CONDITIONAL, ApiError, errors
 from queries.batch_request import BatchRequest
 from queries.models import Batch, Query
@@ -30,6 +32,9 @@ router = Router(tags=["Explorer"])
 
 # Text that may be the number of a query. No query has a longer number.
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+# Values of a block's tries that take as long to read as another item of a bundle.
+_VALUES_PER_ITEM = 4
 
 # Any other text gets the same answer as the number of a missing query.
 NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
@@ -61,12 +66,15 @@ def _file(
     return register
 
 
-@_file(".json", "batch_json", BatchDetail, 400, summary="Batch page", extra=CONDITIONAL)
+@_file(".json", "batch_json", BatchDetail, 400, 429, summary="Batch page", extra=CONDITIONAL)
 def get_batch_page(
     request: HttpRequest, internalId: str, limit: int = LIMIT, cursor: str = FROM_NUMBER
 ) -> HttpResponse:
     """Return all details of a batch query, as `/batch-queries/{internalId}` does for its owner."""
-    return batches.detail(request, missing.find_batch(internalId), limit, cursor)
+    batch = missing.find_batch(internalId)
+    parts = batches.parts_from(batch, cursor, limit)
+    items = min(sum(part.size for part in parts), batches.MOST_ITEMS)
+    return read_rate.refusal_of_items(request, items) or batches.detail(request, batch, parts)
 
 
 @_file("/request.json", "request_json", BatchRequest, 429, summary="Submitted request")
@@ -89,7 +97,8 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponseBase:
     """Return the proof of a query's facts. It can be checked without this service."""
     batch, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
-    return _bundle(batch, batch.queries.filter(pk=row.pk), f"proof-{batch.pk}-{number}.json")
+    name = f"proof-{batch.pk}-{number}.json"
+    return _bundle(request, batch, batch.queries.filter(pk=row.pk), len(facts.of(row)), name)
 
 
 @_file(
@@ -104,14 +113,29 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
     """Return the proofs of all facts of a batch that is DONE. They can be checked without this service."""
     batch = missing.finished_batch(internalId)
-    return _bundle(batch, batch.queries.all(), f"proof-{batch.pk}.json")
+    return _bundle(request, batch, batch.queries.all(), batch.size, f"proof-{batch.pk}.json")
 
 
-def _bundle(batch: Batch, queries: QuerySet[Query], name: str) -> StreamingHttpResponse:
+def refusal_of_size(request: HttpRequest, queries: QuerySet[Query], items: int) -> HttpResponse | None:
+    """Count the reads of a file about these queries. Return 429 if the client has to wait.
+
+    `items` is the number of accounts, slots, headers, transactions and logs.
+    """
+    about = queries.exclude(transaction_name="")
+    tries = BlockTrie.objects.filter(block__in=about.values("block")).aggregate(values=Sum("count", default=0))
+    receipts = batches.ITEMS_OF_RECEIPT * about.count()
+    return read_rate.refusal_of_items(request, items + receipts + tries["values"] // _VALUES_PER_ITEM)
+
+
+def _bundle(
+    request: HttpRequest, batch: Batch, queries: QuerySet[Query], items: int, name: str
+) -> HttpResponse | StreamingHttpResponse:
     if batch.proofs_pruned_at:
         raise ApiError(410, "proofs_pruned", batch.why_no_proofs)
     if not writing.is_there(queries):
         raise ApiError(404, "no_proof", "The proof is not kept here.")
+    if refusal := refusal_of_size(request, queries, items):
+        return refusal
     # The bundle is sent in parts, because it may have tens of megabytes.
     return StreamingHttpResponse(
         writing.parts(batch, queries),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import CharField, Exists, OuterRef, QuerySet, Subquery, Value
@@ -18,8 +19,10 @@ from accounts.models import ApiKey
 from api import fact_schema
 from api.fact_schema import Fact, ShownTransaction
 from config.json_objects import iso
+from database.statements import by_size
 from proving import batch_waits, deployments, facts, told_transactions
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
+from proving.told_transactions import ToldTransaction
 from queries import batch_json, columns, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
@@ -32,6 +35,12 @@ router = Router(tags=["Batch queries"])
 
 # Maximum transactions in an answer. The largest batches have a few hundred.
 _MOST_TRANSACTIONS = 1000
+# Maximum bytes of an answer's facts, beyond which the last may reach. A receipt, which takes long to read, counts too.
+_MOST_BYTES, _BYTES_OF_RECEIPT = 1024 * 1024, 20_000
+# Facts that are read at once, and the number of facts or other items that take as long as a receipt.
+_FACTS_AT_ONCE, ITEMS_OF_RECEIPT = 500, 50
+# An answer has about as many facts at most.
+MOST_ITEMS = 3000
 _CANCELLED_SENTENCES = {
     "key": "The batch was cancelled with an API key of the user who submitted it.",
     "page": "The batch was cancelled on its page by the user who submitted it.",
@@ -181,10 +190,10 @@ class AskedQuery(Schema):
     isCompleted: bool
     step: StepKind | None = Field(description="The open one. null: all are completed.")
     steps: list[QueryStep] = Field(description="Those that have begun.")
-    facts: list[Fact]
+    facts: list[Fact] = Field(description="Of many, the answer from `next` on tells more, under the same number.")
 
 
-FROM_NUMBER = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR)
+FROM_NUMBER = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}(\.[0-9]{1,9})?$", description=CURSOR)
 
 
 class BatchDetail(BatchState):
@@ -212,63 +221,103 @@ def get_batch_query(
 
     The facts of a query have words as soon as that query is completed, even if other queries are not.
     """
-    return detail(request, own_batch(request, internalId), limit, cursor)
+    batch = own_batch(request, internalId)
+    return detail(request, batch, parts_from(batch, cursor, limit))
 
 
-def detail(request: HttpRequest, batch: Batch, limit: int, cursor: str) -> HttpResponse:
-    """Return the `BatchDetail` of a batch as an HTTP response."""
+@dataclass(frozen=True)
+class QueryPart:
+    """A query with some of its facts, of which the first has the place `start` among all."""
+
+    query: Query
+    start: int
+    facts: Sequence[facts.Fact]
+
+    @property
+    def size(self) -> int:
+        """Return the number of facts. A receipt takes as long to read as `ITEMS_OF_RECEIPT`."""
+        return len(self.facts) + (ITEMS_OF_RECEIPT if self.query.transaction_name else 0)
+
+
+def parts_from(batch: Batch, cursor: str, limit: int) -> list[QueryPart]:
+    """Return up to `limit` queries of the batch in parts, from a query's number on, or from a fact of it on."""
+    number, _, place = cursor.partition(".")
+    first, parts = int(place or 0), list[QueryPart]()
+    for query in query_rows.from_number(batch, int(number), limit):
+        asked = facts.of(query)
+        starts = range(first, max(len(asked), 1), _FACTS_AT_ONCE)
+        parts += [QueryPart(query, start, asked[start : start + _FACTS_AT_ONCE]) for start in starts]
+        first = 0
+    return parts
+
+
+def detail(request: HttpRequest, batch: Batch, parts: Sequence[QueryPart]) -> HttpResponse:
+    """Return the `BatchDetail` of a batch as an HTTP response, with as many of the parts as fit."""
     # The answer isn't validated, because validating thousands of our own facts takes longer than reading them.
-    body = json.dumps(_detail(batch, int(cursor), limit)).encode()
+    body = json.dumps(_detail(batch, parts)).encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     is_open = batch.status in OPEN_STATUSES
     return conditional(request, body, etag, poll_seconds(timezone.now() - batch.created_at) if is_open else None)
 
 
-def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
+def _detail(batch: Batch, parts: Sequence[QueryPart]) -> dict[str, Any]:
     """Return the batch as a `BatchDetail`."""
     counts = batch_waits.count(batch)
     registries = deployments.all_of(batch.destination_chain_id, counts.source_chains)
-    queries = query_rows.from_number(batch, first, limit)
-    following = first + limit
     return batch_json.state(batch, counts, batch_waits.waits(batch, counts)) | {
         "batchQuery": batch_json.batch_query(batch, counts),
         "transactions": _transactions(batch),
-        "queryList": _queries(batch, queries, deployments.of_batch(batch, registries)),
-        "next": str(following) if following <= counts.queries else None,
+        **_query_list(batch, parts, counts.queries, deployments.of_batch(batch, registries)),
     }
 
 
-def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, FactsRegistry]) -> list[dict[str, Any]]:
-    steps = query_rows.steps_of(queries)
-    may_be_told = {query: facts.may_be_told(batch, query) for query in queries}
-    words = facts.proven_for({query: facts.of(query) for query, is_told in may_be_told.items() if is_told})
-    transactions = told_transactions.told(may_be_told)
-    shown = []
-    for query in queries:
-        block, registry = query.block, held_by.get(query.source_chain_id)
-        known, transaction = words.get(query.pk, {}), transactions.get(query.pk)
-        address = registry.address if registry else None
-        shown.append(
-            {
-                "number": query.number,
-                "sourceChainId": str(query.source_chain_id),
-                "selector": query.selector,
-                "blockNumber": str(block.number) if block else None,
-                "blockHash": (block and block.hash) or None,
-                "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
-                "account": query.address or None,
-                "transaction": fact_schema.transaction_json(transaction),
-                "name": query.name,
-                "isCompleted": query.step is None,
-                "step": query.step,
-                "steps": [_step(step) for step in steps[query.pk]],
-                "facts": [
-                    fact_schema.fact_json(fact, known.get(fact), address, block, transaction)
-                    for fact in facts.of(query)
-                ],
-            }
-        )
-    return shown
+def _query_list(
+    batch: Batch, parts: Sequence[QueryPart], count: int, held_by: Mapping[int, FactsRegistry]
+) -> dict[str, Any]:
+    """Return `queryList`, with as many of the parts as fit, and `next` of a batch with `count` queries."""
+    shown: list[dict[str, Any]] = []
+    size = 0
+    for several in by_size(parts, lambda part: part.size, _FACTS_AT_ONCE):
+        may_be_told = {part.query: facts.may_be_told(batch, part.query) for part in several}
+        words = facts.proven_for({part.query: part.facts for part in several if may_be_told[part.query]})
+        steps, transactions = query_rows.steps_of(may_be_told), told_transactions.told(may_be_told)
+        for part in several:
+            query, registry = part.query, held_by.get(part.query.source_chain_id)
+            known, transaction = words.get(query.pk, {}), transactions.get(query.pk)
+            address = registry.address if registry else None
+            if not shown or not part.start:
+                shown.append(_query(query, steps[query.pk], transaction))
+            for place, fact in enumerate(part.facts, part.start):
+                if size > _MOST_BYTES:
+                    if not shown[-1]["facts"]:
+                        shown.pop()
+                    return {"queryList": shown, "next": f"{query.number}.{place}"}
+                told = fact_schema.fact_json(fact, known.get(fact), address, query.block, transaction)
+                size += len(json.dumps(told))
+                shown[-1]["facts"].append(told)
+            size += _BYTES_OF_RECEIPT if query.transaction_name else 0
+    following = parts[-1].query.number + 1 if parts else count + 1
+    return {"queryList": shown, "next": str(following) if following <= count else None}
+
+
+def _query(query: Query, steps: Sequence[Step], transaction: ToldTransaction | None) -> dict[str, Any]:
+    """Return the query as an `AskedQuery` without its facts."""
+    block = query.block
+    return {
+        "number": query.number,
+        "sourceChainId": str(query.source_chain_id),
+        "selector": query.selector,
+        "blockNumber": str(block.number) if block else None,
+        "blockHash": (block and block.hash) or None,
+        "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
+        "account": query.address or None,
+        "transaction": fact_schema.transaction_json(transaction),
+        "name": query.name,
+        "isCompleted": query.step is None,
+        "step": query.step,
+        "steps": [_step(step) for step in steps],
+        "facts": [],
+    }
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from config.configured_chains import get_chains
 from config.json_objects import Time
 from proving import balance_costs, deploying, deployments, sources
 from proving.gas import HOP_GAS, JUMP_GAS
-from proving.health.attester_checks import SIGNED
+from proving.health.attester_checks import SIGNED, STALE
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
 from queries.api_endpoint import ETAG, conditional, conditional_on
 from queries.models import Batch, BatchStatus, Query, Sender
@@ -35,7 +35,6 @@ router = Router(tags=["Chains"])
 _KEPT_SECONDS = 15
 # A worker's observation that is older says little about the chain now.
 _STALE = timedelta(minutes=3)
-_STALE_ANSWERS = timedelta(minutes=10)
 # The usual time comes from the DONE batches among this number of batches that ended last.
 _RECENT = 200
 _LEAST_TIMED = 3
@@ -82,6 +81,7 @@ class AttesterRound(Schema):
     threshold: int = Field(description="How many must agree.")
     attesters: list[AttesterAnswer]
     blockNumber: Decimal | None = Field(description="About which they were asked.")
+    askedAt: Time | None = Field(description="When they were last asked, also in vain. null: they are asked soon.")
     answeredAt: Time | None
 
     @property
@@ -90,7 +90,11 @@ class AttesterRound(Schema):
 
     @property
     def is_stale(self) -> bool:
-        return _is_older(self.answeredAt, _STALE_ANSWERS)
+        """Return whether the answers are too old, or a later round failed or is due because an attester has failed."""
+        if self.answeredAt is None or self.askedAt is None:
+            return True
+        has_failed = self.askedAt > self.answeredAt and _is_older(self.askedAt, AttesterWatch.LONGEST_ROUND)
+        return has_failed or _is_older(self.answeredAt, STALE)
 
 
 class ConnectionDetail(Schema):
@@ -304,6 +308,7 @@ def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
             for key in connection.attesters
         ],
         blockNumber=row.block,
+        askedAt=row.asked_at,
         answeredAt=row.answered_at,
     )
 

@@ -52,7 +52,7 @@ def fact_json(
     transaction: ToldTransaction | None,
 ) -> dict[str, Any]:
     """Return the fact as a `Fact`."""
-    log = transaction.logs.get(fact.log) if transaction and isinstance(fact, LogFact) else None
+    log = transaction.log(fact.log) if transaction and isinstance(fact, LogFact) else None
     return {
         "property": facts.name(fact),
         "slot": fact.slot if isinstance(fact, SlotFact) else None,

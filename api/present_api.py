@@ -17,7 +17,7 @@ from config.json_objects import iso
 from queries import batch_request, query_rows, strict_json, submission
 from queries.api import SUBMISSION
 from queries.api_endpoint import PRESENT_REQUEST, READING_KEY, SUBMITTING_KEY, ApiError, body_of, errors
-from queries.batch_request import AUTO, BodyFault, InvalidRequest
+from queries.batch_request import AUTO, InvalidRequest
 from queries.models import BatchStatus, Step, StepKind, StepStatus
 
 router = Router(tags=["Present API"])
@@ -76,16 +76,13 @@ def submit_request(request: HttpRequest) -> HttpResponse:
         submitted = submission.submit(key, named_by, lambda: _translated(body_of(request)))
     except InvalidRequest as invalid:
         faults = [replace(fault, path=fault.path.replace(f"/{_OURS}", f"/{_DESTINATION}")) for fault in invalid.faults]
-        raise ApiError(400, invalid.code, invalid.sentence, faults=faults) from None
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=faults) from None
     answer = {"status": BatchStatus.RECEIVED.value, "request_id": submitted.batch_id}
     return JsonResponse(answer, headers=submitted.headers)
 
 
 def _translated(body: bytes) -> bytes:
-    """Return the body of `/submit-batch-query` that means the same. What is malformed is left to its validation.
-
-    Raises `InvalidRequest`.
-    """
+    """Return the body of `/submit-batch-query` that means the same. What is malformed is left to its validation."""
     try:
         document = strict_json.parse(body, max_keys=batch_request.most_keys(settings.MAX_QUERIES_PER_BATCH))
     except (strict_json.NotJson, strict_json.TooManyKeys):
@@ -94,10 +91,8 @@ def _translated(body: bytes) -> bytes:
         return body
     # A self-funded batch takes no fee.
     value: dict[str, Any] = {**({} if "sender" in document.value else {"fee": AUTO}), **document.value}
-    if _DESTINATION not in value:
-        raise InvalidRequest([BodyFault("", f"'{_DESTINATION}' is missing.")])
-    if _OURS not in value:
-        value[_OURS] = value.pop(_DESTINATION)
+    if not {_DESTINATION, _OURS} <= value.keys():
+        value[_OURS] = value.pop(_DESTINATION, None)
     for *_, block in batch_request.blocks(value):
         if isinstance(block, dict) and isinstance(block.get("header"), list):
             block["header"] = [_HEADER_NAMES.get(str(name), name) for name in block["header"]]

@@ -1,6 +1,7 @@
 """The endpoint that gives proofs for reading (docs/specification.md, "Read proofs")."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -16,7 +17,7 @@ from proving.facts import AccountFact, SlotFact
 from proving.shown_proofs import ShownFact
 from proving.shown_receipts import ShownReceiptPart
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
-from queries.batch_request import BodyFault, InvalidRequest, pointer
+from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, pointer
 from queries.columns import TransactionField
 from queries.strict_json import UNSUPPORTED
 from queries.submission import SHOWN_PROOFS
@@ -67,7 +68,7 @@ class ReadProofs(Schema):
     "/read-proofs",
     operation_id="read_proofs",
     auth=ESTIMATING_KEY,
-    response={200: ReadProofs, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
+    response={200: ReadProofs, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
     openapi_extra=dict(BATCH_REQUEST),
 )
 def read_proofs(request: HttpRequest) -> HttpResponse:
@@ -80,16 +81,9 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
     try:
         parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
     except InvalidRequest as invalid:
-        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    for part in parsed.parts():
-        if part.transaction and part.fields & 1 << TransactionField.HASH:
-            why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."
-            place = pointer("data", str(part.source), part.selector.text, "transactions", part.transaction[0], "props")
-            raise ApiError(400, UNSUPPORTED, why, faults=[BodyFault(place, why, UNSUPPORTED)])
-    if not all(part.address or part.transaction for part in parsed.parts()):
-        raise ApiError(
-            400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
-        )
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    if faults := list(_unsupported(parsed)):
+        raise ApiError(400, UNSUPPORTED, InvalidRequest(faults).sentence, faults=faults)
     shown = shown_proofs.shown(parsed)
     destination = str(parsed.destinationChainId)
     proofs, size = list[str](), 0
@@ -101,6 +95,17 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
             raise ApiError(403, "too_large_for_limit", why)
     # The answer isn't validated, because validating a hundred of our own proofs takes longer than making them.
     return HttpResponse(f'{{"proofs": [{", ".join(proofs)}]}}', content_type=JSON)
+
+
+def _unsupported(request: BatchRequest) -> Iterator[BodyFault]:
+    for part in request.parts():
+        block = "data", str(part.source), part.selector.text
+        if part.transaction and part.fields & 1 << TransactionField.HASH:
+            why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."
+            yield BodyFault(pointer(*block, "transactions", part.transaction[0], "props"), why, UNSUPPORTED)
+        elif not part.address and not part.transaction:
+            why = "No view takes a proof of a header: submit a batch query, and read its fields."
+            yield BodyFault(pointer(*block, "header"), why, UNSUPPORTED)
 
 
 def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:

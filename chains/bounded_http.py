@@ -7,7 +7,7 @@ all requests of a process run in one event loop, in a thread of its own. Compres
 import asyncio
 import atexit
 import threading
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import ssl
 
     import aiohttp
+
+# Bytes after which a part is shortened, and bytes that are received at most for each that may be left.
+_SHORTENED_AT_ONCE, _RECEIVED_PER_SHORTENED = 256 * 1024, 8
 
 Result = TypeVar("Result")
 
@@ -56,6 +59,8 @@ class HttpRequest:
     """Maximum bytes read of an answer with another status."""
     tls: "ssl.SSLContext | None" = field(default=None, repr=False)
     """Certificates for TLS. None: those that this machine trusts, and none of its own."""
+    shorten: Callable[[bytes], bytes] | None = None
+    """Shortens the JSON objects in a part of the answer that ends with one. `max_bytes` limits what is left."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,9 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
 async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (slow to load)
 
-    content = bytearray()
+    shortened, rest, received = bytearray(), bytearray(), 0
+    most, of_what = request.max_bytes, " of shortened JSON" if request.shorten else ""
+    most_received = most * (_RECEIVED_PER_SHORTENED if request.shorten else 1)
     async with session.request(
         request.method,
         request.url,
@@ -130,10 +137,18 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Failed("answered in an encoding that was not requested")
         async for part in response.content.iter_any():
-            content += part
-            if len(content) > request.max_bytes:
-                raise TooLong(f"sent more than {request.max_bytes} bytes")
-        return HttpReply(response.status, bytes(content), response.headers.get("Content-Range", ""))
+            rest += part
+            received += len(part)
+            if request.shorten and len(rest) > _SHORTENED_AT_ONCE:
+                end = rest.rfind(b"}") + 1
+                shortened += request.shorten(bytes(rest[:end]))
+                del rest[:end]
+            if len(shortened) + len(rest) > most:
+                raise TooLong(f"sent more than {most:,} bytes{of_what}")
+            if received > most_received:
+                raise TooLong(f"sent more than {most_received:,} bytes")
+        content = bytes(shortened) + (request.shorten or bytes)(bytes(rest))
+        return HttpReply(response.status, content, response.headers.get("Content-Range", ""))
 
 
 class _Exchanges:

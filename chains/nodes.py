@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter, Histogram
 
-from chains import bounded_http
+from chains import bounded_http, short_logs
 from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
@@ -47,6 +48,8 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 MAX_REPLY_VALUES = 250_000
 # Maximum bytes of the reply to one request. `_USUAL_BYTES` is generous for most methods.
 _USUAL_BYTES = 1024 * 1024
+# Methods whose answers have logs, which are shortened while they are received.
+_OF_LOGS = ("eth_getBlockReceipts", "eth_getTransactionReceipt")
 _REPLY_BYTES = {
     **dict.fromkeys(
         (
@@ -62,8 +65,8 @@ _REPLY_BYTES = {
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
     "eth_getLogs": 8 * 1024 * 1024,
-    # All receipts of a block are asked for alone.
-    **dict.fromkeys(("eth_getBlockReceipts", "debug_getRawReceipts"), MAX_REPLY_BYTES),
+    # All receipts of a block are asked for alone. A transaction may have nearly all logs of its block.
+    **dict.fromkeys(("debug_getRawReceipts", *_OF_LOGS), MAX_REPLY_BYTES),
 }
 # A proof has up to 64 trie nodes of up to 532 bytes. Hexadecimal doubles the size.
 _PROOF_BYTES = 80 * 1024
@@ -186,6 +189,20 @@ class ChainNodes:
             for index in range(len(questions))
         ]
 
+    def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
+        """Ask each node by itself, but for those that are down or wrong. Return its answers by its host.
+
+        Empty if fewer than two nodes answer: then nothing can be compared.
+        """
+        nodes = [node for node in self.all if not (node.is_resting and node.is_out)]
+        told: dict[str, list[Any]] = {}
+        for node in nodes if len(nodes) > 1 else ():
+            with suppress(NodeUnavailable):
+                told[node.host] = [
+                    answer for _, answer in sorted(node.ask(dict(enumerate(questions))), key=itemgetter(0))
+                ]
+        return told if len(told) > 1 else {}
+
     def tell_all(self, question: Question[Any]) -> None:
         """Send the question to every node that isn't resting, and ignore the answers.
 
@@ -229,6 +246,8 @@ class RpcNode:
         self.problem: NodeUnavailable | None = None
         """The last fault. None: the node has answered since."""
         self.rests_until = 0.0
+        self.is_out = False
+        """True if it last began to rest because it was down or wrong, and not for a bad answer to some question."""
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds
@@ -319,10 +338,16 @@ class RpcNode:
         except ValueError:
             raise InvalidReply(f"{self.host} does not report its chain id") from None
 
+    def rest_long(self, problem: NodeUnavailable) -> None:
+        """Let a node rest that answers, and wrongly. Its next answer would end a rest by failures."""
+        self._rest(problem)
+        self.is_out = True
+        self.rests_until = self._clock() + MAX_REST_SECONDS
+
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
         now = self._clock()
-        self.problem = problem
+        self.problem, self.is_out = problem, is_down
         self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
         self._down_until = now + FAIL_FAST_SECONDS if is_down else now
         self._failures = min(self._failures + 1, 10)
@@ -468,6 +493,7 @@ class RpcNode:
             total_seconds=seconds,
             read_statuses=_READ_STATUSES,
             peeked_bytes=_PEEKED_BYTES,
+            shorten=short_logs.shorten if all(method in _OF_LOGS for method, _ in batch) else None,
         )
 
     def _json(self, answer: bounded_http.HttpReply | Failed) -> Any:
@@ -478,7 +504,7 @@ class RpcNode:
         if answer.status not in _READ_STATUSES:
             return self._refusal_by_status(answer)
         if has_too_many_values(answer.content):
-            raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
+            raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES:,} values")
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ are hashed, proofs are verified, and malformed results are refused.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from typing import Any, Literal, TypeVar
 
 from eth_utils.crypto import keccak
@@ -23,6 +24,8 @@ HASH_BYTES = 32
 WORD_BYTES = 32
 # Wei per gas that nobody could pay.
 NO_PRICE = 2**96
+# Blocks whose priority fees are compared with a suggestion, and the least of them that must have taken some.
+_FEE_BLOCKS, _LEAST_PAYING_BLOCKS = 10, 3
 # Limits of our database columns. EIP-2681 allows nonces, and headers block numbers, of twice that.
 _NONCES = _BLOCKS = 2**63
 
@@ -75,6 +78,10 @@ class Fees:
 
     base_fee: int
     priority_fee: int
+    suggested: int
+    """The priority fee that a node suggests, which may be far above those that blocks took."""
+    doubt: str = ""
+    """A sentence about nodes that suggest tips that differ by far."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +196,12 @@ def base_fee(number: int) -> Question[int]:
 
 def priority_fee() -> Question[int]:
     """Ask for the priority fee that the node suggests, in wei per gas."""
-    return Question(("eth_maxPriorityFeePerGas", []), _read_price)
+    return Question(("eth_maxPriorityFeePerGas", []), _optional(_read_price))
+
+
+def paid_priority_fee() -> Question[int]:
+    """Ask for the median priority fee that recent blocks took, in wei per gas. 0 if too few took any."""
+    return Question(("eth_feeHistory", [hex(_FEE_BLOCKS), "latest", [50]]), _optional(_read_paid_fee))
 
 
 def gas_estimate(
@@ -402,6 +414,27 @@ def _read_price(result: Any) -> int:
     if price >= NO_PRICE:
         raise ValueError("a price that nobody can pay")
     return price
+
+
+def _read_paid_fee(result: Any) -> int:
+    # A block without transactions has a reward of 0.
+    rewards = [
+        _read_price(next(iter(read_list(of_block)), None)) for of_block in read_list(read_object(result).get("reward"))
+    ]
+    paid = [reward for reward in rewards if reward]
+    return median_low(paid) if len(paid) >= _LEAST_PAYING_BLOCKS else 0
+
+
+def _optional(read: Callable[[Any], int]) -> Callable[[Any], int | RpcRefused]:
+    """Read an answer that can be done without. An unusable one counts as a refusal: the node needs no rest."""
+
+    def read_or_refuse(result: Any) -> int | RpcRefused:
+        try:
+            return read(result)
+        except ValueError as error:
+            return RpcRefused(0, str(error))
+
+    return read_or_refuse
 
 
 def _read_nonce(result: Any) -> int:

@@ -30,6 +30,7 @@ from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
 from chains.packed_transactions import root
 from chains.rpc import RpcClient
+from chains.short_logs import rlp_list
 from chains.trie import EMPTY_TRIE_ROOT
 
 _BLOOM_BYTES = 256
@@ -61,12 +62,12 @@ class TransactionReceipt:
     status: int | None
     """1 for success, 0 for a failure. None before Byzantium."""
     cumulative_gas_used: int
-    logs: tuple[Log, ...]
+    logs: Sequence[Log]
 
     @classmethod
     def decode(cls, value: bytes) -> "TransactionReceipt":
         """Decode the trie's value (EIP-2718) as strictly as `ReceiptReader`. Raises `ValueError`."""
-        kind, encoded = (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
+        kind, encoded = _by_type(value)
         match decode_rlp(encoded):
             # A deposit's nonce and version come after the logs.
             case [bytes(status), gas, bloom, [*logs], *others] if not others or (kind, len(others)) == (_DEPOSIT, 2):
@@ -80,6 +81,28 @@ class TransactionReceipt:
                     kind, len(status) if has_status else None, read_integer(gas, 8), tuple(_log(log) for log in logs)
                 )
         raise ValueError("not a receipt's list")
+
+    @classmethod
+    def stored(cls, value: bytes) -> "TransactionReceipt":
+        """Read a value that was decoded before it was stored. Each log is decoded when it is used."""
+        kind, encoded = _by_type(value)
+        status, gas, _, logs, *_ = rlp.decode_lazy(encoded)
+        has_status = kind or len(status) != _STATE_ROOT_BYTES
+        return cls(kind, len(status) if has_status else None, int.from_bytes(gas), _StoredLogs(logs))
+
+
+class _StoredLogs(Sequence[Log]):
+    """The logs of a stored receipt, which may have thousands of which few are used."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        emitter, topics, data = self._items[index]
+        return Log(emitter, tuple(topics), data)
 
 
 @dataclass(frozen=True)
@@ -183,22 +206,15 @@ def _encode(receipt: dict[str, Any], *, is_canyon: bool | None = None) -> bytes:
     """Return the trie's value of a receipt in JSON (Yellow Paper 4.3.1, EIP-658, EIP-2718). Raises `ValueError`."""
     kind = read_quantity(receipt.get("type") or "0x0")
     status = shortest(read_quantity(receipt["status"])) if receipt.get("status") is not None else _post_state(receipt)
-    logs: list[Item] = [
-        [
-            read_data(log.get("address"), 20),
-            [read_data(topic, 32) for topic in read_list(log.get("topics"))],
-            read_data(log.get("data")),
-        ]
-        for log in map(read_object, read_list(receipt.get("logs")))
-    ]
+    logs = list(map(read_data, read_list(receipt.get("logs"))))  # as `short_logs` has them
     told = receipt.get("logsBloom")
     bloom = _bloom(logs) if told is None else read_data(told, _BLOOM_BYTES)
-    fields: list[Item] = [status, shortest(read_quantity(receipt.get("cumulativeGasUsed"))), bloom, logs]
+    fields = [status, shortest(read_quantity(receipt.get("cumulativeGasUsed"))), bloom]
+    after: list[bytes] = []
     if kind == _DEPOSIT:
         is_canyon = receipt.get("depositReceiptVersion") is not None if is_canyon is None else is_canyon
-        if is_canyon:
-            fields += [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"]
-    encoded: bytes = rlp.encode(fields, infer_serializer=False)
+        after = [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"] if is_canyon else []
+    encoded = rlp_list([*map(rlp.encode, fields), rlp_list(logs), *map(rlp.encode, after)])
     return (bytes([kind]) if kind else b"") + encoded
 
 
@@ -206,14 +222,19 @@ def _post_state(receipt: dict[str, Any]) -> bytes:
     return read_data(receipt.get("root"), _STATE_ROOT_BYTES)
 
 
-def _bloom(logs: Sequence[Any]) -> bytes:
-    """Return the bloom of logs (Yellow Paper, 4.3.1). Some nodes answer another one."""
+def _bloom(logs: Sequence[bytes]) -> bytes:
+    """Return the bloom of logs in RLP (Yellow Paper, 4.3.1). Some nodes answer another one."""
     bits = 0
-    for emitter, topics, _ in logs:
-        for digest in map(keccak, (emitter, *topics)):
+    for log in map(_log, map(decode_rlp, logs)):
+        for digest in map(keccak, (log.emitter, *log.topics)):
             for at in (0, 2, 4):
                 bits |= 1 << (int.from_bytes(digest[at : at + 2]) & 2047)
     return bits.to_bytes(_BLOOM_BYTES)
+
+
+def _by_type(value: bytes) -> tuple[int, bytes]:
+    """Return the type of a receipt (EIP-2718), 0 where it has none, and its RLP."""
+    return (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
 
 
 def _log(item: Item) -> Log:

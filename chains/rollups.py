@@ -15,7 +15,7 @@ from eth_utils.abi import function_signature_to_4byte_selector
 from chains import questions
 from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Receipt
-from chains.rpc import RpcClient
+from chains.rpc import TIMES_USUAL, RpcClient
 
 # Addresses of a predeploy on every OP Stack chain, and of a precompile on every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
@@ -108,7 +108,7 @@ def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> l
     sizes = [size // count + _ENVELOPE if count else 0 for (size, _), count in zip(transactions, counts, strict=True)]
     calls = [_oracle("getL1FeeUpperBound(uint256)", ["uint256"], size) for size in sizes]
     calls += [_oracle("getOperatorFee(uint256)", ["uint256"], gas) for _, gas in transactions]
-    answers = rpc.eth_calls(calls)
+    answers = _compared(rpc, calls, rpc.eth_calls(calls), sum(sizes))
     bounds, operators = answers[: len(transactions)], answers[len(transactions) :]
     fees: list[int] = []
     for count, size, bound, operator in zip(counts, sizes, bounds, operators, strict=True):
@@ -119,6 +119,36 @@ def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> l
         operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
         fees.append(count * (_MARGIN * data_fee + operator_fee))
     return fees
+
+
+_usual: WeakKeyDictionary[RpcClient, int] = WeakKeyDictionary()
+"""The lowest fees that a client's nodes told when they were last compared, in wei per byte."""
+
+
+def _compared(
+    rpc: RpcClient, calls: Sequence[tuple[str, bytes]], answers: Sequence[bytes | Reverted], size: int
+) -> Sequence[bytes | Reverted]:
+    """Return the answers, or another node's with the lowest fees, if those are far below, for `size` bytes of data."""
+    if _total(answers) <= TIMES_USUAL * _usual.get(rpc, 0) * size:
+        return answers
+    told = [
+        [
+            answer
+            for answer in of_node
+            if isinstance(answer, Reverted) or (isinstance(answer, bytes) and len(answer) == 32)
+        ]
+        for of_node in rpc.ask_each([questions.call(*call) for call in calls]).values()
+    ]
+    if len(told) < 2:
+        return answers
+    lowest = min((of_node for of_node in told if len(of_node) == len(calls)), key=_total, default=answers)
+    _usual[rpc] = _total(lowest) // size
+    return lowest if _total(answers) > TIMES_USUAL * _total(lowest) else answers
+
+
+def _total(answers: Sequence[object]) -> int:
+    """Return the sum of the fees among answers, in wei."""
+    return sum(int.from_bytes(answer) for answer in answers if isinstance(answer, bytes))
 
 
 def _arbitrum_gas(rpc: RpcClient) -> int:

@@ -3,18 +3,21 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, overload
 
 from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.chains_file import Chain
+from chains.encoding import in_units
 from chains.header import Header
 from chains.node_errors import (
     AlreadyKnown,
     ChainError,
     InvalidReply,
     NodeOfWrongChain,
+    NodeUnavailable,
     NonceTooLow,
     Reverted,
     RpcRefused,
@@ -24,6 +27,16 @@ from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest,
 
 # Wei per gas if nodes suggest no priority fee. It is geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
+
+# One node alone isn't believed about a price above this multiple of the usual one. Honest nodes that sample the same
+# blocks differ two- or threefold.
+TIMES_USUAL = 4
+# Answers that differ by this factor are a problem for the operator.
+TIMES_DOUBTFUL = 10
+FEE_QUESTIONS: Sequence[Question[Any]] = (
+    *(questions.header("latest"), questions.priority_fee()),
+    questions.paid_priority_fee(),
+)
 
 Answer = TypeVar("Answer")
 A = TypeVar("A")
@@ -36,6 +49,12 @@ def result(answer: Answer | ChainError) -> Answer:
     if isinstance(answer, ChainError):
         raise answer
     return answer
+
+
+def _unless_far_above(tip: int, usual: int) -> int:
+    """Return the tip, or the usual one if it is far above that."""
+    least = max(usual, _LEAST_PRIORITY_FEE)
+    return tip if tip <= TIMES_USUAL * least else least
 
 
 class RpcClient:
@@ -96,6 +115,25 @@ class RpcClient:
     def resting_nodes(self) -> dict[str, str]:
         """Return the last fault of each node that rests now, by its host."""
         return {node.host: str(node.problem) for node in self._nodes.all if node.is_resting}
+
+    def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
+        """Return the answers of each node, by its host. Empty if fewer than two nodes answer.
+
+        Ask so before one node's answer costs money, stops sending, or calls a person.
+        """
+        return self._nodes.ask_each(questions)
+
+    def answers_of_each(self, question: Question[Answer]) -> dict[str, Answer]:
+        """Return the answer of each node that has one, by its host. Empty if fewer than two nodes have one."""
+        told = {host: answers[0] for host, answers in self.ask_each([question]).items()}
+        answered = {host: answer for host, answer in told.items() if not isinstance(answer, ChainError)}
+        return answered if len(answered) > 1 else {}
+
+    def rest(self, host: str, why: str) -> None:
+        """Ask the nodes of a host last for a while, because others have shown that it is wrong. `why` is a sentence."""
+        for node in self._nodes.all:
+            if node.host == host:
+                node.rest_long(NodeUnavailable(why))
 
     # Blocks
 
@@ -181,26 +219,53 @@ class RpcClient:
 
     # Transactions
 
-    def fees(self) -> Fees:
-        """Return the current fees, usually in one exchange."""
-        heads, suggested = self.ask([questions.header("latest")], [questions.priority_fee()])
-        return self.fees_by(heads[0], suggested[0])
+    def fees(self, usual_tip: int = 0) -> Fees:
+        """Return the current fees as `fees_by`, usually in one exchange."""
+        return self.fees_by(self.ask(FEE_QUESTIONS), usual_tip)
 
-    def fees_by(self, head: Header | ChainError | None, suggested: int | ChainError) -> Fees:
-        """Return the current fees from the head and the node's suggestion.
+    def fees_by(self, answers: Sequence[Any], usual_tip: int = 0) -> Fees:
+        """Return the current fees from the answers to `FEE_QUESTIONS`, of which the last one may be missing.
 
-        Ask for the base fee if the head lacks it.
+        Ask for the base fee if the head lacks it. A tip far above the usual one, and an offer above the chain's cap,
+        are compared with those of each node.
         """
-        return Fees(self._base_fee(self.must_have_head(head)), self._priority_fee(suggested))
+        fees = self._fees_of(answers)
+        is_payable = 2 * fees.base_fee + fees.priority_fee <= self.chain.max_fee_per_gas
+        if is_payable and fees.priority_fee == _unless_far_above(fees.priority_fee, usual_tip):
+            return fees
+        told: dict[str, Fees] = {}
+        for host, answers_of_node in self.ask_each(FEE_QUESTIONS).items():
+            with suppress(ChainError):
+                told[host] = self._fees_of(answers_of_node)
+        if len(told) < 2:
+            return fees
+        lowest_tip = min(of_node.priority_fee for of_node in told.values())
+        tip = _unless_far_above(fees.priority_fee, max(lowest_tip, usual_tip))
+        base_fee = fees.base_fee
+        if not is_payable:
+            base_fee = _unless_far_above(fees.base_fee, min(of_node.base_fee for of_node in told.values()))
+        low, *_, high = sorted(told, key=lambda host: told[host].suggested)
+        doubt = ""
+        if told[high].suggested > TIMES_DOUBTFUL * max(told[low].suggested, base_fee):
+            tips = [in_units(wei, 9, 3) for wei in (told[high].suggested, told[low].suggested, tip)]
+            doubt = (
+                f"{high} suggests a tip of {tips[0]} gwei on {self.chain.label}, and {low} one of {tips[1]} gwei. "
+                f"The service offers {tips[2]} gwei."
+            )
+        return Fees(base_fee, tip, fees.suggested, doubt)
+
+    def _fees_of(self, answers: Sequence[Any]) -> Fees:
+        """Return a node's fees. A suggestion far above the tips that recent blocks took counts as much as these."""
+        head, suggested, *paid = answers
+        is_lacking = isinstance(suggested, RpcRefused | InvalidReply)
+        suggestion = _LEAST_PRIORITY_FEE if is_lacking else result(suggested)
+        tip = min([suggestion, *(_unless_far_above(suggestion, fee) for fee in paid if isinstance(fee, int) and fee)])
+        return Fees(self._base_fee(self.must_have_head(head)), max(self.chain.min_priority_fee, tip), suggestion)
 
     def _base_fee(self, head: Header) -> int:
         if head.is_ethereums and (head.base_fee_per_gas or 0) < NO_PRICE:
             return head.base_fee_per_gas or 0
         return self.answer(questions.base_fee(head.number))
-
-    def _priority_fee(self, suggested: int | ChainError) -> int:
-        fee = _LEAST_PRIORITY_FEE if isinstance(suggested, RpcRefused) else result(suggested)
-        return max(self.chain.min_priority_fee, fee)
 
     def estimate_gas(
         self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending", *, most: int | None = None

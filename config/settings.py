@@ -93,10 +93,10 @@ def _days(value: str) -> int | None:
 
 @env.parser_for("base_url")
 def _base_url(value: str) -> str:
-    parsed = urlsplit(value.rstrip("/"))
-    if parsed.scheme not in {"http", "https"} or not parsed.hostname or parsed.path or parsed.query:
+    url = value.rstrip("/")
+    if not _is_web_address(url) or urlsplit(url).path or urlsplit(url).query:
         raise ValidationError(f"Must look like https://example.org, not {value!r}.")
-    return parsed.geturl()
+    return urlsplit(url).geturl()
 
 
 @env.parser_for("page_url")
@@ -315,7 +315,8 @@ API_KEY_SECRET = API_KEY_SECRET or _generated(STATE_DIR / "api_key_secret")
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
 _https = BASE_URL.startswith("https:")
-ALLOWED_HOSTS = [urlsplit(BASE_URL).hostname or "", *_other_hosts]
+# `hostname` would lack the brackets of an IPv6 address.
+ALLOWED_HOSTS = [re.sub(r":\d+$", "", urlsplit(BASE_URL).netloc), *_other_hosts]
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
 # A browser accepts a cookie with this prefix only from this host, over https (RFC 6265bis).
@@ -496,7 +497,8 @@ CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
 # --- Security ---------------------------------------------------------------------------------------------------------
 
 # Monitors request these paths directly from the service, without a proxy's TLS.
-SECURE_REDIRECT_EXEMPT = [r"^(healthz|livez|readyz|metrics)$"]
+PROBED_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/metrics"})
+SECURE_REDIRECT_EXEMPT = [f"^{path.removeprefix('/')}$" for path in PROBED_PATHS]
 # With `no-referrer`, Chromium sends `Origin: null` for plain forms, and the CSRF check would fail.
 SECURE_REFERRER_POLICY = "same-origin"
 
@@ -523,6 +525,12 @@ CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "idempotency-key", "i
 CORS_EXPOSE_HEADERS = ("etag", "idempotency-replayed", "retry-after", "x-request-id")
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
+
+# The parts of pages that readers share for half a second. One of them may have a megabyte, and strangers request any
+# number of different ones.
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 50}},
+}
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

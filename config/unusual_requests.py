@@ -1,29 +1,59 @@
-"""Middleware for unusual requests: HEAD becomes GET, and texts with the character NUL are refused."""
+"""Middleware for unusual requests: HEAD, the character NUL, large forms, another name of this machine, a wrong host."""
 
+import re
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.db import DataError
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.views import defaults
+from django.template import loader
 
 from config.error_answers import error_answer, is_of_api, wants_json
 
+_THIS_MACHINE = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::(?P<port>[0-9]+))?")
+# Maximum bytes of a form, and of the same as JSON. A signature has up to 16,384 characters. Anybody may post a body,
+# and reading 4 MiB may take more than a second and a hundred megabytes.
+_MOST_OF_FORM = 64 * 1024
+# Maximum characters of a request's cookies.
+_MOST_OF_COOKIES = 16 * 1024
+_NUL = "The request holds the character NUL. Leave it out."
+
 
 class UnusualRequestMiddleware:
-    """Middleware that answers HEAD like GET, and refuses the character NUL.
+    """Middleware that answers HEAD like GET, refuses NUL and large forms, and takes other names of this machine.
 
     The web server omits the body of an answer to HEAD, because `META["REQUEST_METHOD"]` doesn't change. PostgreSQL
     refuses texts with NUL, so a view that accepted one would fail.
+
+    If `BASE_URL` is http://127.0.0.1:8000, pages at http://localhost:8000 redirect to it, because cookies and sign-in
+    messages are bound to it. The API and probes are answered there. Only exact names count, so that no name of others
+    that leads to this machine is believed.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        # A quoted cookie may contain any character, such as "\000". Error pages look up the session of its cookie too.
-        if any("\0" in value for value in request.COOKIES.values()):
-            return _refusal(request)
+        # None of our cookies has a backslash. Python takes the square of their number before 3.11.10 and 3.12.6, and
+        # reads "\000" as NUL.
+        request.META["HTTP_COOKIE"] = request.META.get("HTTP_COOKIE", "").replace("\\", "")[:_MOST_OF_COOKIES]
+        try:
+            request.get_host()
+        except DisallowedHost:
+            if not _names_this_machine(request):
+                raise
+            if _is_for_people(request):
+                return HttpResponseRedirect(settings.BASE_URL + request.get_full_path())
+            request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
+        # The API and the form of a batch have limits of their own.
+        if request.path not in settings.API_PATHS and request.path not in settings.LARGE_FORM_PATHS:
+            if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_OF_FORM:
+                return _refusal(request, f"The body is larger than {_MOST_OF_FORM} bytes.", 413, "too_large")
+            if request.content_type == "multipart/form-data":
+                return _refusal(request, "The body must not be multipart/form-data.", 415, "unsupported_media_type")
         method = request.method
         if method == "HEAD":
             request.method = "GET"
@@ -34,10 +64,37 @@ class UnusualRequestMiddleware:
         return response
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
-        return _refusal(request) if isinstance(error, DataError) and "NUL" in str(error) else None
+        return _refusal(request, _NUL) if isinstance(error, DataError) and "NUL" in str(error) else None
 
 
-def _refusal(request: HttpRequest) -> HttpResponseBase:
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a malformed request. The answer to a request for a wrong host names the right address."""
+    if isinstance(exception, DisallowedHost):
+        address = settings.BASE_URL
+        return _refusal(request, f"This service is at {address}, and not at this host.", address=address)
+    return _refusal(request, "The request is malformed.")
+
+
+def _names_this_machine(request: HttpRequest) -> bool:
+    """Return whether the request's host is another name of this machine with the port of `BASE_URL`, which names it."""
+    hosts = request.META.get("HTTP_HOST", ""), urlsplit(settings.BASE_URL).netloc
+    matches = [_THIS_MACHINE.fullmatch(host.lower()) for host in hosts]
+    ports = {match["port"] or ("443" if request.is_secure() else "80") for match in matches if match}
+    return all(matches) and len(ports) == 1
+
+
+def _is_for_people(request: HttpRequest) -> bool:
+    """Return whether the request gets a page: not one of the API, of a probe, or of a file."""
+    is_file = "." in request.path
+    return request.method in {"GET", "HEAD"} and not (
+        is_of_api(request) or wants_json(request) or is_file or request.path in settings.PROBED_PATHS
+    )
+
+
+def _refusal(
+    request: HttpRequest, sentence: str, status: int = 400, code: str = "bad_request", *, address: str = ""
+) -> HttpResponse:
+    """Return the error answer. A page has the status 400 and the template's sentence, and names the right `address`."""
     if is_of_api(request) or wants_json(request):
-        return error_answer(400, "bad_request", "The request holds the character NUL. Leave it out.")
-    return defaults.bad_request(request, ValueError("NUL"))
+        return error_answer(status, code, sentence)
+    return HttpResponse(loader.render_to_string("400.html", {"address": address}), status=400)

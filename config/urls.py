@@ -47,4 +47,5 @@ urlpatterns = [
     path("", include("accounts.urls")),
 ]
 
+handler400 = "config.unusual_requests.bad_request"
 handler500 = "queries.api_endpoint.server_error"

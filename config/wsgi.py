@@ -7,10 +7,11 @@ from django.core.wsgi import get_wsgi_application
 from django.db import connection
 
 import chains.ens  # noqa: F401 (loaded here, because queries.batch_request would load it during a request)
+from config.request_headers import bounded
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-application = get_wsgi_application()
+application = bounded(get_wsgi_application())
 
 # A request waits at most 5 s for a lock or a connection; then the client is asked to try again. A statement ends after
 # 10 s, so that a search doesn't delay others. Workers and migrations have no such limits.

@@ -125,7 +125,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
     if node is None:
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
     if not SOLC.exists():
-        raise BuildError("The Solidity compiler is not installed: run `npm ci`.")
+        raise BuildError("The Solidity compiler is not installed: `make examples` installs it.")
     # Files are used instead of pipes: solc-js gives up on a pipe that is still empty, and cuts long output to a pipe.
     with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
         json.dump(request, question)

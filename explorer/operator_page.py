@@ -36,10 +36,13 @@ from queries.models import OPEN_STATUSES, Batch, BatchStatus, DeliveryStatus, Se
 # The admin's list for a finding, by code. Notices have no list.
 _LISTS = {
     **dict.fromkeys(
-        ("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "receipt_unusable", "signer_not_signing"),
+        (
+            *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "receipt_unusable"),
+            *("signer_not_signing", "foreign_transactions"),
+        ),
         "proving/signer",
     ),
-    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused", "node_doubtful"), "proving/stop"),
+    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused"), "proving/stop"),
     **dict.fromkeys(("no_registry", "registry_refused", ""), "proving/factsregistry"),
 }
 _DAY_SECONDS = 24 * 3600

@@ -27,7 +27,7 @@ from accounts import read_rate
 from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
-from api import batches, missing, submitted_request
+from api import batch_files, batches, missing, submitted_request
 from api.transactions import check_self_funded
 from config.chain_names import chain_name
 from config.error_answers import Refused, error_answer, wants_json
@@ -47,6 +47,7 @@ from explorer.batch.query_paging import QueryFilters, QuerySelection
 from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
+from explorer.lists import webhook_list
 from queries import columns, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
@@ -153,7 +154,10 @@ def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpRespon
 @signed_in
 @require_http_methods(["GET", "POST"])
 def send_again(request: HttpRequest, user: User, delivery_id: str, internal_id: str = "") -> HttpResponse:
-    """Repeat a webhook delivery of the user. A GET redirects to the page of the batch, or of all deliveries."""
+    """Repeat a webhook delivery of the user. A GET redirects to the page of the batch, or of all deliveries.
+
+    A refusal shows the page of all deliveries.
+    """
     parts = f"?{request.GET.urlencode()}" if request.GET else ""
     page = reverse("explorer:batch", args=[internal_id]) if internal_id else reverse("explorer:webhooks") + parts
     back = HttpResponseRedirect(f"{page}#deliveries")
@@ -165,6 +169,9 @@ def send_again(request: HttpRequest, user: User, delivery_id: str, internal_id: 
         messages.success(request, delivery_display.DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
         messages.error(request, refused.sentence)
+        response = webhook_list.shown(request, user, status=429)
+        response.headers["Retry-After"] = str(refused.retry_after)
+        return response
     return back
 
 
@@ -190,6 +197,8 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     batch = query_rows.find_batch(internal_id)
     if batch is None:
         return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
+    if refusal := batch_files.refusal_of_size(request, batch.queries.all(), batch.size):
+        return refusal
     return csv_lines.file(facts_csv.lines(batch), f"facts-{batch.pk}.csv")
 
 

@@ -4,18 +4,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db.models import OuterRef, Subquery
+from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
 
 from accounts.models import User, daily_wei
 from chains.chains_file import Chain
+from config.configured_chains import get_chains
+from database.statements import CompiledQuery, QueryParameter
+from proving import heads
 from proving.block_selection import Selected
+from proving.models import ChainHead, ChainWatch
 from proving.paths.planning import StatesRefused, TooFar
 from proving.source_estimate import Cost, SourceEstimate
 from proving.transactions import signers
-from queries.columns import PASSING_CODES, Rejection, RejectionCode
+from queries.columns import PASSING_CODES, EarlyCheck, Rejection, RejectionCode
 from queries.waits import Value, wait
 
 # This second is in the year 5138. A later time must be in milliseconds.
 _LATEST_IN_SECONDS = 10**11
+_DAY = 86_400
+# The newest blocks of chains as workers know them, by number and time. A node that lags lowers none for a while.
+_HEADS = CompiledQuery(
+    lambda: ChainWatch.objects.filter(seen_at__gt=QueryParameter("since")).values_list(
+        "chain_id",
+        Greatest("number", Coalesce(Subquery(ChainHead.objects.filter(pk=OuterRef("pk")).values("number")), 0)),
+        "timestamp",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +59,10 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
             yield from _unknown_transactions(source.selected)  # transaction_not_found
             yield from _times_before_the_first_block(source.selected)  # timestamp_before_first_block
             yield from _unknown_final_block(source.selected)  # finalized_unknown
-            yield from _block_too_far_ahead(source.selected)  # block_too_far_ahead
-            yield from _time_too_far_ahead(source.selected)  # timestamp_too_far_ahead
+            chain, head = source.selected.source, source.selected.head
+            highest, latest = max(source.selected.later, default=0), max(source.selected.times, default=0)
+            yield from _block_too_far_ahead(chain, head.number, highest)  # block_too_far_ahead
+            yield from _time_too_far_ahead(chain, head.timestamp, latest)  # timestamp_too_far_ahead
         yield from _missing_header_properties(source)  # header_property_missing
         yield from _unprovable_transactions(source)  # the codes that are also those of waits
         yield from _unavailable_proof(source)  # proof_unavailable
@@ -91,22 +109,41 @@ def _unknown_final_block(selected: Selected) -> Iterator[Rejection]:
         yield Rejection(RejectionCode.FINALIZED_UNKNOWN, reason, retryable=True, source=source)
 
 
-def _block_too_far_ahead(selected: Selected) -> Iterator[Rejection]:
-    source, head, highest = selected.source.id, selected.head.number, max(selected.later, default=0)
-    if (ahead := highest - head) > settings.MAX_BLOCKS_AHEAD:
-        values = {"block": highest, "chain": source, "ahead": ahead, "head": head}
+def early_check() -> EarlyCheck:
+    """Return the check of blocks and times far above the heads that workers have just seen.
+
+    A day is left for what the rows don't show, such as a jump of a development chain. A chain that no worker observes
+    has nothing rejected.
+    """
+    now, configured = timezone.now(), {chain.id: chain for chain in get_chains().chains}
+    rows = {chain_id: head for chain_id, *head in _HEADS.all(since=now - heads.LATELY)}
+
+    def rejection(source: int, block: int | None, time: int | None) -> Rejection | None:
+        if source not in rows or source not in configured:
+            return None
+        chain, (number, timestamp) = configured[source], rows[source]
+        if block is not None:
+            return next(_block_too_far_ahead(chain, number, block, beyond=_DAY / chain.block_seconds), None)
+        # The next block of a chain that makes blocks on demand has the time of its making.
+        return next(_time_too_far_ahead(chain, max(timestamp, int(now.timestamp())), time or 0, beyond=_DAY), None)
+
+    return rejection
+
+
+def _block_too_far_ahead(source: Chain, head: int, block: int, beyond: float = 0) -> Iterator[Rejection]:
+    if (ahead := block - head) > settings.MAX_BLOCKS_AHEAD + beyond:
+        values = {"block": block, "chain": source.id, "ahead": ahead, "head": head}
         reason = wait("block_too_far_ahead", most=settings.MAX_BLOCKS_AHEAD, **values)
-        yield Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True, source=source)
+        yield Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True, source=source.id)
 
 
-def _time_too_far_ahead(selected: Selected) -> Iterator[Rejection]:
-    source, latest = selected.source, max(selected.times, default=0)
-    if (seconds := latest - selected.head.timestamp) > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
-        is_wrong = latest > _LATEST_IN_SECONDS
+def _time_too_far_ahead(source: Chain, newest: int, time: int, beyond: float = 0) -> Iterator[Rejection]:
+    if (seconds := time - newest) > settings.MAX_BLOCKS_AHEAD * source.block_seconds + beyond:
+        is_wrong = time > _LATEST_IN_SECONDS
         reason = (
-            wait("time_in_milliseconds", time=latest)
+            wait("time_in_milliseconds", time=time)
             if is_wrong
-            else wait("time_too_far_ahead", time=latest, ahead=seconds, chain=source.id)
+            else wait("time_too_far_ahead", time=time, ahead=seconds, chain=source.id)
         )
         yield Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong, source=source.id)
 

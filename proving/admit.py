@@ -229,17 +229,24 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
 
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
     """Reject a batch after enough consecutive checks that would reject it. Until then, schedule another check."""
-    if batch.rejecting_checks + 1 < _REJECTING_CHECKS:
-        return _End((wait("rejected_in_a_minute", reason=rejection.reason),), code=rejection.code)
+    if batch.rejecting_checks + 1 < (most := _most_checks(rejection.reason)):
+        soon = "rejected_in_a_minute" if most == _REJECTING_CHECKS else "rejected_in_half_a_minute"
+        return _End((wait(soon, reason=rejection.reason),), code=rejection.code)
     _reject(batch, rejection)
     return _DONE
+
+
+def _most_checks(reason: WaitReason | str | None) -> int:
+    # Half a minute is enough for block 0, because every node has it.
+    is_of_genesis = isinstance(reason, WaitReason) and reason.told.code == "genesis_not_proven"
+    return _REJECTING_CHECKS - is_of_genesis
 
 
 def rejected_at(batch: Batch) -> datetime | None:
     """Return when a batch is rejected if all further checks end like the last. None: the last didn't reject it."""
     if batch.status != BatchStatus.RECEIVED or not batch.rejecting_checks or batch.looked_at is None:
         return None
-    pauses = map(due_rows.backoff, range(batch.rejecting_checks - 1, _REJECTING_CHECKS - 1))
+    pauses = map(due_rows.backoff, range(batch.rejecting_checks - 1, _most_checks(batch.wait) - 1))
     return batch.looked_at + sum(pauses, timedelta())
 
 

@@ -129,7 +129,7 @@ def _estimated(request: BatchRequest, body: bytes, key: ApiKey, ends_at: float) 
     """Estimate a batch. Raises `OutOfTime` and `ChainError`."""
     destination = get_chains().chain(request.destinationChainId)
     sources = source_estimate.ask_sources(destination.id, _parts(request), ends_at)[""]
-    fees = get_page_rpc(destination.id).fees()
+    fees = get_page_rpc(destination.id).fees(money.usual_tip(destination))
     fault = next((source.fault for source in sources if source.fault), None)
     if fault and not any(source.selected for source in sources):
         raise fault

@@ -334,7 +334,7 @@ def _transactions(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[
         rows = ProvenTransaction.objects.filter(block__in={pk for pk, _ in asked}, index__in=chunk)
         for row in rows.iterator():
             if wanted := asked.get((row.block_id, row.index)):
-                receipt = TransactionReceipt.decode(bytes(row.receipt))
+                receipt = TransactionReceipt.stored(bytes(row.receipt))
                 for fact in wanted:
                     if (word := transaction_word(fact, receipt, row.hash)) is not None:
                         words[row.block_id, fact] = word

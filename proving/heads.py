@@ -1,5 +1,6 @@
 """Heads of chains: the latest block, and the newest confirmed and final blocks."""
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
+from chains.nodes import MAX_REST_SECONDS
 from chains.rpc import RpcClient, result
 from proving.models import ChainHead
 from queries.waits import WaitReason, wait
@@ -20,7 +22,9 @@ from queries.waits import WaitReason, wait
 # Blocks until finality on chains without a `finalized` tag. Two epochs of Ethereum are the usual depth.
 _FINAL_DEPTH = 64
 # Time for which the highest head counts although nodes report a lower one. Later, the lower head counts.
-_LATELY = timedelta(minutes=5)
+LATELY = timedelta(minutes=5)
+# A head that is at least this late, or this far behind another one, is wrong: in blocks, and in seconds.
+_BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A poll comes this part of the block time after the expected block, so that it doesn't come just before the block.
 _LATE_PART = 1 / 8
 # Limits of the seconds between two polls. There are four polls per block.
@@ -51,6 +55,8 @@ class _LastReading:
     """The time of the last reading, by `time.monotonic`."""
     noted: tuple[int, int] | None = None
     """The newest and the final block as stored for pages."""
+    compared_at: float = -math.inf
+    """The time when the nodes' heads were last compared, by `time.monotonic`."""
 
 
 _last: WeakKeyDictionary[RpcClient, _LastReading] = WeakKeyDictionary()
@@ -82,14 +88,17 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
 
     `began` is the time, by `time.monotonic`, when the questions were sent.
     """
-    latest = rpc.must_have_head(answers[0])
+    latest, last = rpc.must_have_head(answers[0]), _last.setdefault(rpc, _LastReading())
+    highest = last.heads.latest.number if last.heads else highest_lately(chain.id)
+    if let_stale_rest(chain, rpc, latest, highest):
+        answers = rpc.ask(QUESTIONS)
+        latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
     # If the final block can't be read, nothing is final. An example is the first block of some development chains.
     guess = 0 if isinstance(answers[1], UnreadableHeader) else max(0, latest.number - _FINAL_DEPTH)
     final = finalized.number if finalized else guess
     if final > latest.number:
         raise InvalidReply(f"A node of chain {chain.id} reports block {final} as final, which is above its own head.")
-    last = _last.setdefault(rpc, _LastReading())
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
     # A final block needs no more confirmations.
     number = max(latest.number - depth, final, 0)
@@ -103,6 +112,39 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     return heads
 
 
+def let_stale_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -> bool:
+    """Let nodes rest that are far behind others. Return whether there are any: then the next question goes to another.
+
+    The nodes are compared only if `latest` is late, or far behind the highest block that was seen lately.
+    """
+    last = _last.setdefault(rpc, _LastReading())
+    # A chain may stand still, so that its nodes agree.
+    is_due = is_late(chain, latest) and time.monotonic() - last.compared_at > MAX_REST_SECONDS
+    if not is_due and not is_far_behind(chain, highest - latest.number):
+        return False
+    last.compared_at = time.monotonic()
+    told = {host: header.number for host, header in rpc.answers_of_each(QUESTIONS[0]).items() if header}
+    ahead = max(told, key=told.__getitem__, default="")
+    stale = [host for host, number in told.items() if is_far_behind(chain, told[ahead] - number)]
+    for host in stale:
+        rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {ahead} block {told[ahead]}")
+    return bool(stale)
+
+
+def is_far_behind(chain: Chain, blocks: int) -> bool:
+    """Return whether a head so many blocks behind is wrong. A short reorg is normal, and so is a node that lags."""
+    return blocks > 2 and blocks * chain.block_seconds >= _SECONDS_BEHIND
+
+
+def is_late(chain: Chain, latest: Header) -> bool:
+    """Return whether the newest block is old.
+
+    Test networks are left out, because development chains make blocks on demand and with any time.
+    """
+    most = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
+    return not chain.test_network and time.time() - latest.timestamp > most
+
+
 def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None) -> WaitReason:
     """Return the wait for block `number`, and for later blocks up to `last`. `head` is the newest block's number."""
     return wait("block_to_come", chain=chain_id, block=number, head=head, last=last)
@@ -110,7 +152,7 @@ def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None
 
 def highest_lately(chain_id: int) -> int:
     """Return the highest head that any worker has seen in the last minutes. 0 if there is none."""
-    lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - _LATELY)
+    lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - LATELY)
     return lately.values_list("number", flat=True).first() or 0
 
 
@@ -143,7 +185,7 @@ def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
     # Another worker may have stored a higher head. A node that is behind must not lower it.
-    behind = Q(number__gt=number, seen_at__gt=timezone.now() - _LATELY)
+    behind = Q(number__gt=number, seen_at__gt=timezone.now() - LATELY)
     if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
         ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
     last.noted = number, final

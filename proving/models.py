@@ -180,6 +180,11 @@ class Signer(DueRow):
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     signing_problem = WaitField(null=True, blank=True)  # why its signing service doesn't sign; null: it does
+    # Stored transactions have used all nonces from the first observation up to this one. null: there is none yet.
+    accounted_nonce = models.PositiveBigIntegerField(null=True)
+    # Later nonces that the chain has used, and no stored transaction has.
+    foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
+    foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -556,9 +561,11 @@ class ProblemReport(DueRow):
 class AttesterWatch(models.Model):
     """The last answers of a configured connection's attesters. Workers ask them even without work."""
 
+    LONGEST_ROUND = timedelta(seconds=30)  # from asking to the stored answers; then it has failed
+
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()
-    asked_at = models.DateTimeField(null=True)  # set by a worker before it asks
+    asked_at = models.DateTimeField(null=True)  # set by a worker before it asks; null: they are to be asked now
     answered_at = models.DateTimeField(null=True)
     block = models.PositiveBigIntegerField(null=True)  # the source chain's block that they were asked about
     answers = models.JSONField(default=list)  # made by `proving.health.attester_checks`, in the order of chains.toml

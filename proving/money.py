@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median_low
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
 from django.utils import timezone
 
 from accounts import models
@@ -30,6 +31,7 @@ from proving.models import (
     AccountProof,
     Share,
     SignedTransaction,
+    Signer,
     Transaction,
     TransactionState,
     goes_to_replaced_registry,
@@ -44,6 +46,8 @@ from queries.waits import WaitReason, wait
 # Both fees of a replacement, in percent of the previous fees. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
+# Last transactions whose tips are the usual ones.
+_USUAL_TRANSACTIONS = 50
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _PER_STATEMENT = 500
 
@@ -73,7 +77,21 @@ class MarketFees:
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:
-    return market_of(rpc.fees())
+    return market_of(rpc.fees(usual_tip(rpc.chain)))
+
+
+def usual_tip(chain: Chain) -> int:
+    """Return the median tip of the chain's last transactions, in wei per gas. 0 if none is confirmed.
+
+    With one node it isn't read, because there is no other to compare.
+    """
+    if len(chain.rpc_urls) < 2:
+        return 0
+    # With the keys of signers, the newest rows are found by an index.
+    signers = [*Signer.objects.filter(chain_id=chain.id).values_list("pk", flat=True)]
+    mined = Transaction.objects.filter(signer__in=signers, state__in=SPENT_STATES, versions__hash=F("hash"))
+    tips = mined.order_by("-pk").values_list("versions__max_priority_fee_per_gas", flat=True)[:_USUAL_TRANSACTIONS]
+    return median_low(tips) if tips else 0
 
 
 def market_of(fees: Fees) -> MarketFees:

@@ -16,7 +16,7 @@ from proving.block_selection import Requests, Selected, inquire, select
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, SlotFact, ViewRequest
 from proving.shown_receipts import AskedTransaction, ShownReceiptPart
-from proving.source_estimate import SourceEstimate
+from proving.source_estimate import SourceEstimate, genesis_not_proven
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import AccountField, HeaderField
@@ -102,10 +102,10 @@ def _of_source(request: BatchRequest, source: int, requests: Requests, ends_at: 
         for number, of_block in addresses.items()
         for address, slots in of_block.items()
     ]
-    proofs = {
-        (asked.block_number, asked.address): result(proof)
-        for asked, proof in zip(proof_requests, rpc.proofs(proof_requests), strict=True)
-    }
+    answers = list(zip(proof_requests, rpc.proofs(proof_requests), strict=True))
+    for reason in filter(None, (genesis_not_proven(source, asked, answer) for asked, answer in answers)):
+        raise EstimateUnavailable(str(reason))
+    proofs = {(asked.block_number, asked.address): result(answer) for asked, answer in answers}
     connection.check_time()
     views = facts.views(
         connection.destination_rpc,

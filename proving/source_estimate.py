@@ -25,9 +25,9 @@ from chains.node_errors import (
 )
 from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
-from chains.rpc import result
+from chains.rpc import FEE_QUESTIONS, result
 from database.statements import by_size, chunks
-from proving import facts, gas, heads, named_transactions, sources
+from proving import facts, gas, heads, money, named_transactions, sources
 from proving.block_selection import Inquiry, Requests, Selected, inquire, select, takes_proof
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
@@ -367,6 +367,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
                 facts_by_block.setdefault(number + 1, {})
     blocks: dict[int, _BlockAnswers | ChainError] = {}
     fees: Fees | None = None
+    usual_tip = money.usual_tip(destination.chain)
     for numbers in chunks(sorted(facts_by_block), _PER_READ):
         headers: list[Header] = []
         for number, header in zip(numbers, heads.headers(source, numbers, inquiry.known), strict=True):
@@ -378,10 +379,8 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
         # A chain knows its head's hash only in the pending block.
         calls = [questions.call(*contract.state_root(header.number)) for header in headers]
         calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in headers]
-        answers, newest, suggested = destination.ask(
-            calls, () if fees else [questions.header("latest")], () if fees else [questions.priority_fee()]
-        )
-        fees = fees or destination.fees_by(newest[0], suggested[0])
+        answers, of_fees = destination.ask(calls, () if fees else FEE_QUESTIONS)
+        fees = fees or destination.fees_by(of_fees, usual_tip)
         for header, root, vouch in zip(headers, answers[: len(headers)], answers[len(headers) :], strict=True):
             try:
                 is_known = any(b"" if isinstance(root, Reverted) else result(root))
@@ -390,7 +389,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
                 blocks[header.number] = error
         inquiry.connection.check_time()
     held = _held(inquiry, facts_by_block, blocks)
-    return _Read(blocks, held, _correction(inquiry.connection.registry), fees or destination.fees())
+    return _Read(blocks, held, _correction(inquiry.connection.registry), fees or destination.fees(usual_tip))
 
 
 def _held(
@@ -482,6 +481,8 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
         sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:
             return _Tries(no_proof=wait("other_accounts", problem=str(answer)))
+        if takes_proof(selected.existing.get(0, ())) and (reason := genesis_not_proven(source.id, request, answer)):
+            return _Tries(no_proof=reason)
         if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
             # Proofs of recent blocks are requested again when their queries are proven.
             continue
@@ -497,6 +498,15 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
             problem = answer.about(facts.proof_of(source, request))
             return _Tries(no_proof=wait(code, chain=source.id, block=request.block_number, problem=problem))
     return _Tries(sample, unserved)
+
+
+def genesis_not_proven(
+    source: int, request: ProofRequest, answer: VerifiedAccountProof | ChainError
+) -> WaitReason | None:
+    """Return why block 0 isn't proven if every node proves it by another root, as those of development chains do."""
+    if request.block_number or not isinstance(answer, UnverifiedProof):
+        return None
+    return wait("genesis_not_proven", chain=source, problem=f"{'; '.join(answer.reasons)}.")
 
 
 # --- Missing facts ----------------------------------------------------------------------------------------------------

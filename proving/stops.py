@@ -89,11 +89,16 @@ def stoppable() -> dict[str, Stop]:
 
 
 def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
-    """Remove a stop, and return whether there was one. Transactions that were signed before are broadcast again."""
+    """Remove a stop, and accept a signer's foreign transactions. Return whether there was anything of these.
+
+    Transactions that were signed before are broadcast again. Later foreign transactions count again.
+    """
     deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
-    if deleted:
+    foreign = Signer.objects.filter(chain_id=chain_id, address=signer).exclude(foreign_count=0)
+    accepted = foreign.update(accounted_nonce=None, foreign_count=0, foreign_since=None)
+    if deleted or accepted:
         logger.warning("sending goes on %s", Stop(chain_id=chain_id, source_chain_id=source, signer=signer).subject)
-    return bool(deleted)
+    return bool(deleted or accepted)
 
 
 def why_stopped(chain_id: int, *, source: int) -> WaitReason | None:

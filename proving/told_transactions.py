@@ -1,7 +1,7 @@
 """The source chain's transactions that queries are about, as answers and files tell them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from chains.receipts import Log, TransactionReceipt
 from proving.models import ProvenTransaction
@@ -10,14 +10,18 @@ from queries.models import Query
 
 @dataclass(frozen=True)
 class ToldTransaction:
-    """A transaction as far as it is known, and the logs of it that a query requests."""
+    """A transaction as far as it is known, and its logs."""
 
     index: int | None
     """Its index in the block. None: not known yet."""
     hash: str
     """0x…, as the request names it, or by the trie of transactions. Empty: neither tells it."""
-    logs: Mapping[int, Log] = field(default_factory=dict)
-    """The requested logs by their indexes within the receipt. Empty: they may not be told yet."""
+    logs: Sequence[Log] = ()
+    """The logs of its receipt. Empty: they may not be told yet."""
+
+    def log(self, index: int) -> Log | None:
+        """Return the log with this index within the receipt, if it may be told."""
+        return self.logs[index] if index < len(self.logs) else None
 
 
 def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
@@ -25,7 +29,7 @@ def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
 
     `may_be_told` has whether the query's values may be told. One statement reads all that are stored.
     """
-    pairs = {_pair(query) for query in may_be_told if query.transaction_name}
+    pairs = {_pair(query) for query, is_told in may_be_told.items() if query.transaction_name and is_told}
     receipts: dict[tuple[int | None, int | None], tuple[str, TransactionReceipt]] = {}
     if pairs:
         rows = ProvenTransaction.objects.filter(
@@ -33,16 +37,15 @@ def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
         )
         for row in rows.iterator():
             if (pair := (row.block_id, row.index)) in pairs:
-                receipts[pair] = row.hash, TransactionReceipt.decode(bytes(row.receipt))
+                receipts[pair] = row.hash, TransactionReceipt.stored(bytes(row.receipt))
     transactions = {}
     for query, is_told in may_be_told.items():
         if not query.transaction_name:
             continue
-        known = receipts.get(_pair(query)) if is_told else None
+        known = receipts.get(_pair(query)) if is_told else None  # another query may be about the same transaction
         named = query.transaction_name if query.transaction_name.startswith("0x") else ""
         tx_hash, logs = (known[0], known[1].logs) if known else ("", ())
-        asked = {log: logs[log] for log in query.known_logs if log < len(logs)}
-        transactions[query.pk] = ToldTransaction(query.transaction_index, named or tx_hash, asked)
+        transactions[query.pk] = ToldTransaction(query.transaction_index, named or tx_hash, logs)
     return transactions
 
 

@@ -106,7 +106,7 @@ def submit_batch_query(request: HttpRequest) -> HttpResponse:
     try:
         submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     except InvalidRequest as invalid:
-        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
     return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
 
 
@@ -179,7 +179,8 @@ def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
 @api.exception_handler(AuthenticationError)
 def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     # The answer is the same whether the key is missing, unknown, expired or revoked.
-    return error_answer(401, "unauthorized", "A valid API key is needed, in the header api-key.")
+    sentence = "A valid API key is needed, in the header api-key or the query parameter apiKey."
+    return error_answer(401, "unauthorized", sentence)
 
 
 @api.exception_handler(ValidationError)

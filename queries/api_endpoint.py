@@ -143,6 +143,8 @@ ERROR_CODES = (
     (414, "uri_too_long", "the request line is too long"),
     (415, "unsupported_encoding", "the body is compressed"),
     (415, "unsupported_media_type", "the body is multipart/form-data"),
+    (422, "block_too_far_ahead", "a block is far above the newest one that the service knows"),
+    (422, "timestamp_too_far_ahead", "a time is far after it"),
     (422, "idempotency_key_reused", "the Idempotency-Key came with another body before"),
     (429, "too_many_requests", "go on after Retry-After seconds"),
     (429, "too_many_open_batches", "more of your batches would be open than may be"),

@@ -5,9 +5,10 @@ Source: docs/specification.md, "Batch query".
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, product, takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -26,7 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains import encoding
 from chains.chains_file import Chains
 from queries import storage_layout, strict_json
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EarlyCheck, HeaderField, RejectionCode, TransactionField
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag
 from queries.strict_json import INVALID, UNSUPPORTED
@@ -34,6 +35,7 @@ from queries.strict_json import invalid as _invalid
 from queries.strict_json import shortened as _shortened
 from queries.strict_json import shown as _shown
 from queries.strict_json import unsupported as _unsupported
+from queries.waits import WaitReason
 from queries.webhook_targets import WebhookRequest
 
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
@@ -68,6 +70,7 @@ class BodyFault:
     message: str
     code: str = INVALID
     is_of_name: bool = False  # the path's last name is wrong, and not the value
+    reason: WaitReason | str = ""  # why a batch would be rejected; the message is its sentence
 
 
 class InvalidRequest(ValueError):
@@ -81,7 +84,14 @@ class InvalidRequest(ValueError):
 
     @property
     def code(self) -> str:
-        return UNSUPPORTED if all(fault.code == UNSUPPORTED for fault in self.faults) else INVALID
+        """Return the code of the faults if all are unsupported, or all are reasons to reject a batch."""
+        codes = {fault.code for fault in self.faults}
+        return self.faults[0].code if codes == {UNSUPPORTED} or codes <= {*RejectionCode} else INVALID
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status of the answer."""
+        return 422 if self.code in {*RejectionCode} else 400
 
     @property
     def sentence(self) -> str:
@@ -94,7 +104,7 @@ def _decimal(value: object, what: str, limit: int) -> int:
         raise _invalid(f"{what} must be a decimal string without sign or leading zeros, not {_shown(value)}.")
     # The length is compared first, because converting a number of a million digits takes minutes.
     if len(value) > len(str(limit)) or int(value) > limit:
-        raise _invalid(f"{what} is too large.")
+        raise _invalid(f"{what} is too large: {_shown(value)}.")
     return int(value)
 
 
@@ -206,7 +216,7 @@ def _account(value: object, info: ValidationInfo) -> Account:
 def _account_of(name: str, context: _Context) -> Account:
     if context.chains.ens is None:
         raise _unsupported(f"{ADDRESS_FAULT}: this service resolves no names, send the address of {_shown(name)}.")
-    account = context.accounts[name]
+    account = context.accounts.get(name, Account(""))  # unknown where the names exceed a limit
     if isinstance(account, Account):
         return account
     fault = _invalid if account.is_supported else _unsupported
@@ -443,10 +453,6 @@ class Part:
     """The names of slots that the request has named, as JSON."""
 
     @property
-    def names_transaction(self) -> bool:
-        return self.transaction is not None or bool(self.selector.transaction)
-
-    @property
     def size(self) -> int:
         """Return the part's size for limits: the account, header or transaction, and each slot and log, count 1."""
         of_transaction = self.transaction[1] if self.transaction else None
@@ -473,9 +479,11 @@ def parse(
     max_queries: int,
     count_letters: Callable[[int], None] = lambda _: None,
     needs_payer: bool = True,
+    early_checks: Sequence[EarlyCheck] = (),
 ) -> BatchRequest:
     """Return the request in `body`, with its names resolved. Without `needs_payer`, `fee` may be left out.
 
+    A block that an early check rejects is a fault.
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
     fault, and the errors of `count_letters` and `resolve_names`.
     """
@@ -490,19 +498,16 @@ def parse(
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([too_many(count, max_queries)])
     names = _names_in(document.value) if chains.ens else []
-    if len(names) > _MOST_NAMES:
-        many = f"{len(names)} names are too many; a batch may have {_MOST_NAMES}."
-        raise InvalidRequest([BodyFault("/data", many)])
-    if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
-        raise InvalidRequest([BodyFault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")])
-    if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
-        sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
-        raise InvalidRequest([BodyFault("/data", sentence)])
-    if names:
+    of_document = [*_excess_of_names(names)]
+    if names and not of_document:
         count_letters(sum(map(len, names)))
-    accounts = resolve_names(names, chains)
-    repeated = [BodyFault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys]
-    repeated += _named_twice(document.value, accounts)
+    accounts = {} if of_document else resolve_names(names, chains)
+    of_document += [
+        *(BodyFault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys),
+        *_named_twice(document.value, accounts),
+        *_rejected(document.value, early_checks),
+        *_too_many_blocks_of_transactions(document.value),
+    ]
     try:
         fields = document.value if isinstance(document.value, dict) else {}
         context = _Context(
@@ -519,17 +524,38 @@ def parse(
         errors = sorted(error.errors(include_url=False), key=lambda fault: not fault["msg"].startswith(ADDRESS_FAULT))
         of_keys = list(takewhile(lambda fault: fault["msg"].startswith(ADDRESS_FAULT), errors))
         others = islice(errors, len(of_keys), None)
-        raise InvalidRequest(chain(map(body_fault, of_keys), repeated, map(body_fault, others))) from None
-    if repeated := [*repeated, *_too_many_blocks_of_transactions(request)]:
-        raise InvalidRequest(repeated)
+        raise InvalidRequest(chain(map(body_fault, of_keys), of_document, map(body_fault, others))) from None
+    if of_document:
+        raise InvalidRequest(of_document)
     return request
 
 
-def _too_many_blocks_of_transactions(request: BatchRequest) -> Iterator[BodyFault]:
-    count = len({(part.source, part.selector) for part in request.parts() if part.names_transaction})
-    if count > _MOST_BLOCKS_OF_TRANSACTIONS:
+def _excess_of_names(names: Sequence[str]) -> Iterator[BodyFault]:
+    """Yield a fault for each limit that the names exceed. They aren't resolved then."""
+    if len(names) > _MOST_NAMES:
+        yield BodyFault("/data", f"{len(names)} names are too many; a batch may have {_MOST_NAMES}.")
+    if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
+        yield BodyFault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")
+    if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
+        sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
+        yield BodyFault("/data", sentence)
+
+
+def _too_many_blocks_of_transactions(document: Any) -> Iterator[BodyFault]:
+    naming = (at.startswith("transaction:") or _member(block, "transactions") for _, at, block in blocks(document))
+    if (count := sum(map(bool, naming))) > _MOST_BLOCKS_OF_TRANSACTIONS:
         most = f"a batch may name them at {_MOST_BLOCKS_OF_TRANSACTIONS}."
         yield BodyFault("/data", f"Transactions are named at {count} blocks; {most}")
+
+
+def _rejected(document: Any, early_checks: Sequence[EarlyCheck]) -> Iterator[BodyFault]:
+    """Yield a fault for each block that would be rejected."""
+    for check, (source, text, _) in product(early_checks, blocks(document)):
+        with suppress(PydanticCustomError):  # The model names a malformed selector.
+            chain_id, selector = _decimal(source, "", _MAX_BLOCK_NUMBER), _selector(text)
+            if rejection := check(chain_id, selector.number, selector.timestamp):
+                path, reason = pointer("data", source, text), rejection.reason
+                yield BodyFault(path, str(reason), rejection.code, is_of_name=True, reason=reason)
 
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:

@@ -1,6 +1,7 @@
 """Types of columns: identifiers, wide integers, codes of rejections, and numbers of properties."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,13 @@ class Rejection:
     reason: WaitReason | str  # text for a submission's error
     retryable: bool  # whether submitting the same batch again can succeed
     source: int | None = None  # None: the reason isn't about a single source chain
+
+
+EarlyCheck = Callable[[int, int | None, int | None], Rejection | None]
+"""Returns why a batch would be rejected that names this block, or time, of a source chain (its id). It asks no node."""
+
+early_checks: list[Callable[[], EarlyCheck]] = []
+"""Called when a request is read, to get its checks. `proving` adds to the list, because it knows the heads."""
 
 
 class AccountField(models.IntegerChoices):

@@ -35,6 +35,7 @@ from database.statements import CompiledQuery, QueryParameter, chunks
 from queries import batch_request, webhooks
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Part
+from queries.columns import early_checks
 from queries.models import (
     OPEN_STATUSES,
     Batch,
@@ -503,6 +504,7 @@ def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:
         max_queries=most,
         count_letters=count_letters,
         needs_payer=rate.needs_payer,
+        early_checks=[check() for check in early_checks],
     )
 
 

@@ -25,10 +25,8 @@ from queries.webhook_targets import NotAllowed, WebhookRequest, target
 RETRIED = timedelta(days=1)
 # A test event's URL may be a stranger's, who never asked for it.
 _TEST_RETRIED = timedelta(minutes=2)
-# Maximum deliveries that a user may repeat per minute.
-_MAX_AGAIN_PER_MINUTE = 60
-# Maximum test events that a user may send per minute. Nothing else of a user is sent before a batch is submitted.
-_MAX_TESTS_PER_MINUTE = 10
+# Maximum test events and repeated deliveries of a user per minute. Each reaches a URL that may be a stranger's.
+_MOST_PER_MINUTE = 10
 
 _TYPES = {
     WebhookEvent.DONE: "batch_query.done",
@@ -91,8 +89,7 @@ def send_test(user_id: int, url: str, headers: Mapping[str, str] | None = None) 
         webhook = _to(url, headers or {}, new_batch_id(), user_id, [WebhookEvent.TEST])
     except NotAllowed as refused:
         raise Refused("malformed_url", str(refused)) from None
-    sentence = f"You may send {_MAX_TESTS_PER_MINUTE} test events in a minute."
-    _count("test events", user_id, _MAX_TESTS_PER_MINUTE, sentence)
+    _count(user_id)
     with transaction.atomic():
         statements.lock(User.objects.filter(pk=user_id))
         store(webhook)
@@ -145,10 +142,11 @@ def _gives_up_at(event: str) -> datetime:
     return clock.latest() + (_TEST_RETRIED if event == WebhookEvent.TEST else RETRIED)
 
 
-def _count(action: str, user_id: int, most: int, sentence: str) -> None:
-    """Count an action of the user in this minute. Raises `Refused`: too_many_requests."""
-    if seconds := throttle.take(action, user_id, most):
-        raise Refused("too_many_requests", sentence, retry_after=seconds)
+def _count(user_id: int) -> None:
+    """Count a test event, or a repeated delivery, of the user in this minute. Raises `Refused`: too_many_requests."""
+    if seconds := throttle.take("webhook events", user_id, _MOST_PER_MINUTE):
+        limit = f"You may send {_MOST_PER_MINUTE} test events and deliveries again in a minute, counted together."
+        raise Refused("too_many_requests", f"{limit} Ask again in {seconds} s.", retry_after=seconds)
 
 
 def _row(batch_id: str) -> str:
@@ -194,8 +192,7 @@ def send_again(user_id: int, message_id: str) -> bool:
     )
     if keys is None:
         return False
-    sentence = f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute."
-    _count("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE, sentence)
+    _count(user_id)
     delivery, webhook, event = keys
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)

@@ -15,6 +15,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 from django.db.models.signals import post_migrate
+from django.test import override_settings
 from django.test.client import MULTIPART_CONTENT, RequestFactory
 from django.test.signals import setting_changed
 from django.utils.http import urlencode
@@ -170,6 +171,15 @@ def pass_time(monkeypatch) -> Callable[[float], None]:
 def no_collected_files(tmp_path_factory) -> str:
     """Return an empty folder. A folder for each test would cost more than most tests take."""
     return str(tmp_path_factory.mktemp("static"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_static_root(no_collected_files) -> Iterator[None]:
+    """Make the folder of collected static files. A live server warns at its start if the folder is missing, although
+    it serves the sources.
+    """
+    with override_settings(STATIC_ROOT=no_collected_files):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -116,15 +116,22 @@ def table_without_insert(table: str) -> Iterator[None]:
 
 
 @contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """Mount an empty disk. Skip the test unless root runs it, because only root can mount a disk."""
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextmanager
 def full_tablespace() -> Iterator[None]:
-    """Move PostgreSQL's tables to a disk of 8 MiB, and fill the disk. Skip the test unless root runs it, because only
-    root can mount a disk.
-    """
+    """Move PostgreSQL's tables to a disk of 8 MiB, and fill the disk."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as at_end:
-        mounting = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=777", "tmpfs", folder]
-        if os.geteuid() or subprocess.run(mounting, capture_output=True, check=False).returncode:
-            pytest.skip("only root can mount a small disk")
-        at_end.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
+        at_end.enter_context(small_disk(Path(folder), "8m"))
         (small := Path(folder, "small")).mkdir()
         shutil.chown(small, "nobody")
         name, cursor = f"small_{os.getpid()}", at_end.enter_context(connection.cursor())

@@ -57,7 +57,7 @@ def _of_transaction(
         (tries[root][index], take(list(map(hex_data, nodes[root][index])))) if root in roots else (None, None)
         for root in (HeaderField.RECEIPTS_ROOT, HeaderField.TRANSACTIONS_ROOT)
     )
-    receipt = TransactionReceipt.decode(of_receipt[0]) if of_receipt[0] else None
+    receipt = TransactionReceipt.stored(of_receipt[0]) if of_receipt[0] else None
     tx_hash = hex_data(keccak(of_transaction[0])) if of_transaction[0] else ""
     words, logs = dict[str, str](), dict[str, dict[str, Any]]()
     for fact in facts.of(query):

@@ -15,6 +15,7 @@ import psycopg
 from campaigns.incidents.site import SIGNER, TOML, WORKER_NAMES, Site
 from campaigns.incidents.watcher import NO_ANSWER
 from demo.installation import CHAIN_ID
+from devnet.devchain import ACCOUNTS
 
 # A transaction that isn't mined is nothing unusual before a minute and ten blocks (docs/operating/configuration.md), so
 # a node that alone knows better is doubted only then.
@@ -25,6 +26,8 @@ _GWEI = 10**9
 # A base fee so far above the cap that no 30 empty blocks, each of which lowers it by an eighth, bring it below.
 _DEAR = 100_000 * _GWEI
 _SECONDS_OF_BACKUP = 15
+# When an observation has told what a restored database lacks.
+_FOREIGN_SECONDS = 60
 _HISTORY_WINDOW = 9000
 
 
@@ -121,6 +124,9 @@ def _restored(site: Site) -> Iterator[None]:
     site.execute(*(f"ALTER DATABASE {names}" for names in exchange), database="template1")
     site.restart("web", *WORKER_NAMES)
     site.expected.lose(site, site.load)
+    # The operator knows why the backup lacks transactions.
+    site.watcher.told(["foreign_transactions"], time.monotonic(), _FOREIGN_SECONDS)
+    site.service.manage("resume", str(CHAIN_ID), "--signer", SIGNER)
 
 
 def _run(site: Site, program: str, *arguments: str) -> None:
@@ -159,6 +165,14 @@ def _dear(site: Site) -> Iterator[None]:
     site.chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(_DEAR))
     yield
     site.chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(_GWEI))
+
+
+@contextmanager
+def _robbed(site: Site) -> Iterator[None]:
+    """Send with the signer's key, as a thief does, from an account that the node has unlocked."""
+    site.chain.rpc("eth_sendTransaction", {"from": SIGNER, "to": ACCOUNTS[0][0], "value": hex(1)})
+    yield
+    site.service.manage("resume", str(CHAIN_ID), "--signer", SIGNER)
 
 
 # --- The operator -----------------------------------------------------------------------------------------------------
@@ -226,6 +240,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "reorg": Incident(f"{_DEEP_REORG} blocks are replaced, where 2 confirmations count", _reorganised),
     "dear": Incident("gas costs more than the cap", _dear, ["signer_waits"]),
     "signer-empty": Incident("the signer is empty", partial(_node, lie="no money"), ["signer_unfunded"]),
+    "robbed": Incident("a thief sends with the signer's key", _robbed, ["foreign_transactions"]),
     "stopped": Incident("the operator stops the signers", _stopped, ["signing_stopped"]),
     "wrong-file": Incident("chains.toml is wrong, and processes that read it start anew", _wrong_file, ["chains_file"]),
     "replaced": Incident("a registry is replaced under its transactions", _replaced, ["registry_refused"]),

@@ -72,9 +72,18 @@ def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:
 
 
 def follow(
-    base_url: str, api_key: str, internal_id: str, show: Callable[[dict[str, Any]], None], seconds: float
-) -> None:
-    """Wait until the batch is DONE. Raises `ClientError` if it is rejected or takes longer than `seconds`."""
+    base_url: str,
+    api_key: str,
+    internal_id: str,
+    show: Callable[[dict[str, Any]], None],
+    seconds: float,
+    *,
+    until_wait: str = "",
+) -> str:
+    """Wait until the batch is DONE, or waits with the code `until_wait`. Return the sentence of that wait, else "".
+
+    Raises `ClientError` if the batch is rejected or takes longer than `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while True:
         # The status is read before the details. So the details that are shown last are at least as new as the status.
@@ -82,7 +91,10 @@ def follow(
         batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
         show(batch)
         if is_done:
-            return
+            return ""
+        for wait in batch["waits"]:
+            if wait["code"] == until_wait:
+                return str(wait["sentence"])
         if time.monotonic() > deadline:
             waits = " ".join(wait["sentence"] for wait in batch["waits"])
             raise ClientError(f"The batch is not DONE after {seconds:g} s. {waits}")

@@ -102,12 +102,14 @@ class Demo:
         variables: Mapping[str, str] = MappingProxyType({}),
         *,
         with_log: bool = False,
+        until_wait: str = "",
     ) -> bool:
         """Prove the signer's balance on each source in one batch, and read it. Return whether all values are right.
 
         `sources` has a chain and a block (None for the newest) by the registry of its facts. `with_log`: the first log
         of each block's first transaction is proven too. `variables` extend the variables for the documentation's
-        examples. Raises `ClientError` if the batch is not DONE in time.
+        examples. With `until_wait`, the code of a wait, the batch need only come to wait for that, and nothing is read.
+        Raises `ClientError` if the batch is not so far in time.
         """
         url = self.service.base_url
         say("Signing in with a wallet and taking its API key")
@@ -125,10 +127,9 @@ class Demo:
         internal_id = client.submit(url, api_key, body)
         if not self.options.once:
             print(f"Its page is {url}/explorer/query/{internal_id}", flush=True)
-        client.follow(url, api_key, internal_id, _steps_printer(), self.options.done_seconds)
+        printer, seconds = _steps_printer(), self.options.done_seconds
+        wait = client.follow(url, api_key, internal_id, printer, seconds, until_wait=until_wait)
 
-        are_right = [show_balance(destination, *source) for source in requested]
-        are_right += [_show_log(destination, *source) for source in requested if with_log]
         env = {
             "BASE_URL": url,
             "API_KEY": api_key,
@@ -143,7 +144,13 @@ class Demo:
             "BQS_RPC_URL": destination.url,
             **variables,
         }
-        are_right.append(_read_by_bqs(internal_id, env))
+        if wait:
+            print(f"\n{wait}", flush=True)
+            are_right = []
+        else:
+            are_right = [show_balance(destination, *source) for source in requested]
+            are_right += [_show_log(destination, *source) for source in requested if with_log]
+            are_right.append(_read_by_bqs(internal_id, env))
         if not self.options.once:
             env_file = self.options.state / "env"
             write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
@@ -170,22 +177,18 @@ def parser(program: str, description: str | None, folder: str) -> argparse.Argum
     options.add_argument(
         "--state", type=Path, default=PROJECT / folder, help="folder of the demo, which is emptied first"
     )
-    options.add_argument(
-        "--port", type=int, help=f"of the web server ({program} PORT=...); by default {PORT}, or a free one"
-    )
-    options.add_argument(
-        "--rpc-port", type=int, help=f"of the development chain ({program} RPC_PORT=...); likewise {RPC_PORT}"
-    )
+    options.add_argument("--port", help=f"of the web server ({program} PORT=...); by default {PORT}, or a free one")
+    options.add_argument("--rpc-port", help=f"of the development chain ({program} RPC_PORT=...); likewise {RPC_PORT}")
     options.add_argument("--done-seconds", type=float, default=60, help="maximum seconds for the batch (%(default)s)")
     return options
 
 
 def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
     """Run a demo, and return its exit code. `run` returns whether the values are right."""
-    options = parser.parse_args()
-    options.state = options.state.resolve()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        options = parser.parse_args()
+        options.state = options.state.resolve()
         options.port = chosen_port("PORT", options.port, PORT)
         options.rpc_port = chosen_port("RPC_PORT", options.rpc_port, RPC_PORT)
         with _fresh(options.state), ExitStack() as running:

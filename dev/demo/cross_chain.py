@@ -7,7 +7,7 @@ import sys
 
 from demo import command
 from demo.command import Demo
-from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, DemoError
 from devnet.devchain import ACCOUNTS
 
 OTHER_ID = 31338
@@ -46,14 +46,25 @@ def run(demo: Demo) -> bool:
     toml += "".join(attester.toml() for attester in attesters)
     own, across = demo.serve(toml, (CHAIN_ID, CHAIN_ID), (CHAIN_ID, OTHER_ID))
 
-    for number in range(ATTESTERS - demo.options.down, ATTESTERS):
-        attesters[number].stop()
-        print(f"Attester {number + 1} is down from here on; {THRESHOLD} of {ATTESTERS} must agree.", flush=True)
+    left = ATTESTERS - demo.options.down
+    for number, attester in enumerate(attesters[left:], left + 1):
+        attester.stop()
+        print(f"Attester {number}, {attester.url}, is down from here on.", flush=True)
+    end = ", so the batch will wait; its page names the attesters that can't be reached" if left < THRESHOLD else ""
+    print(f"{THRESHOLD} of {ATTESTERS} attesters must agree{end}.", flush=True)
     variables = {"OTHER_RPC_URL": other.url, "OTHER_CHAIN_ID": str(OTHER_ID), "OTHER_FACTS_REGISTRY": across}
-    return demo.prove(chain, {own: (chain, None), across: (other, None)}, variables)
+    sources = {own: (chain, None), across: (other, None)}
+    return demo.prove(chain, sources, variables, until_wait="attesters_missing" if left < THRESHOLD else "")
+
+
+def _number_of_attesters(text: str) -> int:
+    """Return the number that `DOWN` gives. Raises `DemoError`."""
+    if text not in map(str, range(ATTESTERS + 1)):
+        raise DemoError(f"DOWN is {text!r}, and must be 0 to {ATTESTERS}: the number of attesters that are down.")
+    return int(text)
 
 
 if __name__ == "__main__":
     parser = command.parser("make demo-cross-chain", __doc__, ".demo-cross-chain")
-    parser.add_argument("--down", type=int, choices=range(ATTESTERS + 1), default=1, help="attesters that are down (1)")
+    parser.add_argument("--down", type=_number_of_attesters, default=1, help="attesters that are down (1)")
     sys.exit(command.main(parser, run))

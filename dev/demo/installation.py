@@ -204,8 +204,12 @@ class DemoAttester(Installation):
     def toml(self) -> str:
         """Wait until the attester listens. Return the lines of chains.toml that add it to a connection."""
         self.wait_until(lambda: any(map(health, self._listens())))
-        url = self._listens()[0]
-        return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(url)}\n"
+        return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(self.url)}\n"
+
+    @property
+    def url(self) -> str:
+        """Return the address at which the attester listens, or listened before it was stopped."""
+        return self._listens()[0]
 
     def _listens(self) -> list[str]:
         return re.findall(r"listens on (\S+)\n", self.log("attester").read_text())

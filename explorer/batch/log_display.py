@@ -1,17 +1,14 @@
 """Logs of proven transactions for pages, decoded by the signature of an event that a reader types."""
 
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from decimal import Context, Decimal
+from functools import cached_property
+from typing import Self
 
-from eth_abi.abi import is_encodable_type
-from eth_abi.codec import ABIDecoder
-from eth_abi.decoding import ContextFramesBytesIO
-from eth_abi.exceptions import DecodingError, ParseError
-from eth_abi.grammar import ABIType, TupleType, normalize, parse
-from eth_abi.registry import registry
+from eth_abi.exceptions import ParseError
+from eth_abi.grammar import ABIType, BasicType, NodeVisitor, TupleType, normalize
 from eth_utils.crypto import keccak
 
 from chains.encoding import checksummed, hex_data
@@ -19,10 +16,12 @@ from chains.receipts import Log
 
 MOST_OF_SIGNATURE = 500
 """Maximum characters of a signature."""
-# Maximum depth of tuples in a signature, and maximum product of its fixed lengths of arrays.
-_MOST_DEPTH, _MOST_ITEMS = 8, 1000
-# Several pointers in a log's data may lead to the same bytes. The bytes are read this often in all.
-_MOST_READINGS = 16
+# Maximum depth of tuples in a signature, and of arrays.
+_MOST_DEPTH = 8
+# Maximum values, lists among them, that a page decodes. Several pointers in a log's data may lead to the same bytes.
+_MOST_VALUES = 1000
+# An address counts as several values, because its checksum takes as long.
+_VALUES_OF_AN_ADDRESS = 4
 # Maximum bytes of a log's data, and characters of a value, that a page shows.
 _MOST_SHOWN = 1024
 _EVENT_SENTENCES = {
@@ -34,41 +33,46 @@ _EVENT_SENTENCES = {
     "not_its_data": "The data of this log isn't that of this event.",
     "other_topics": "This event has {named} indexed values, and this log has {held}: look where it says indexed.",
 }
-_SIGNATURE = re.compile(r"\s*(?:event\s+)?([A-Za-z_$][\w$]*)\s*\((.*)\)\s*(anonymous)?\s*;?\s*", re.ASCII | re.DOTALL)
-_NAME = re.compile(r"(?<=[\w\])])\s+[A-Za-z_$][\w$]*", re.ASCII)
+# Each is matched in time proportional to a text whose white space is single spaces.
+_SIGNATURE = re.compile(r"(?:event )?([A-Za-z_$][\w$]*) ?\((.*)\) ?(anonymous)?(?: ?;| ?)", re.ASCII)
+_NAME = re.compile(r"(?<=[\w\])]) [A-Za-z_$][\w$]*", re.ASCII)
 _INNERMOST = re.compile(r"\([^()]*\)")
+_TOO_DEEP = re.compile(rf"(?:\[[0-9]*\]){{{_MOST_DEPTH + 1}}}")
+_BASIC = re.compile(r"(?:u?int|u?fixed|bytes)[0-9x]*|address|bool|string")
+_WORD = 32  # bytes
+_ALL_DIGITS = Context(prec=78)  # of 256 bits
 
 
-class _LogData(ContextFramesBytesIO):
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)  # type: ignore[no-untyped-call]  # the library's
-        self._left = _MOST_READINGS * len(data)
+@dataclass(frozen=True)
+class _Type:
+    kind: ABIType
+    name: str
+    is_dynamic: bool
+    size: int
+    """Bytes of a value, or of the pointer to a dynamic value, in a list."""
+    parts: "tuple[_Type, ...]"
+    """Types of a tuple's values, or the only type of an array's."""
 
-    def read(self, size: int | None = -1) -> bytes:
-        content = super().read(size)
-        self._left -= len(content)
-        if self._left < 0:
-            raise DecodingError
-        return content
-
-
-class _LogDecoder(ABIDecoder):
-    stream_class = _LogData
-
-
-_DECODER = _LogDecoder(registry)
+    @classmethod
+    def of(cls, kind: ABIType) -> Self:
+        inner = [kind.item_type] if kind.is_array else kind.components if isinstance(kind, TupleType) else ()
+        parts, name = tuple(map(cls.of, inner)), str(kind.to_type_str())  # type: ignore[no-untyped-call]  # the library's
+        if kind.is_dynamic or not parts:
+            return cls(kind, name, kind.is_dynamic, _WORD, parts)
+        (length,) = kind.arrlist[-1] if kind.is_array else (1,)
+        return cls(kind, name, is_dynamic=False, size=length * sum(part.size for part in parts), parts=parts)
 
 
 @dataclass(frozen=True)
 class _Parameter:
-    type: ABIType
+    type: _Type
     name: str
     is_indexed: bool
 
     @property
     def is_hashed(self) -> bool:
         """Return whether a topic has the keccak-256 of the value, because the value may be longer."""
-        return self.is_indexed and (self.type.is_array or self.type.is_dynamic or isinstance(self.type, TupleType))
+        return self.is_indexed and (self.type.is_dynamic or bool(self.type.parts))
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class ShownLog:
     problem: str = ""
     event: str = ""
     values: tuple[DecodedValue, ...] = ()
+    values_left_out: int = 0
 
     @property
     def emitter(self) -> str:
@@ -105,20 +110,25 @@ class ShownLog:
         return max(0, len(self.log.data) - _MOST_SHOWN)
 
 
-def shown(log: Log, signature: str) -> ShownLog:
-    """Return the log for a page, with its values by an event's signature unless that is empty."""
+def shown(logs: Mapping[int, Log], signature: str) -> dict[int, ShownLog]:
+    """Return a page's logs, with their values by an event's signature unless that is empty."""
     if not signature:
-        return ShownLog(log)
+        return {number: ShownLog(log) for number, log in logs.items()}
     try:
         event = _Event.parse(signature)
-        return ShownLog(log, event=event.name, values=tuple(event.values(log)))
     except _NotDecoded as why:
-        return ShownLog(log, problem=str(why))
+        return {number: ShownLog(log, str(why)) for number, log in logs.items()}
+    most_values = _MOST_VALUES // max(1, sum(map(event.is_of, logs.values())))
+    return {number: event.shown(log, most_values) for number, log in logs.items()}
 
 
 class _NotDecoded(ValueError):
     def __init__(self, code: str, **values: int) -> None:
         super().__init__(_EVENT_SENTENCES[code].format(**values))
+
+
+class _EnoughValues(Exception):
+    """A page may decode no more values of this log."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ class _Event:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a signature as in Solidity, which may leave out names. Raises `_NotDecoded`."""
-        match = _SIGNATURE.fullmatch(text)
+        match = _SIGNATURE.fullmatch(" ".join(text.split()))
         if match is None:
             raise _NotDecoded("bad_signature")
         try:
@@ -138,69 +148,143 @@ class _Event:
         except (ParseError, ValueError):
             raise _NotDecoded("bad_signature") from None
 
-    @property
+    @cached_property
     def topic(self) -> bytes:
-        return keccak(f"{self.name}({','.join(_name(each.type) for each in self.parameters)})".encode())
+        return keccak(f"{self.name}({','.join(each.type.name for each in self.parameters)})".encode())
 
-    def values(self, log: Log) -> Iterator[DecodedValue]:
+    def is_of(self, log: Log) -> bool:
+        return self.is_anonymous or log.topics[:1] == (self.topic,)
+
+    def shown(self, log: Log, most_values: int) -> ShownLog:
+        try:
+            values = tuple(self._values(log, most_values))
+        except _NotDecoded as why:
+            return ShownLog(log, problem=str(why))
+        return ShownLog(log, "", self.name, values, values_left_out=len(self.parameters) - len(values))
+
+    def _values(self, log: Log, most_values: int) -> Iterator[DecodedValue]:
         """Yield the values of a log in the order of the signature. Raises `_NotDecoded`."""
-        if not self.is_anonymous and log.topics[:1] != (self.topic,):
+        if not self.is_of(log):
             raise _NotDecoded("another_event")
         topics = log.topics if self.is_anonymous else log.topics[1:]
-        plain = [each for each in self.parameters if not each.is_indexed]
+        plain = [each.type for each in self.parameters if not each.is_indexed]
         if (named := len(self.parameters) - len(plain)) != len(topics):
             raise _NotDecoded("other_topics", named=named, held=len(topics))
-        of_topics, of_data = iter(topics), iter(_decoded([each.type for each in plain], log.data))
+        of_topics, of_data = iter(topics), _LogData(log.data, most_values).values(plain, 0)
         for each in self.parameters:
             if each.is_hashed:
                 text = hex_data(next(of_topics))
+            elif each.is_indexed:
+                text = _text_of_word(each.type.kind, next(of_topics))
             else:
-                (value,) = _decoded([each.type], next(of_topics)) if each.is_indexed else (next(of_data),)
-                text = _text(each.type, value)
-            short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-            yield DecodedValue(_name(each.type), each.name, short, each.is_hashed)
+                try:
+                    text = _cut(next(of_data))
+                except _EnoughValues:
+                    return
+            yield DecodedValue(each.type.name, each.name, text, each.is_hashed)
 
 
 def _parameters(text: str) -> Iterator[_Parameter]:
     """Yield the parameters between the brackets of a signature. Raises `ParseError` and `ValueError`."""
     if not text.strip():
         return
-    # A product of lengths takes memory as the same number of values does.
-    if math.prod(int(length) for length in re.findall(r"\[([0-9]+)", text)) > _MOST_ITEMS:
-        raise ValueError
     flat = text
     for _ in range(_MOST_DEPTH):
         flat = _INNERMOST.sub("tuple", flat)
-    if "(" in flat:
+    types = re.sub(r" ?([(),[\]]) ?", r"\1", _NAME.sub("", re.sub(r"\btuple ?\(", "(", text))).strip()
+    basic = filter(None, re.split(r"[(),]|\[[0-9]*\]", types := normalize(types)))  # type: ignore[no-untyped-call]  # the library's
+    if "(" in flat or _TOO_DEEP.search(types) or not all(map(_BASIC.fullmatch, basic)):
         raise ValueError
-    types = re.sub(r"\s*([(),[\]])\s*", r"\1", _NAME.sub("", re.sub(r"\btuple\s*\(", "(", text))).strip()
-    all_types = parse(normalize(f"({types})"))  # type: ignore[no-untyped-call]  # the library's
-    assert isinstance(all_types, TupleType)
+    # A parser keeps all that it has parsed, so that each signature gets its own.
+    all_types = NodeVisitor().parse(f"({types})")  # type: ignore[no-untyped-call]  # the library's
     for kind, words in zip(all_types.components, map(str.split, flat.split(",")), strict=True):
         kind.validate()
-        if not is_encodable_type(_name(kind)):
-            raise ValueError
-        yield _Parameter(kind, words[-1] if words[1:] and words[-1] != "indexed" else "", "indexed" in words[1:])
+        name = words[-1] if words[1:] and words[-1] != "indexed" else ""
+        yield _Parameter(_Type.of(kind), name, "indexed" in words[1:])
 
 
-def _name(kind: ABIType) -> str:
-    return str(kind.to_type_str())  # type: ignore[no-untyped-call]  # the library's
+# --- Values -----------------------------------------------------------------------------------------------------------
 
 
-def _decoded(types: list[ABIType], data: bytes) -> tuple[Any, ...]:
-    # A string in a log may be no UTF-8. As bytes it is decoded all the same.
-    names = [_name(kind).replace("string", "bytes") for kind in types]
+class _LogData:
+    """The data of a log. Only what is shown of it is decoded."""
+
+    def __init__(self, data: bytes, most_values: int) -> None:
+        self._data, self._values_left = data, most_values
+
+    def values(self, types: Iterable[_Type], start: int) -> Iterator[Iterator[str]]:
+        """Yield the values of a list that begins at `start`, each as pieces of text.
+
+        It and the pieces raise `_NotDecoded` and `_EnoughValues`.
+        """
+        at = start
+        for of_value in types:
+            if self._values_left <= 0:
+                raise _EnoughValues
+            self._values_left -= _VALUES_OF_AN_ADDRESS if of_value.name == "address" else 1
+            yield self._pieces(of_value, start + self._number(at) if of_value.is_dynamic else at)
+            at += of_value.size
+
+    def _pieces(self, of_value: _Type, at: int) -> Iterator[str]:
+        if of_value.kind.is_array:
+            (item,), length = of_value.parts, of_value.kind.arrlist[-1]
+            items = (item for _ in range(*length or [self._number(at)]))
+            yield from self._list("[]", items, at if length else at + _WORD)
+        elif of_value.parts:
+            yield from self._list("()", of_value.parts, at)
+        elif of_value.is_dynamic:
+            length, first = self._number(at), at + _WORD
+            if first + length > len(self._data):
+                raise _NotDecoded("not_its_data")
+            # A character has four bytes at most. One more than is shown says that the text is cut.
+            content = self._data[first : first + min(length, 4 * (_MOST_SHOWN + 1))]
+            yield content.decode(errors="replace") if of_value.name == "string" else hex_data(content)
+        else:
+            yield _text_of_word(of_value.kind, self._word(at))
+
+    def _list(self, brackets: str, types: Iterable[_Type], start: int) -> Iterator[str]:
+        yield brackets[0]
+        for place, pieces in enumerate(self.values(types, start)):
+            yield ", " if place else ""
+            yield from pieces
+        yield brackets[1]
+
+    def _number(self, at: int) -> int:
+        return int.from_bytes(self._word(at))
+
+    def _word(self, at: int) -> bytes:
+        word = self._data[at : at + _WORD]
+        if len(word) < _WORD:
+            raise _NotDecoded("not_its_data")
+        return word
+
+
+def _cut(texts: Iterator[str]) -> str:
+    shown = ""
     try:
-        return _DECODER.decode(names, data, strict=False)
-    except (DecodingError, ValueError, OverflowError):
-        raise _NotDecoded("not_its_data") from None
+        for text in texts:
+            shown += text
+            if len(shown) > _MOST_SHOWN:
+                return f"{shown[:_MOST_SHOWN]}…"
+    except _EnoughValues:
+        return f"{shown}…"
+    return shown
 
 
-def _text(kind: ABIType, value: Any) -> str:
-    if kind.is_array:
-        return f"[{', '.join(_text(kind.item_type, item) for item in value)}]"
-    if isinstance(kind, TupleType):
-        return f"({', '.join(map(_text, kind.components, value))})"
-    if isinstance(value, bytes):
-        return value.decode(errors="replace") if _name(kind) == "string" else hex_data(value)
-    return str(checksummed(value)) if isinstance(value, str) else str(value).lower()
+def _text_of_word(kind: ABIType, word: bytes) -> str:
+    """Return the text of a value that has one word. Raises `_NotDecoded`."""
+    number, is_signed = int.from_bytes(word), isinstance(kind, BasicType) and kind.base in {"int", "fixed"}
+    if is_signed and word[0] >= 0x80:
+        number -= 2**256
+    match kind:
+        case BasicType(base="address") if number < 2**160:
+            return str(checksummed(hex_data(word[12:])))
+        case BasicType(base="bool") if number < 2:
+            return "true" if number else "false"
+        case BasicType(base="bytes", sub=size) if not any(word[size:]):
+            return hex_data(word[:size])
+        case BasicType(base="int" | "uint", sub=bits) if number >> (bits - is_signed) in {0, -is_signed}:
+            return str(number)
+        case BasicType(base="fixed" | "ufixed", sub=(bits, places)) if number >> (bits - is_signed) in {0, -is_signed}:
+            return str(_ALL_DIGITS.divide(Decimal(number), Decimal(10**places)))
+    raise _NotDecoded("not_its_data")

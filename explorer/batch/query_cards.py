@@ -246,12 +246,13 @@ def values_of(
 ) -> Iterable[Value]:
     """Yield the facts of a query for pages."""
     listed: set[type[Fact]] = set()
+    told = {fact.log: transaction.log(fact.log) for fact in words if transaction and isinstance(fact, LogFact)}
+    logs = log_display.shown({index: log for index, log in told.items() if log}, event)
     for fact, word in words.items():
         # Only the first value of a list gets code. Code for thousands of slots would take megabytes.
         is_first = query.block is not None and type(fact) not in listed
         if isinstance(fact, SlotFact | LogFact | HeaderFact):
             listed.add(type(fact))
         snippets = reading(registry, query.block.number, fact) if query.block and with_code and is_first else ()
-        log = transaction.logs.get(fact.log) if transaction and isinstance(fact, LogFact) else None
-        shown_log = log_display.shown(log, event) if log else None
-        yield fact_display.value(fact, word, source.currency, registry, snippets=snippets, log=shown_log)
+        log = logs.get(fact.log) if isinstance(fact, LogFact) else None
+        yield fact_display.value(fact, word, source.currency, registry, snippets=snippets, log=log)

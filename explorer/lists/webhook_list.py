@@ -26,10 +26,11 @@ _STATUS_OF_REFUSAL = {"unknown_receiver": 404, "secret_lost": 409, "too_many_req
 @signed_in
 def page(request: HttpRequest, user: User) -> HttpResponse:
     """List the user's receivers, and deliveries with a primary key below `before`."""
-    return _page(request, user)
+    return shown(request, user)
 
 
-def _page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
+def shown(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
+    """Return the page, with `context` of a refusal."""
     receivers = _receivers(user)
     may_have_more = len(receivers) > _MOST_RECEIVERS or Webhook.objects.filter(user=user)[_MOST_WEBHOOKS:].exists()
     context |= delivery_display.paged(user, request.GET.get("before", "")) | {
@@ -67,7 +68,7 @@ def send_test(request: HttpRequest, user: User) -> HttpResponse:
             webhooks.send_test(user.pk, url)
     except Refused as refused:
         status = _STATUS_OF_REFUSAL.get(refused.code, 400)
-        response = _page(request, user, status=status, error=refused.sentence, url=redact_keys(url))
+        response = shown(request, user, status=status, error=refused.sentence, url=redact_keys(url))
         if refused.retry_after:
             response.headers["Retry-After"] = str(refused.retry_after)
         return response

@@ -3,22 +3,27 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from explorer.new_batch.form_sentences import line_fault
-from explorer.new_batch.forms import LOG_INDEX, MAX_ROWS, TRANSACTION
-from queries.columns import AccountField, HeaderField, TransactionField
+from chains import encoding
+from explorer.new_batch.form_sentences import FORM_SENTENCES, LINE_SENTENCES
+from explorer.new_batch.forms import HASH, MAX_ROWS, MOST_FAULTS, RowFault
+from queries.batch_request import pointer
+from queries.columns import TransactionField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transaction", "logs")
 """In this order, unless a line names them."""
 
 _Line = tuple[int, list[str]]
-_MOST_FAULTS = 20
+_Faults = dict[str, set[int]]  # the numbers of lines by sentences
+_Tell = Callable[..., None]
 _OTHER_NAMES = {
     "account": "address",
     "props": "properties",
@@ -28,7 +33,7 @@ _OTHER_NAMES = {
     "log": "logs",
 }
 # Lines share a row unless they differ in another column.
-_SUBJECTS = ("address", "transaction")
+_SUBJECTS = {"address": "accounts", "transaction": "transactions"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
 # Plain digits, or digits in groups of three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
@@ -38,44 +43,90 @@ _NAME_ENDS = re.compile('[",;\t]+')
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
-def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: int) -> tuple[list[dict[str, Any]], int]:
+def read(
+    text: str,
+    like: Mapping[str, Any],
+    chains: Mapping[str, str],
+    most: int,
+    check: Callable[[Sequence[Mapping[str, Any]]], Iterable[RowFault]],
+) -> tuple[list[dict[str, Any]], int]:
     """Return the rows, as initial values of their forms, and the number of lines.
 
     Lines that differ only in their addresses or transactions share a row. `like` has the values that lines leave out.
-    `chains` has chain ids by lower-case names. Raises `ValidationError` with the invalid lines, or for more than `most`
-    lines.
+    `chains` has chain ids by lower-case names. Raises `ValidationError` with the faults of all lines, also those that
+    `check` finds, or for more than `most` lines.
+    """
+    faults: _Faults = defaultdict(set)
+    whole = list(_lines(text, faults))
+    columns, lines = _table(whole, faults)
+    if len(lines or whole) > most:
+        raise ValidationError(LINE_SENTENCES["too_many_lines"].format(most=most))
+    rows = _rows(lines, columns, like, chains, faults)
+    numbers = [row.pop("numbers") for row in rows]
+    for fault in check(rows[:MAX_ROWS]):
+        of_row = numbers[fault.row]
+        faults[fault.sentence].update(of_row.get(fault.place) or of_row[""])
+    if len(rows) > MAX_ROWS:
+        faults[LINE_SENTENCES["too_many_rows"].format(count=len(rows), most=MAX_ROWS)].add(0)
+    elif not rows and not faults:
+        faults[LINE_SENTENCES["no_lines"]].add(0)
+    if faults:
+        in_order = sorted((sorted(numbers), sentence) for sentence, numbers in faults.items())
+        named, more = [_named(*fault) for fault in in_order[:MOST_FAULTS]], len(in_order) - MOST_FAULTS
+        raise ValidationError(named + [FORM_SENTENCES["more_faults"].format(count=more)] * (more > 0))
+    return rows, len(lines)
+
+
+def _rows(
+    lines: Sequence[_Line],
+    columns: Sequence[str],
+    like: Mapping[str, Any],
+    chains: Mapping[str, str],
+    faults: _Faults,
+) -> list[dict[str, Any]]:
+    """Return the rows of lines without faults, and add the faults of the others.
+
+    A row's `numbers` are those of its lines: of all under an empty text, and by the ends of pointers to its subjects.
     """
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    whole = list(_lines(text))
-    columns, lines, faults = _table(whole)
-    if len(lines or whole) > most:
-        raise line_fault("too_many_lines", most=most)
     for number, cells in lines:
-        try:
-            given = _given(number, columns, cells)
-            others = tuple(given.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
-            others += tuple(str(bool(given.get(name))) for name in _SUBJECTS)
-            row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
-            transactions = _words(number, given, "transaction", TRANSACTION)
-            row["transactions"] += transactions
-            row["accounts"] += _accounts(number, given, is_needed=not row["header"] and not transactions)
-        except ValidationError as error:
-            faults.append(error)
-    if faults:
-        more = len(faults) - _MOST_FAULTS
-        raise ValidationError(faults[:_MOST_FAULTS] + [line_fault("more_faults", count=more)] * (more > 0))
-    if len(rows) > MAX_ROWS:
-        raise line_fault("too_many_rows", count=len(rows), most=MAX_ROWS)
-    if not rows:
-        raise line_fault("no_lines")
-    lists = "accounts", "transactions"
-    return [row | {name: "\n".join(row[name]) for name in lists} for row in rows.values()], len(lines)
+        told: list[str] = []
+        tell = partial(_tell, told)
+        given = _given(tell, columns, cells)
+        others = tuple(given.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
+        others += tuple(str(bool(given.get(name))) for name in _SUBJECTS)
+        row = rows.get(others) or _row(tell, given, like, chains)
+        if told:
+            _check_addresses(tell, given)
+            for sentence in told:
+                faults[sentence].add(number)
+            continue
+        rows[others] = row
+        row["numbers"][""].append(number)
+        for column, name in _SUBJECTS.items():
+            for word in _split(given.get(column, "")):
+                row[name].append(word)
+                row["numbers"][pointer(name, word).lower()].append(number)
+    return [row | {name: "\n".join(row[name]) for name in _SUBJECTS.values()} for row in rows.values()]
+
+
+def _tell(told: list[str], code: str, **values: object) -> None:
+    told.append(LINE_SENTENCES[code].format(**values))
+
+
+def _named(numbers: Sequence[int], sentence: str) -> str:
+    """Return the sentence with the numbers of its lines. A fault without a line has the number 0."""
+    if numbers == [0]:
+        return sentence
+    shown, more = ", ".join(map(str, numbers[:MOST_FAULTS])), len(numbers) - MOST_FAULTS
+    code = "faulty_line" if len(numbers) == 1 else "faulty_lines_and_more" if more > 0 else "faulty_lines"
+    return LINE_SENTENCES[code].format(numbers=shown, more=more, sentence=sentence)
 
 
 # --- Lines and columns: `bqs` reads them alike, in `asked_in_files.py` ------------------------------------------------
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _lines(text: str, faults: _Faults) -> Iterator[_Line]:
     """Yield the number and the cells of each line, without blank lines, comments and trailing empty cells."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
@@ -92,7 +143,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 yield number, cells
             number = above + reader.line_num + 1
     except csv.Error:
-        raise line_fault("bad_csv", number=number) from None
+        faults[LINE_SENTENCES["bad_csv"]].add(number)
 
 
 def _is_comment(cells: Sequence[str]) -> bool:
@@ -114,35 +165,31 @@ def _delimiter(text: str) -> str:
     return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
 
 
-def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[ValidationError]]:
-    """Return the columns, the lines below the line that names them, and faults of that line and those above."""
-    heads = [line for line in lines if _names_columns(line[1])]
+def _table(lines: Sequence[_Line], faults: _Faults) -> tuple[Sequence[str], Sequence[_Line]]:
+    """Return the columns, and the lines below the line that names them. Tell the faults of that and those above."""
+    heads, names = [line for line in lines if _names_columns(line[1])], ", ".join(COLUMNS)
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
-        codes = ["no_table"] * (len(above) - 1) + ["no_table_at_all"]
-        if above:
-            faults = [
-                line_fault(code, number=number, cells=_shown(cells), names=", ".join(COLUMNS))
-                for code, (number, cells) in zip(codes, above, strict=True)
-            ]
-            return COLUMNS, (), faults
-        return COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
-    number, head = max(heads, key=lambda line: _likeness(line[1]))
+        for number, cells in above:
+            code = "no_table_at_all" if number == above[-1][0] else "no_table"
+            faults[LINE_SENTENCES[code].format(cells=_shown(cells), names=names)].add(number)
+        # Below names of other columns, cells may be anything.
+        below = [line for line in lines[len(above) :] if not above or len(line[1]) == 1]
+        return COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in below]
+    head_at, head = max(heads, key=lambda line: _likeness(line[1]))
     columns = [*map(_column, head)]
-    faults = [
-        line_fault("above_columns", above=above, number=number)
-        for above, cells in lines
-        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
-    ]
-    faults += [
-        line_fault("value_above_columns", above=above, cells=_shown(cells), number=number)
-        for above, cells in lines
-        if above < number and _says_column(cells)
-    ]
-    unknown = [name for name in columns if name and name not in COLUMNS]
-    faults += [line_fault("unknown_column", name=name, number=number, names=", ".join(COLUMNS)) for name in unknown]
-    faults += [line_fault("column_twice", number=number, name=name) for name in COLUMNS if columns.count(name) > 1]
-    return columns, () if faults else [line for line in lines if line[0] > number], faults
+    for number, cells in takewhile(lambda line: line[0] < head_at, lines):
+        if _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells))):
+            faults[LINE_SENTENCES["above_columns"].format(number=head_at)].add(number)
+        if _says_column(cells):
+            sentence = LINE_SENTENCES["value_above_columns"].format(cells=_shown(cells), number=head_at)
+            faults[sentence].add(number)
+    for name in filter(None, columns):
+        if name not in COLUMNS:
+            faults[LINE_SENTENCES["unknown_column"].format(name=name, names=names)].add(head_at)
+        elif columns.count(name) > 1:
+            faults[LINE_SENTENCES["column_twice"].format(name=name)].add(head_at)
+    return columns, [line for line in lines if line[0] > head_at]
 
 
 def _begins_table(cells: Sequence[str]) -> bool:
@@ -191,63 +238,55 @@ def _shown(cells: Sequence[str]) -> str:
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _given(number: int, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
-    """Return the cells by column. Raises `ValidationError`."""
+def _given(tell: _Tell, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
+    """Return the cells by column."""
     if len(cells) > len(columns):
-        raise line_fault("too_many_cells", number=number, count=len(cells), columns=len(columns))
-    given = list(zip(columns, cells, strict=False))
-    if nameless := [cell for name, cell in given if cell and not name]:
-        raise line_fault("nameless_column", number=number, word=nameless[0][:80])
-    return dict(given)
+        tell("too_many_cells", count=len(cells), columns=len(columns))
+    if nameless := [cell for name, cell in zip(columns, cells, strict=False) if cell and not name]:
+        tell("nameless_column", words=_shown(nameless))
+    given = dict(zip(columns, cells, strict=False))
+    if not any(_split(given.get(name, "")) for name in ("address", "header", "transaction")):
+        tell("no_address")
+    return given
 
 
-def _accounts(number: int, given: Mapping[str, str], *, is_needed: bool) -> list[str]:
-    accounts = _split(given.get("address", ""))
-    if not accounts and is_needed:
-        raise line_fault("no_address", number=number)
-    if wrong := [word for word in accounts if not _is_account(word)]:
-        raise line_fault("bad_account", number=number, word=wrong[0][:80])
-    return accounts
+def _check_addresses(tell: _Tell, given: Mapping[str, str]) -> None:
+    """Tell the wrong addresses of a line that is left out of the rows, where the API would find them."""
+    for word in _split(given.get("address", "")):
+        if "." not in word and encoding.checksummed(word) is None:
+            tell("bad_account", word=word[:80], why=encoding.fault(word))
 
 
-def _words(number: int, given: Mapping[str, str], column: str, form: re.Pattern[str]) -> list[str]:
-    words = _split(given.get(column, ""))
-    if wrong := [word for word in words if not form.fullmatch(word)]:
-        raise line_fault(f"bad_{column}", number=number, word=wrong[0][:80])
-    return words
-
-
-def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
+def _row(tell: _Tell, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "").upper()) for name in COLUMNS[2:5])
-    logs = _words(number, given, "logs", LOG_INDEX)
-    of_transactions = TransactionField.names if given.get("transaction") else []
-    of_accounts = AccountField.names if given.get("address") or not of_transactions else []
-    # The form has no checkbox for an unknown property, so the row would lose it.
-    for named, known in ((props, [*of_accounts, *of_transactions]), (header, HeaderField.names)):
-        if unknown := [name for name in named if name not in known]:
-            raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))
+    logs = _split(given.get("logs", ""))
+    is_of_transactions = bool(given.get("transaction"))
+    is_of_accounts = bool(given.get("address")) or not is_of_transactions
+    of_transactions = TransactionField.names if is_of_accounts else props
+    tx_props = [name for name in props if is_of_transactions and name in of_transactions]
     chain = given.get("chain", "")
-    row = {**like, "accounts": [], "transactions": [], "header": []}
+    row = {**like, "accounts": [], "transactions": [], "header": [], "numbers": defaultdict(list)}
     if chain:
         row["source"] = chains.get(chain.casefold(), chain)
     if props or slots or header or logs:
         row |= {
-            "props": [name for name in props if name in of_accounts],
+            "props": [name for name in props if name not in tx_props],
             "slots": "\n".join(slots).lower(),
-            "tx_props": [name for name in props if name in of_transactions],
+            "tx_props": tx_props,
             "logs": " ".join(logs),
             "block_logs": "",
             "header": header,
         }
     else:  # The last row may request nothing of this kind.
-        if of_accounts and not (row["props"] or (row["slots"] or "").strip()):
+        if is_of_accounts and not (row["props"] or (row["slots"] or "").strip()):
             row["props"] = ["BALANCE"]
-        if of_transactions and not (row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()):
+        if is_of_transactions and not (row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()):
             row["tx_props"] = ["STATUS"]
     try:
         return row | _at(given.get("block", ""))
     except (ValueError, OverflowError, OSError):
-        raise line_fault("bad_block", number=number, word=given["block"][:80]) from None
+        tell("bad_block", word=given["block"][:80])
+        return row
 
 
 def _at(cell: str) -> dict[str, str]:
@@ -257,8 +296,11 @@ def _at(cell: str) -> dict[str, str]:
     if cell.casefold() in {"latest", "finalized"}:
         return {"at": kind}
     if _NUMBER.fullmatch(digits := number.strip() if kind == "block" else cell):
-        return {"at": "block", "block": re.sub("[^0-9]", "", digits)}
-    if kind == "transaction" and number.startswith("0x") and TRANSACTION.fullmatch(number):
+        block = re.sub("[^0-9]", "", digits)
+        if int(block) >= 1 << 63:
+            raise ValueError
+        return {"at": "block", "block": block}
+    if kind == "transaction" and re.fullmatch(HASH, number):
         return {"at": kind, "block_of": number}
     if kind == "timestamp":
         return {"at": "time", "time": typed_time(int(number))}

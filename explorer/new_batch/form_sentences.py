@@ -8,55 +8,45 @@ FORM_SENTENCES = {
     "slots_too_large": "The names of slots have more than {most:,} characters, counted for each account.",
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
-_WORD_SENTENCES = {
-    "log": "{word!r} is not the index of a log. Write it in decimal digits.",
-    "transaction": "{word!r} is not a transaction. Name it by its hash, or by its index in the block.",
-}
 LINE_SENTENCES = {
-    "above_columns": "Line {above} names an account above the columns, which line {number} names.",
-    "bad_csv": "Line {number} can't be read as CSV: look at its quotation marks.",
-    "bad_account": "Line {number}: {word!r} is neither an address nor a name.",
+    "above_columns": "It names an account above the columns, which line {number} names.",
+    "bad_account": "{word!r} {why}.",
+    "bad_csv": "It can't be read as CSV: look at its quotation marks.",
     "bad_block": (
-        "Line {number}: {word!r} is not a block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, "
-        "or as latest or finalized."
+        "{word!r} is not a block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or as latest or "
+        "finalized."
     ),
-    "bad_logs": "Line {number}: " + _WORD_SENTENCES["log"],
-    "bad_name": "Line {number}: {word!r} is not one of {names}.",
-    "bad_transaction": "Line {number}: " + _WORD_SENTENCES["transaction"],
-    "column_twice": "Line {number} names the column {name} twice.",
-    "more_faults": FORM_SENTENCES["more_faults"],
-    "nameless_column": "Line {number}: {word!r} stands in a column without a name.",
-    "no_address": "Line {number} has no address. One about a transaction or a header needs none.",
+    "column_twice": "It names the column {name} twice.",
+    "faulty_line": "Line {numbers}: {sentence}",
+    "faulty_lines": "Lines {numbers}: {sentence}",
+    "faulty_lines_and_more": "Lines {numbers} and {more:,} more: {sentence}",
+    "nameless_column": "In a column without a name: {words}.",
+    "no_address": "It has no address. One about a transaction or a header needs none.",
     "no_lines": "No line asks for anything.",
-    "no_table": "Line {number} names neither an account nor a column: {cells}.",
-    "no_table_at_all": "Line {number} names neither an account nor a column: {cells}. The columns are {names}.",
-    "too_many_cells": "Line {number} has {count} cells, and there are {columns} columns.",
+    "no_table": "It names neither an account nor a column: {cells}.",
+    "no_table_at_all": "It names neither an account nor a column: {cells}. The columns are {names}.",
+    "too_many_cells": "It has {count} cells, and there are {columns} columns.",
     "too_many_lines": "It has more than {most:,} lines. Add them in parts.",
     "too_many_rows": (
         "It asks for {count:,} different things: blocks, or what is proven at them. The form holds {most} rows. Add "
         "them in parts, or use the API."
     ),
-    "unknown_column": "{name!r} is not a column. Line {number} may name {names}.",
-    "value_above_columns": (
-        "Line {above} says {cells} above the columns, which line {number} names: put it into a column."
-    ),
+    "unknown_column": "{name!r} is not a column. The columns are {names}.",
+    "value_above_columns": "It says {cells} above the columns, which line {number} names: put it into a column.",
 }
 FIELD_SENTENCES = {
     "absent_chain": "Chain {chain}, not connected here",
-    "block_logs": _WORD_SENTENCES["log"],
     "block_of": "The hash of a transaction is 0x and 64 hexadecimal digits.",
     "block": "A block number has decimal digits, such as 26,441,180.",
     "empty": "It is empty.",
     "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
     "fee_too_large": "The fee cap is too large.",
     "file": "The file is not UTF-8 text.",
-    "logs": _WORD_SENTENCES["log"],
     "nothing_asked": "Name an account or a transaction, or tick a header field.",
     "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
     "props": "Tick a property, or name a slot.",
     "slots_too_long": "The name of a slot has at most {most:,} characters. This one has {count:,}.",
     "slots_twice": "The key {key!r} appears twice in one object.",
-    "transactions": _WORD_SENTENCES["transaction"],
     "tx_props": "Tick a property, or name a log.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }
@@ -87,10 +77,6 @@ REFUSAL_SENTENCES = {
     "no_api_key": "You have no API key with full access. Create one on the page of your keys.",
     "not_signed_in": "You are signed out. Sign in in another tab, then go on here.",
 }
-
-
-def line_fault(code: str, **values: object) -> ValidationError:
-    return ValidationError(LINE_SENTENCES[code].format(**values), code)
 
 
 def slot_fault(field: str, code: str, **values: object) -> ValidationError:

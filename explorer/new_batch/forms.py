@@ -18,6 +18,8 @@ from django.http import QueryDict
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from config.error_answers import Refused
+from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots
 from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
 from queries import submission
@@ -29,17 +31,16 @@ from queries.submission import ESTIMATES
 MAX_ROWS = 50
 """A row holds any number of accounts."""
 
-_MOST_FAULTS = 20
+MOST_FAULTS = 20
+"""Number of faults that are told. The others are counted."""
+
 # Longer words are cut. A slot of a megabyte for each of a thousand accounts would exceed the memory.
 _WORD = re.compile(r"[^\s,;]{1,300}")
 _WHEN = (
     *(("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time")),
     ("transaction", "Transaction"),
 )
-_HASH = "0x[0-9a-fA-F]{64}"
-# Indexes are below 2^16.
-LOG_INDEX, TRANSACTION = re.compile(r"0|[1-9][0-9]{0,4}"), re.compile(rf"{_HASH}|0|[1-9][0-9]{{0,4}}")
-"""The names of a log and of a transaction."""
+HASH = "0x[0-9a-fA-F]{64}"
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
     "accounts": {"props": "props", "slots": "slots"},
@@ -115,7 +116,7 @@ class RowForm(forms.Form):
         error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
     block_of = forms.RegexField(
-        f"^{_HASH}$",
+        f"^{HASH}$",
         label="Hash of a transaction",
         required=False,
         widget=_text(placeholder="0x…"),
@@ -188,9 +189,6 @@ class RowForm(forms.Form):
             self.add_error("transactions", FIELD_SENTENCES["empty"])
         if self.contents["transactions"] and not (self.contents["tx_props"] or logs):
             self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
-        for name, form in (("transactions", TRANSACTION), ("logs", LOG_INDEX), ("block_logs", LOG_INDEX)):
-            if wrong := [word for word in self.contents[name] if not form.fullmatch(word)]:
-                self.add_error(name, FIELD_SENTENCES[name].format(word=wrong[0][:80]))
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
@@ -256,7 +254,7 @@ class RowForm(forms.Form):
         if fault.path == chain:
             return "source"
         if fault.path == block:
-            return "time" if fault.is_of_name else "accounts"
+            return _FIELDS_OF_WHEN.get(self["at"].value(), "") if fault.is_of_name else "accounts"
         if not fault.path.startswith(f"{block}/"):
             return ""
         kind, key, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
@@ -278,6 +276,12 @@ _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=M
 _OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 
+class RowFault(NamedTuple):
+    row: int  # its number, from 0
+    place: str  # the pointer within the block, up to an account or a transaction, in lower case
+    sentence: str
+
+
 class FormFault(NamedTuple):
     label: str  # the field's label; empty: the whole form or row
     row: int  # number of the first row with this fault, from 1; 0: not about a row
@@ -288,6 +292,9 @@ class FormFault(NamedTuple):
 
 class NewBatchForm:
     """A batch with its rows, either posted by `user` or given by `batch` and `rows`."""
+
+    status = 400
+    """The HTTP status of an answer with faults."""
 
     def __init__(
         self,
@@ -369,26 +376,44 @@ class NewBatchForm:
             raise
 
     def add_faults(self, invalid: InvalidRequest) -> None:
+        self.status = invalid.status if self._is_well_typed else 400
         places = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
         different = list(dict.fromkeys((name, sentence) for _, name, sentence in places))
-        shown = set(different[:_MOST_FAULTS])
+        shown = set(different[:MOST_FAULTS])
         for form, name, sentence in places:
             if (name, sentence) in shown:
                 form.add_error(name, sentence)
         if more := len(different) - len(shown):
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
+    def row_faults(self) -> Iterator[RowFault]:
+        """Yield the faults that the API finds in rows. Names that can't be resolved now are none."""
+        assert self.user is not None
+        try:
+            submission.read(self.user, self.body, ESTIMATES)
+        except Refused:
+            return
+        except InvalidRequest as invalid:
+            for row in self.rows:
+                row.errors.clear()  # The API finds the same, and the block may be corrected later.
+            for fault in invalid.faults:
+                place = "".join(f"/{name}" for name in fault.path.lower().split("/")[4:6])
+                for form, _, sentence in self._places(fault):
+                    if form is not self.batch:
+                        yield RowFault(int(str(form.prefix).removeprefix("rows-")), place, sentence)
+
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields without another fault that this fault is about, with a sentence."""
-        sentence = fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
+        sentence = in_words(fault.reason) if fault.reason else fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
         sentence = sentence[:1].upper() + sentence[1:]
         of_batch = _OF_BATCH.get(fault.path[1:].partition("/")[0])
         places: list[tuple[forms.Form, str | None]] = [
             (row, name) for row in self.rows if not row.is_blank and (name := row.field_of(fault))
         ]
         for form, field in places or [(self.batch, of_batch)]:
-            if (field or NON_FIELD_ERRORS) not in form.errors:
-                yield form, field, API_FAULT_SENTENCES.get(field or "", sentence)
+            # The form's own faults of slots are those that the API can't see.
+            if (field or NON_FIELD_ERRORS) not in form.errors or field == "slots":
+                yield form, field, sentence if fault.reason else API_FAULT_SENTENCES.get(field or "", sentence)
 
     @property
     def faults(self) -> Iterator[FormFault]:
@@ -493,3 +518,12 @@ def _counted(data: QueryDict) -> QueryDict:
 def typed(form: forms.Form) -> dict[str, Any]:
     """Return the values of the fields, as initial values for another form."""
     return {field.name: field.value() for field in form}
+
+
+def posted(batch: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> QueryDict:
+    """Return the form's data with these initial values, as a browser would post it."""
+    data = QueryDict(mutable=True)
+    for beginning, values in [("", batch), *((f"rows-{number}-", row) for number, row in enumerate(rows))]:
+        for name, value in values.items():
+            data.setlist(f"{beginning}{name}", value if isinstance(value, list) else [value or ""])
+    return data

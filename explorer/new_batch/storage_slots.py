@@ -37,7 +37,7 @@ def faults(words: Iterable[str]) -> Iterator[str]:
         if len(word) > MOST_OF_NAME:
             yield FIELD_SENTENCES["slots_too_long"].format(most=MOST_OF_NAME, count=len(word))
         elif document := _document(word):
-            yield from (FIELD_SENTENCES["slots_twice"].format(key=key[:80]) for key in document.duplicate_keys[:1])
+            yield from (FIELD_SENTENCES["slots_twice"].format(key=key[:80]) for key in document.duplicate_keys)
 
 
 def as_requested(words: Iterable[str]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
-from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
+from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, RowFault, posted, typed
 from queries import columns, submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -38,6 +38,8 @@ from queries.submission import ESTIMATES
 
 # Longer JSON is offered only as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
+# Maximum bytes of a form that is kept for a reader who is signed out.
+_MOST_KEPT = 128 * 1024
 
 
 @never_cache
@@ -47,10 +49,9 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     """Show the form, and run the actions of its buttons. `from` names a batch of the user to copy into the form."""
     if request.method != "POST":
         return _first(request)
-    button = request.POST.get("do", "")
-    name, _, of = button.partition("-")
     try:
         user = _check(request)
+        name, _, of = request.POST.get("do", "").partition("-")
         _count(user, name)
         form = NewBatchForm(request.POST, user)
     except Refused as refused:
@@ -115,9 +116,13 @@ def _no_answer(_: HttpRequest) -> HttpResponse:
 def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
     """Return the posted fields as hidden inputs, because building the form would take ten times as long.
 
-    Buttons are left out, so that the reader sees the form before any action runs.
+    Buttons are left out, so that the reader sees the form before any action runs. A large form isn't kept for a
+    reader who is signed out.
     """
-    posted = [pair for pair in request.POST.lists() if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
+    # Anybody may post a form, and a large one takes long to read.
+    is_read = request.user.is_authenticated or int(request.META.get("CONTENT_LENGTH") or 0) <= _MOST_KEPT
+    pairs = request.POST.lists() if is_read else ()
+    posted = [pair for pair in pairs if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
     context = {"posted": posted, "refused": refused}
     return _with_pause(render(request, f"explorer/new_batch/{template}.html", context, status=status), refused)
@@ -145,7 +150,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     context["faults"] = faults = list(form.faults)
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
-    status = status_of(refused) if refused else 400 if faults else 200
+    status = status_of(refused) if refused else form.status if faults else 200
     return _with_pause(render(request, "explorer/new_batch/page.html", context, status=status), refused)
 
 
@@ -343,7 +348,7 @@ class _Post:
         try:
             text = file.read().decode() if file else form.batch["pasted"].value() or ""
             like = rows[-1] if rows else typed(form.rows.empty_form)
-            pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH)
+            pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
         except UnicodeDecodeError:
             form.batch.add_error("pasted", FIELD_SENTENCES["file"])
         except ValidationError as error:
@@ -355,6 +360,10 @@ class _Post:
             sentence = FIELD_SENTENCES["pasted_too_many_rows"].format(most=MAX_ROWS, count=len(rows))
             form.batch.add_error("pasted", sentence)
         return _answer(self.request, form)
+
+    def _faults_of(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[RowFault]:
+        """Yield the faults of rows that are not in the form yet."""
+        return NewBatchForm(posted(typed(self.form.batch), rows), self.user).row_faults()
 
 
 _OF_FORM = {"submit": _Post.submit, "json": _Post.json, "add": _Post.add, "paste": _Post.paste}

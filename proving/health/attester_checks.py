@@ -28,6 +28,8 @@ _BEHIND = 32
 _FINAL_DEPTH = 64
 # Pause between two checks. A check may add a row to each attester's database, which stores what the attester signed.
 _PAUSE = timedelta(minutes=2)
+STALE = 3 * _PAUSE
+"""The age from which answers say little about the present."""
 SIGNED = "signed"
 
 

@@ -23,14 +23,14 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
 from chains.header import Header
 from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
-from chains.rpc import RpcClient, result
+from chains.rpc import TIMES_DOUBTFUL, RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import deployments, heads, money, sources
 from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
-from proving.transactions.signers import locked, patience
+from proving.transactions.signers import count_foreign, locked, note_nonce, patience
 from queries import clock, storage
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 
@@ -41,7 +41,7 @@ CODES = (
     *("chain_not_watched", "head_went_back", "no_proofs"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
-    "signer_not_signing",
+    *("signer_not_signing", "foreign_transactions"),
 )
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 
@@ -61,8 +61,6 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # A newest block that is at least this far in the future is reported: in blocks, and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A head that is at least this late, or that went back at least this far, is reported: in blocks, and in seconds.
-_BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A reorg rarely replaces a block this far below the head.
 _KEPT_BELOW = 4
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
@@ -112,8 +110,13 @@ def stopped() -> Iterator[Problem]:
             yield Problem("signing_stopped", sentence, _subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
             yield Problem("connection_paused", sentence, _connection(stop.source_chain_id, stop.chain_id))
+
+
+def troubled_signers() -> Iterator[Problem]:
+    """Yield the problems of signers that workers have stored with them."""
+    destinations = [chain.id for chain in get_chains().destinations()]
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
-        nonce_problem="", receipt_problem="", signing_problem=None
+        nonce_problem="", receipt_problem="", signing_problem=None, foreign_count=0
     )
     for signer in in_trouble.order_by("pk"):
         of_signer = _subject(signer.chain_id, signer=signer.address)
@@ -123,6 +126,18 @@ def stopped() -> Iterator[Problem]:
             yield Problem("receipt_unusable", signer.receipt_problem, of_signer)
         if signer.signing_problem:
             yield Problem("signer_not_signing", str(signer.signing_problem), of_signer)
+        if signer.foreign_since:
+            yield Problem("foreign_transactions", _about_foreign(signer), of_signer)
+
+
+def _about_foreign(signer: Signer) -> str:
+    count = "1 nonce" if signer.foreign_count == 1 else f"{signer.foreign_count:,} nonces"
+    return (
+        f"Since {signer.foreign_since:%Y-%m-%d %H:%M} UTC, the signer {signer.address} on chain {signer.chain_id} has "
+        f"used {count} for transactions that this service did not send: its key is stolen, another program or "
+        "installation has it, or the database is that of an older backup. Find out which, before you run "
+        f"manage.py resume {signer.chain_id} --signer {signer.address}."
+    )
 
 
 def _subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -193,6 +208,7 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     standstills,
     chains,
     stopped,
+    troubled_signers,
     signers,
     facts_registries,
     storing,
@@ -240,9 +256,12 @@ class Examined:
     problems: list[Problem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
+    nonces: Mapping[str, int]
+    """The signers' next nonces at the newest block. Empty if that is old."""
 
 
-def examine(chain: Chain, rpc: RpcClient) -> Examined:
+def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
+    """Ask the chain. `highest` is the highest head that was seen lately."""
     problems = [
         Problem(
             "wrong_chain",
@@ -251,9 +270,11 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
         )
         for place, error in rpc.wrong_chains().items()
     ]
-    head, balances = None, dict[str, int]()
+    head, balances, nonces = None, dict[str, int](), dict[str, int]()
     try:
         head = rpc.head()
+        if heads.let_stale_rest(chain, rpc, head, highest):
+            head = rpc.head()
         problems += _apart_from_clock(chain, head)
         problems += _of_history(chain, rpc, head)
         problems += _of_proofs(chain, rpc, head)
@@ -261,33 +282,57 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
             signers = list(dict.fromkeys(addresses))
-            balances = dict(zip(signers, rpc.answers([questions.balance(signer) for signer in signers]), strict=True))
-            problems += _of_balances(chain, balances)
+            of_signers = [ask(signer) for ask in (questions.balance, questions.nonce) for signer in signers]
+            numbers = rpc.answers(of_signers)
+            balances = dict(zip(signers, numbers, strict=False))
+            problems += _of_balances(chain, rpc, balances)
+            # A node that is behind tells the nonce of a time when the signer had used fewer.
+            if not heads.is_late(chain, head):
+                nonces = dict(zip(signers, numbers[len(signers) :], strict=True))
     except ChainError as error:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
-    return Examined(head, problems, balances)
+    return Examined(head, problems, balances, nonces)
 
 
 def _observe(lane: HeldLane, chain: Chain) -> None:
-    rpc = get_rpc(chain.id)
-    seen = examine(chain, rpc)
+    rpc, highest = get_rpc(chain.id), heads.highest_lately(chain.id)
+    seen = examine(chain, rpc, highest=highest)
     columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
         columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
-        columns |= _state(chain, rpc, seen.head)
-        problems = [*problems, *_gone_back(chain, seen.head)]
+        columns |= _state(chain, rpc, seen.head, problems)
+        problems = [*problems, *_gone_back(chain, seen.head, highest)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     columns["resting_nodes"] = _resting_nodes(chain, rpc)
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
+        note_nonces(rpc, seen.nonces)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
+
+
+def note_nonces(rpc: RpcClient, nonces: Mapping[str, int]) -> None:
+    """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
+
+    If one node's word is that there are any, the lowest nonce that a node tells counts.
+    """
+    rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
+    doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
+    told = {address: rpc.answers_of_each(questions.nonce(address)).values() for address in doubted}
+    if not nonces:
+        return
+    with locked(rpc.chain, nonces) as signers:
+        for address, nonce in nonces.items():
+            note_nonce(signers[address], min([nonce, *told.get(address, ())]))
+        # Taking a stolen key out of chains.toml ends its problem.
+        gone = Signer.objects.filter(chain_id=rpc.chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
+        gone.update(foreign_count=0, foreign_since=None)
 
 
 def _resting_nodes(chain: Chain, rpc: RpcClient) -> list[dict[str, str]]:
@@ -315,8 +360,11 @@ def _note_newest_block() -> None:
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
 
 
-def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
-    """Read values that only pages show. If nodes don't answer, the earlier values stay."""
+def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) -> dict[str, object]:
+    """Read values that only pages show. If nodes don't answer, the earlier values stay.
+
+    A problem is added to `problems` if nodes differ about the price.
+    """
     columns: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
@@ -330,8 +378,10 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
         if seen.finalized:
             columns["final"] = seen.final
         if suggested:
-            fees = rpc.fees_by(seen.latest, suggested[0])
+            fees = rpc.fees_by([seen.latest, *suggested], money.usual_tip(chain))
             columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+            if fees.doubt:
+                problems.append(Problem("node_doubtful", fees.doubt, _subject(chain.id)))
     return columns
 
 
@@ -345,16 +395,14 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
-    # Test networks are left out, because development chains make blocks on demand and with any time.
     age = time.time() - head.timestamp
-    late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
     early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
-    if chain.test_network or -early <= age <= late:
-        return
-    if age > 0:
+    if heads.is_late(chain, head):
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
-    else:
+    elif -age > early and not chain.test_network:
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
+    else:
+        return
     yield Problem("clock", f"The newest block of {chain.label} {sentence}", _subject(chain.id))
 
 
@@ -432,13 +480,11 @@ def _replacing(chain: Chain) -> str:
     return f"manage.py deploy_registry {chain.id} {chain.id} --replace"
 
 
-def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
-    behind = heads.highest_lately(chain.id) - head.number
-    # A short reorg is normal, and so is a node that lags slightly.
-    if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:
+def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:
+    if heads.is_far_behind(chain, highest - head.number):
         yield Problem(
             "head_went_back",
-            f"The newest block of {chain.label} is {head.number}, and {head.number + behind} was seen "
+            f"The newest block of {chain.label} is {head.number}, and {highest} was seen "
             "a few minutes ago: its nodes are behind.",
             _subject(chain.id),
         )
@@ -458,12 +504,25 @@ def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
         yield Problem("signer_unreadable", sentence, _subject(chain.id, signer=address))
 
 
-def _of_balances(chain: Chain, balances: Mapping[str, int]) -> Iterator[Problem]:
+def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iterator[Problem]:
+    """Yield the problems of signers with too little. If nodes differ, their highest answer replaces the balance."""
     for address, balance in balances.items():
-        if balance < chain.minimum_signer_balance_wei:
+        if balance >= chain.minimum_signer_balance_wei:
+            continue
+        told = {wei: host for host, wei in rpc.answers_of_each(questions.balance(address)).items()}
+        low, high = min(told, default=balance), max(told, default=balance)
+        balances[address] = high
+        if high < chain.minimum_signer_balance_wei:
             yield Problem(
                 "signer_unfunded",
-                f"The signer {address} on {chain.label} holds {in_units(balance)} {chain.native_currency}, less "
+                f"The signer {address} on {chain.label} holds {in_units(high)} {chain.native_currency}, less "
                 f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
+                _subject(chain.id, signer=address),
+            )
+        elif high > TIMES_DOUBTFUL * low:
+            yield Problem(
+                "node_doubtful",
+                f"{told[low]} says that the signer {address} on {chain.label} holds {in_units(low)} "
+                f"{chain.native_currency}, and {told[high]} that it holds {in_units(high)}. The higher balance counts.",
                 _subject(chain.id, signer=address),
             )

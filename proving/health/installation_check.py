@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -96,6 +97,8 @@ def _check_chain(
     problems = _check_beacon(chain, say)
     rpc = RpcClient(chain)
     seen = findings.examine(chain, rpc)
+    with suppress(DatabaseError):
+        findings.note_nonces(rpc, seen.nonces)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")

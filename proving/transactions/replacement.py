@@ -65,7 +65,7 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block
     # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         version = _replace(chain, rpc, lane, tx, newest, block_gas=block_gas, takes=None)
-    elif may_raise and is_past(newest.created_at, _patience(chain)):
+    elif may_raise and is_past(newest.created_at, patience(chain)):
         takes = None if newest.is_cancellation else _gas_of(rpc, tx)
         version = _replace(chain, rpc, lane, tx, newest, block_gas=block_gas, takes=takes)
     if tx.state == TransactionState.DISPLACED and (version.broadcast_at or not version.is_cancellation):
@@ -117,7 +117,7 @@ def holds_key(chain: Chain, signer: Signer) -> bool:
     return signer.address in signing.senders(chain)
 
 
-def _patience(chain: Chain) -> timedelta:
+def patience(chain: Chain) -> timedelta:
     """Return how long a version may wait in the mempool before its fees are raised."""
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 

@@ -26,7 +26,7 @@ from chains.chains_file import Chain
 from chains.header import Header
 from chains.node_errors import ChainError, ImplausibleGas, Reverted
 from chains.questions import BlockIdentifier
-from chains.rpc import result
+from chains.rpc import FEE_QUESTIONS, result
 from chains.transaction_fields import least_gas_limit
 from config.configured_chains import get_rpc
 from database import statements
@@ -118,6 +118,26 @@ class _ChainState:
     nonces: Mapping[str, int]
 
 
+def _compared(chain: Chain, state: _ChainState, cost: int) -> _ChainState:
+    """Ask each node about signers that can't pay this cost, in wei, and about nonces that would leave a gap.
+
+    The highest balance counts, because the chain refuses what isn't there; and the lowest nonce, because nothing is
+    mined behind a gap.
+    """
+    if len(chain.rpc_urls) < 2:
+        return state
+    rpc, balances, nonces = get_rpc(chain.id), {**state.balances}, {**state.nonces}
+    rows = {row.address: row for row in Signer.objects.filter(chain_id=chain.id)}
+    for address, balance in state.balances.items():
+        row, nonce = rows.get(address), nonces[address]
+        free = signers.sender_of(row, balance, nonce).free if row else balance
+        if balance < chain.minimum_signer_balance_wei or free < cost:
+            balances[address] = max([balance, *rpc.answers_of_each(questions.balance(address)).values()])
+        if nonce > (signers.next_stored(row) if row else 0):
+            nonces[address] = min([nonce, *rpc.answers_of_each(questions.nonce(address)).values()])
+    return _ChainState(state.fees, balances, nonces)
+
+
 def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[Order | Unsent | ChainError]]:
     """Return the orders with their intents' gas, or why they can't be sent. Raises `ChainError`."""
     rpc = get_rpc(chain.id)
@@ -128,11 +148,9 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
         intent.simulation(addresses[0], block, is_bounded=is_bounded) for intent in intents for block in _SIMULATED_AT
     ]
     of_accounts = [*map(questions.balance, addresses), *(questions.nonce(address, "latest") for address in addresses)]
-    estimates, heads_read, (suggested, *answers) = rpc.ask(
-        simulations, [questions.header("latest")], [questions.priority_fee(), *of_accounts]
-    )
-    head = rpc.must_have_head(heads_read[0])
-    fees = market_of(rpc.fees_by(head, suggested))
+    estimates, of_fees, answers = rpc.ask(simulations, FEE_QUESTIONS, of_accounts)
+    head = rpc.must_have_head(of_fees[0])
+    fees = market_of(rpc.fees_by(of_fees, money.usual_tip(chain)))
     numbers = [result(answer) for answer in answers]
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
     most = packing.most_gas_after(head)
@@ -154,7 +172,9 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
             if (size := len(intent.data)) > _MOST_DATA:
                 refused = refused or Unsent(wait("data_too_long", size=size, most=_MOST_DATA))
         simulated.append(refused or replace(order, intents=sized))
-    return _ChainState(fees, balances, nonces), simulated
+    sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
+    cost = sum(intent.cost(fees.least) for intent in sized_intents)
+    return _compared(chain, _ChainState(fees, balances, nonces), cost), simulated
 
 
 def _gas_limit(

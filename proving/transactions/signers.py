@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from django.db import transaction
 from django.db.models import Count, Sum
+from django.utils import timezone
 
 from chains.chains_file import Chain
 from proving import stops
@@ -93,7 +94,7 @@ def active(
     refused: WaitReason | None = None
     able: list[SendingSigner] = []
     for address, balance in balances.items():
-        sender = _sender(rows[address], balance, nonces[address])
+        sender = sender_of(rows[address], balance, nonces[address])
         # These two get no notice here, because they have their own.
         why_not = stops.why_signer_is_stopped(chain.id, address) or rows[address].signing_problem
         if not why_not and balance < chain.minimum_signer_balance_wei:
@@ -116,7 +117,13 @@ def active(
     return sender_or_why, notices
 
 
-def _sender(row: Signer, balance: int, nonce: int) -> SendingSigner:
+def next_stored(row: Signer) -> int:
+    """Return the nonce after the newest one of the signer's stored transactions. 0 if there is none."""
+    newest = row.transactions.order_by("-nonce").values_list("nonce", flat=True).first()
+    return 0 if newest is None else newest + 1
+
+
+def sender_of(row: Signer, balance: int, nonce: int) -> SendingSigner:
     waiting = row.transactions.filter(state=TransactionState.PENDING)
     sums = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"), gwei=Sum("reserved_gwei"))
     free = balance - GWEI * (sums["gwei"] or 0)
@@ -133,6 +140,35 @@ def _stuck(chain: Chain, row: Signer) -> Transaction | None:
 def patience(chain: Chain) -> timedelta:
     """Return after how long a signer is stuck whose lowest pending nonce still waits."""
     return timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
+
+
+def count_foreign(row: Signer, nonce: int) -> int:
+    """Return how many nonces below `nonce`, the chain's next one, no stored transaction has used.
+
+    Read the chain's nonce first: a transaction is stored before it is signed. Nonces before the first observation
+    don't count, and neither do those that the operator has accepted.
+    """
+    if row.accounted_nonce is None:
+        return 0
+    used = row.transactions.filter(nonce__gte=row.accounted_nonce, nonce__lt=nonce)
+    ours = used.exclude(state=TransactionState.DISPLACED).count()
+    return max(0, nonce - row.accounted_nonce - ours)
+
+
+def note_nonce(row: Signer, nonce: int) -> None:
+    """Store the number of foreign transactions. `nonce` is the chain's next one. The caller has locked the row."""
+    count, since, accounted = count_foreign(row, nonce), row.foreign_since, row.accounted_nonce
+    if count > row.foreign_count:
+        logger.error("the signer %s has used %d nonces for transactions that are not ours", row, count)
+    if accounted is None:
+        accounted = nonce
+    elif not count:
+        # Transactions that aren't final are counted again, because they may be displaced.
+        used = row.transactions.filter(nonce__gte=accounted, nonce__lt=nonce).exclude(state=TransactionState.FINAL)
+        accounted = next(iter(used.order_by("nonce").values_list("nonce", flat=True)[:1]), max(nonce, accounted))
+    if (count, accounted) != (row.foreign_count, row.accounted_nonce):
+        since = (since or timezone.now()) if count else None
+        Signer.objects.filter(pk=row.pk).update(accounted_nonce=accounted, foreign_count=count, foreign_since=since)
 
 
 def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:

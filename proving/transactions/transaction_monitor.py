@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,7 +40,8 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.transactions.replacement import fill, holds_key, is_past, push
+from proving.transactions import signers
+from proving.transactions.replacement import fill, holds_key, is_past, patience, push
 from proving.transactions.signing import show, show_signing_problems, sign_and_store
 from queries import clock, progress
 from queries.models import Block, Query
@@ -59,6 +60,8 @@ _MOST_DOUBTFUL = 3
 _SIGNING = timedelta(seconds=2 * lanes.LONGEST_SECONDS)
 # Maximum nonces of a gap that are used up at a time, and maximum final transactions that are reopened at a time.
 _MOST_FILLED = 16
+# Blocks after which a node that still lacks a receipt is wrong. Nodes behind a load balancer lack some for moments.
+_DEEP_BLOCKS = 3
 # The largest plausible data fee, as a multiple of the expected one or of the maximum for gas, whichever is larger.
 _MOST_TIMES_DATA_FEE = 16
 # Columns of a transaction that change with its state.
@@ -163,7 +166,9 @@ def _monitor(
     newest, nonces, answers = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
     receipts = _Receipts(rpc, watched, answers, [heads.latest, heads.confirmed])
-    lowest_open, doubtful, problem = True, 0, ""
+    comparison = _compare(rpc, signer, watched, receipts, latest=heads.latest, used=used)
+    used = comparison.used
+    lowest_open, doubtful, problem = True, 0, comparison.receipt_problem
     # Nonces ascend, so mined transactions come before pending ones, and are written before those are sent again.
     changes: list[_Change] = []
     for tx in watched:
@@ -190,9 +195,65 @@ def _monitor(
         changes = []
     _stop_where_doubtful(signer, doubtful)
     _show_receipt_problem(signer, problem)
-    _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used))
+    _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used) or comparison.nonce_problem)
     # Final transactions are no longer watched.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
+
+
+@dataclass
+class _Comparison:
+    """The nonce that the signer uses next by the lowest answer, and sentences on how the nodes' answers differ."""
+
+    used: int
+    nonce_problem: str = ""
+    receipt_problem: str = ""
+
+
+def _compare(
+    rpc: RpcClient,
+    signer: Signer,
+    watched: Sequence[Transaction],
+    receipts: "_Receipts",
+    *,
+    latest: Header,
+    used: int,
+) -> _Comparison:
+    """Ask each node if a receipt is missing or unusable, or if the next nonce is above those of our transactions.
+
+    `receipts` take over what another node tells. No nonce is used that one node calls unused, so that its transaction
+    is kept.
+    """
+    comparison = _Comparison(used)
+    if len(rpc.chain.rpc_urls) < 2:
+        return comparison
+    missing = [tx for tx in watched if receipts.lacks(tx, used)]
+    lowest = next((tx for tx in watched if tx.state == TransactionState.PENDING and tx not in missing), None)
+    if lowest and lowest.newest.broadcast_at and is_past(lowest.newest.created_at, patience(rpc.chain)):
+        missing.append(lowest)  # Its fees are about to be raised.
+    is_ahead = used > watched[-1].nonce + 1 and used > signers.next_stored(signer)
+    if not missing and not is_ahead:
+        return comparison
+    told: dict[str, list[Any]] = rpc.ask_each([questions.nonce(signer.address), *_questions_of(missing)])
+    nonces = {host: nonce for host, (nonce, *_) in told.items() if isinstance(nonce, int)}
+    comparison.used = min([used, *nonces.values()])
+    if is_ahead and len(set(nonces.values())) > 1:
+        answers = " and ".join(f"{nonce} by {host}" for host, nonce in nonces.items())
+        comparison.nonce_problem = f"The nodes of {rpc.chain.label} tell other nonces of {signer.address}: {answers}."
+    known = [header for header in receipts.headers.values() if isinstance(header, Header)]
+    of_nodes = {host: _Receipts(rpc, missing, answers, known) for host, (_, *answers) in told.items()}
+    for tx in missing:
+        having = [host for host, of_node in of_nodes.items() if isinstance(of_node.canonical(tx), Receipt)]
+        if having:
+            receipts.by_hash |= {tx_hash: of_nodes[having[0]].by_hash[tx_hash] for tx_hash in tx.hashes}
+            receipts.headers |= of_nodes[having[0]].headers
+        receipt = receipts.canonical(tx)
+        lacking = ", ".join(of_nodes.keys() - having)
+        if lacking and isinstance(receipt, Receipt) and receipt.block_number <= latest.number - _DEEP_BLOCKS:
+            comparison.receipt_problem = (
+                f"{lacking} tells no usable receipt of {tx.latest_hash} on chain {signer.chain_id}, and {having[0]} "
+                "does."
+            )
+    return comparison
 
 
 def _change(
@@ -240,6 +301,10 @@ def _mend_nonces(
     pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
     lowest = min((tx.nonce for tx in pending), default=used)
     gap = range(used, lowest)
+    if gap:
+        # No nonce is paid for that one node alone calls unused.
+        used = max([used, *rpc.answers_of_each(questions.nonce(signer.address)).values()])
+        gap = range(used, lowest)
     if gap:
         # Final blocks should hold these transactions. A node that lags also reports such a low nonce.
         below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
@@ -327,22 +392,31 @@ class _Receipts:
         Raises `NodeUnavailable` if nodes lack a header.
         """
         hashes = [tx_hash for tx in watched for tx_hash in tx.hashes]
-        self._receipts = dict(zip(hashes, answers, strict=True))
-        numbers = {receipt.block_number for receipt in self._receipts.values() if isinstance(receipt, Receipt)}
+        self.by_hash = dict(zip(hashes, answers, strict=True))
+        numbers = {receipt.block_number for receipt in self.by_hash.values() if isinstance(receipt, Receipt)}
         numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
-        self._headers: dict[int, Header | ChainError | None] = {header.number: header for header in known}
-        unknown = sorted(numbers.difference(self._headers))
+        self.headers: dict[int, Header | ChainError | None] = {header.number: header for header in known}
+        unknown = sorted(numbers.difference(self.headers))
         headers = rpc.ask([questions.header(number) for number in unknown])
         if headers and all(_is_down(header) for header in headers):
             result(headers[0])
-        self._headers |= dict(zip(unknown, headers, strict=True))
+        self.headers |= dict(zip(unknown, headers, strict=True))
+
+    def lacks(self, tx: Transaction, used: int) -> bool:
+        """Return whether the receipt can't be used, or is missing although the nonce is used or the block is there."""
+        receipt = self.canonical(tx)
+        if receipt is None and tx.block_number is not None:
+            return not self.has_left_its_block(tx)
+        if receipt is None:
+            return tx.state == TransactionState.PENDING and tx.nonce < used
+        return isinstance(receipt, ChainError)
 
     def canonical(self, tx: Transaction) -> Receipt | ChainError | None:
         """Return the receipt of the version in the chain, or why it can't be read. None: no version is in the chain."""
         problem: ChainError | None = None
         for version in tx.versions.all():
-            receipt = self._receipts[version.hash] if version.hash else None
-            header = self._headers[receipt.block_number] if isinstance(receipt, Receipt) else None
+            receipt = self.by_hash[version.hash] if version.hash else None
+            header = self.headers[receipt.block_number] if isinstance(receipt, Receipt) else None
             if isinstance(receipt, ChainError):
                 problem = receipt
             elif isinstance(header, ChainError):
@@ -354,7 +428,7 @@ class _Receipts:
 
     def has_left_its_block(self, tx: Transaction) -> bool:
         assert tx.block_number is not None
-        header = self._headers[tx.block_number]
+        header = self.headers[tx.block_number]
         return isinstance(header, Header) and hex_data(header.hash) != tx.block_hash
 
 
@@ -438,7 +512,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
             show(tx, tx.hash)
         elif tx.state == TransactionState.PENDING:
             # Nodes drop transactions of a block that left the chain, so they are broadcast again at once.
-            tx.versions.update(broadcast_at=None)
+            tx.versions.update(broadcast_at=None, refused_at=None)
     for change in changes:
         if change.has_left_its_block:
             lanes.count(signer.chain_id, ChainEvent.REORGANISED)

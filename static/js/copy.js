@@ -8,7 +8,11 @@ document.addEventListener("click", async (event) => {
   const text = button.dataset.copy ?? document.getElementById(button.dataset.copyFrom ?? "")?.textContent ?? "";
   const said = /** @type {HTMLElement} */ (button.querySelector("span"));
   said.textContent = (await copied(text)) ? "Copied" : "Not copied";
-  setTimeout(() => { said.textContent = ""; }, SAID_FOR);
+  said.dataset.keep = ""; // live.js leaves it
+  setTimeout(() => {
+    said.textContent = "";
+    delete said.dataset.keep;
+  }, SAID_FOR);
 });
 
 /** @param {string} text @returns {Promise<boolean>} */

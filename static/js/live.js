@@ -14,12 +14,12 @@ if (bar && document.getElementById("batch")?.dataset.pollSeconds) follow(bar);
 /** @type {Element | null} */
 let asked = null;
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.detail.elt.id !== "batch") asked = document.activeElement;
+  if (event.detail.elt instanceof HTMLFormElement) asked = document.activeElement;
 });
 
 document.addEventListener("htmx:afterRequest", (event) => {
   const { elt, target, successful, xhr } = event.detail;
-  if (elt.id === "batch") return;
+  if (!(elt instanceof HTMLFormElement)) return;
   // A reader who has moved the focus meanwhile keeps it there.
   if (asked instanceof HTMLElement && [null, document.body].includes(document.activeElement)) asked.focus();
   // With this header htmx opens the page for signing in.
@@ -58,7 +58,8 @@ function follow(bar) {
   let timer = 0;
   let said = batch().dataset.announcement;
 
-  // A refresh keeps details that the reader has opened, and content that a button has loaded.
+  // A refresh keeps details that the reader has opened, and content that a script has changed. They have an id, because
+  // a node without one is found by its place, which another node may have in the new page.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
     !(name === "open" && element instanceof HTMLDetailsElement);
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (element) =>

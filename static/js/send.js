@@ -10,31 +10,48 @@ import { Failure, Stopped, accountOf, chooseWallet, lead, offer, post, tell, unt
 const OLD_MS = 60_000; // after this time, transactions and price are requested anew before sending
 const BEHIND_MS = 2000, MOST_BEHIND = 8;
 
-const area = /** @type {HTMLElement} */ (document.getElementById("sending"));
-const begin = /** @type {HTMLButtonElement} */ (document.getElementById("send"));
-const list = /** @type {HTMLElement} */ (document.getElementById("wallets"));
-const status = /** @type {HTMLElement} */ (document.getElementById("wallet-status"));
-const actions = /** @type {HTMLElement} */ (document.getElementById("wallet-actions"));
-const form = /** @type {HTMLFormElement} */ (document.getElementById("left-to-send"));
-const batch = area.dataset.batch ?? "";
-const note = new Note(batch);
+/** @type {HTMLElement | null} */
+let area = null;
+/** @type {HTMLButtonElement} */
+let begin;
+/** @type {HTMLElement} */
+let list, status, actions;
+/** @type {HTMLFormElement} */
+let form;
+/** @type {Note} */
+let note;
+/** The announcement at which transactions were counted. @type {string | null | undefined} */
+let counted = null;
 
-begin.addEventListener("click", () => {
-  begin.disabled = begin.hidden = true; // What it asks for has buttons of its own.
-  // Two pages would get the same transactions and send them twice. Browsers have locks only on https and localhost.
-  if (!navigator.locks) run();
-  else navigator.locks.request(`sending:${batch}`, { ifAvailable: true }, (lock) =>
-    lock ? run() : end(["Another page of this browser is sending this. Go on there."], { failed: true }));
-});
-area.hidden = false;
-count();
-const told = () => document.getElementById("batch")?.dataset.announcement;
-let counted = told();
-document.addEventListener("htmx:afterSettle", () => {
-  if (told() === counted) return;
-  counted = told();
+follow();
+document.addEventListener("htmx:afterSettle", follow);
+
+/** Takes over the page's form, and counts anew if the batch has changed. */
+function follow() {
+  const found = document.getElementById("sending");
+  if (!found) return;
+  if (found !== area) takeOver(found);
+  const told = document.getElementById("batch")?.dataset.announcement;
+  if (told === counted) return;
+  counted = told;
   count();
-});
+}
+
+/** A batch that was DONE and is rolled back has a new form. @param {HTMLElement} found */
+function takeOver(found) {
+  area = found;
+  const ids = ["send", "wallets", "wallet-status", "wallet-actions", "left-to-send"];
+  [begin, list, status, actions, form] = ids.map((id) => /** @type {any} */ (document.getElementById(id)));
+  note = new Note(area.dataset.batch ?? "");
+  begin.addEventListener("click", () => {
+    begin.disabled = begin.hidden = true; // What it asks for has buttons of its own.
+    // Two pages would get the same transactions and send them twice. Browsers have locks only on https and localhost.
+    if (!navigator.locks) run();
+    else navigator.locks.request(note.key, { ifAvailable: true }, (lock) =>
+      lock ? run() : end(["Another page of this browser is sending this. Go on there."], { failed: true }));
+  });
+  area.hidden = false;
+}
 
 /** Shows the number of transactions on the button. If it is unknown, a click on the button shows why. */
 async function count() {
@@ -43,7 +60,7 @@ async function count() {
     const left = await post(form.action, form);
     const { length } = left.transactions;
     begin.textContent = length ? `Send ${inWords(length)}` : "Send with my wallet";
-    if (length) document.getElementById("how-many")?.replaceChildren(inWords(length));
+    document.getElementById("how-many")?.replaceChildren(length ? inWords(length) : "its transactions");
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
   }

@@ -74,7 +74,7 @@ def test_a_program_without_the_csrf_token_is_refused(path, settings):
         ("message", {"address": ALICE.address, "chainId": 10**100}, 400, "unknown_chain"),
         ("message", "not an object", 400, "malformed_request"),
         ("verify", {}, 400, "malformed_signature"),
-        ("verify", {"message": "x" * 100_000, "signature": "0x"}, 400, "malformed_message"),
+        ("verify", {"message": "x" * 60_000, "signature": "0x"}, 400, "malformed_message"),
         ("verify", [1], 400, "malformed_request"),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_wrong_request_gets_a_sentence_and_a_code(path, body, status, code):
     assert response.json()["error"].endswith(".")
 
 
-@pytest.mark.parametrize("body", [b" ", b"{", b"\xff\xfe", b"[" * 100_000, b'"\xed\xa0\x80"'], ids=range(5))
+@pytest.mark.parametrize("body", [b" ", b"{", b"\xff\xfe", b"[" * 60_000, b'"\xed\xa0\x80"'], ids=range(5))
 @pytest.mark.parametrize("path", ["message", "verify"])
 def test_a_body_that_is_no_json_gets_a_sentence_and_a_code(path, body):
     response = Client().generic("POST", f"/sign-in/{path}", body, content_type="application/json")

@@ -2,6 +2,7 @@ import html
 import json
 import re
 import socket
+import time
 from datetime import timedelta
 
 import pytest
@@ -113,18 +114,13 @@ def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, 
 @pytest.mark.parametrize(
     ("replaced", "instead", "code"),
     [
-        ("https://prover.example:8443 wants", "https://evil.example wants", "wrong_domain"),
-        ("https://prover.example:8443 wants", "https://prover.example wants", "wrong_domain"),
-        ("https://prover.example:8443 wants", "http://prover.example:8443 wants", "wrong_domain"),
-        ("https://prover.example:8443 wants", "prover.example:8443 wants", "wrong_domain"),
-        ("URI: https://prover.example:8443", "URI: https://evil.example", "wrong_uri"),
-        ("URI: https://prover.example:8443", "URI: https://prover.example:8443/other", "wrong_uri"),
+        ("https://prover.example:8443 wants", "https://evil.example wants", "malformed_message"),
+        ("https://prover.example:8443 wants", "prover.example:8443 wants", "malformed_message"),
+        ("URI: https://prover.example:8443", "URI: https://evil.example", "malformed_message"),
         ("Version: 1", "Version: 2", "malformed_message"),
-        ("Chain ID: 31337", "Chain ID: 1", "unknown_chain"),
+        ("Chain ID: 31337", "Chain ID: 1", "malformed_message"),
         ("Chain ID: 31337", "Chain ID: 031337", "malformed_message"),
-        ("Chain ID: 31337", "Chain ID: " + "9" * 400, "unknown_chain"),
-        ("Expiration Time: 2", "Expiration Time: 1", "expired"),
-        ("Expiration Time: 2", "Expiration Time: 22", "malformed_message"),
+        ("Expiration Time: 2", "Expiration Time: 1", "malformed_message"),
         ("Issued At: ", "Not issued At: ", "malformed_message"),
         ("Nonce: ", "Nonce: 0", "unknown_nonce"),
         ("Nonce: ", "Nonce: !", "malformed_message"),
@@ -145,6 +141,25 @@ def test_a_message_that_says_something_else_is_refused_although_it_is_signed(mes
     signature = "0x" if "\ud800" in changed else sign(changed, ALICE)
     assert code_of(finish, changed, signature) == code
     assert not User.objects.exists()
+
+
+@pytest.mark.parametrize("url", ["https://evil.example", "https://prover.example", "http://prover.example:8443"])
+def test_a_message_is_for_the_address_of_the_service(message, settings, url):
+    settings.BASE_URL = url
+    assert code_of(finish, message, sign(message, ALICE)) == "wrong_domain"
+    assert not User.objects.exists()
+
+
+def test_a_changed_message_costs_no_more_than_an_issued_one(message):
+    def seconds(text: str) -> float:
+        SignInNonce.objects.update(consumed_at=None)
+        began = time.thread_time()
+        code_of(finish, text, sign(text, BOB))
+        return time.thread_time() - began
+
+    changed = message.replace("prover.example:8443\n", f"{'a' * 600}\n")
+    assert len(changed) > 900
+    assert min(seconds(changed) for _ in range(3)) < 2 * min(seconds(message) for _ in range(3))
 
 
 @pytest.mark.parametrize(

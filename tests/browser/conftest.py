@@ -18,7 +18,6 @@ from django.conf import settings as project_settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.signals import request_finished, request_started
-from django.test import override_settings
 from playwright.sync_api import (
     Browser,
     BrowserContext,
@@ -47,15 +46,6 @@ TIMEOUT = 40_000  # milliseconds for a page to meet an expectation
 
 _AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def empty_static_root(tmp_path_factory) -> Iterator[None]:
-    """Make the folder of collected static files. The server warns at its start if the folder is missing, although it
-    serves the sources.
-    """
-    with override_settings(STATIC_ROOT=str(tmp_path_factory.mktemp("static"))):
-        yield
 
 
 @pytest.fixture(scope="package")

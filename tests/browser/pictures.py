@@ -303,6 +303,7 @@ PICTURES = (
     ),
     Picture("New batch, with faults", at("/new-batch"), who=ALICE, then=_fill_in_wrong, status=400),
     Picture("Chains", at("/chains"), rows=installations.seen_chains),
+    Picture("Chains: attesters not asked lately", at("/chains"), rows=installations.attesters_not_asked_lately),
     Picture("Chains: nothing seen yet", at("/chains")),
     Picture("API", at("/api/docs"), then=lambda page: page.get_by_role("link", name="BatchRequest").first.click()),
     Picture("Operator", at("/operator"), rows=installations.operated, who=ALICE, settings=_OPERATOR),

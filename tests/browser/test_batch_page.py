@@ -3,21 +3,26 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from django.contrib.sessions.models import Session
+from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from accounts.models import User
 from config import configured_chains as configured
 from devnet.devchain import DevChain
+from explorer.batch import fragment
 from proving.deploying import deploy
+from queries.models import Batch, WebhookDelivery
 from tests.browser.hand import come_back, leave
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import a_batch, accept, beat, finish, path, reject
+from tests.explorer.made_tries import prove
 from tests.inside.working import a_worker
 from tests.service import a_key, chains_toml, request, submit
 
@@ -64,8 +69,11 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
     page.evaluate("window.neverReloaded = true")
     status = page.locator(".headline .chip")
     expect(status).to_have_text("RECEIVED")
+    account = page.get_by_role("heading", level=1).get_by_role("link").first
+    account.focus()
     with a_worker():
         expect(status).to_have_text("DONE", timeout=120_000)
+        expect(account).to_be_focused()
         expect(page.locator("li.COMPLETED")).to_have_count(4)
         expect(page).to_have_title(re.compile("^DONE"))
         expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
@@ -138,3 +146,50 @@ def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
     page.reload()
     expect(page).to_have_url(re.compile(rf"{path(batch)}$"))
     expect(page.get_by_role("heading", name="Webhook")).to_be_visible()
+
+
+def test_an_update_leaves_whatever_the_reader_and_scripts_have_changed(
+    page: Page, alice: User, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(fragment, "_KEPT_SECONDS", 0)
+    beat()
+    webhook = {"url": "https://hooks.example.org", "events": ["STEP", "DONE"]}
+    batch = submit(a_key(alice.address, "other"), {**request(alice.address, block=12), "webhook": webhook})
+    prove(batch)
+    attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
+    delivery = batch.webhook.deliveries.latest("pk")
+    WebhookDelivery.objects.filter(pk=delivery.pk).update(attempts=[attempt])
+    page.clock.install()
+    page.goto(path(batch))
+    page.get_by_role("button", name="Check it here").click()
+    checked = page.locator("#check [role=status]")
+    expect(checked).to_have_text(re.compile("Everything checked is correct"))
+    page.clock.pause_at(timezone.now() + timedelta(minutes=1))
+    copy_button, send_again = page.get_by_role("button", name="Copy the raw word"), page.locator("button:focus")
+
+    def holds() -> None:
+        expect(checked).to_have_text(re.compile("Everything checked is correct"))
+        expect(page.get_by_role("radio", name="cast")).to_be_checked()
+        expect(page.get_by_text("It said no.").last).to_be_visible()
+        expect(copy_button).to_have_text("Copied")
+        expect(send_again).to_have_attribute("aria-label", "Send again: DONE")
+
+    page.get_by_text("cast", exact=True).click()
+    page.get_by_text("1 attempt").click()
+    copy_button.click()
+    page.get_by_role("button", name="Send again: DONE").focus()
+    holds()
+    delivery.pk, delivery.message_id, delivery.event = None, f"msg_{1:026}", "WENT_BACK"
+    delivery.save(force_insert=True)
+    Batch.objects.update(went_back_at=timezone.now(), went_back_because="The chain was reorganised.")
+    come_back(page)
+    expect(page.get_by_text("The batch was rolled back")).to_be_visible()
+    expect(page.get_by_role("button", name="Send again: WENT_BACK")).to_be_visible()
+    holds()
+    page.route("**/deliveries", lambda route: route.abort())
+    Batch.objects.update(went_back_because="Its clock was wrong.")
+    come_back(page)
+    expect(page.get_by_text("Its clock was wrong.")).to_be_visible()
+    holds()
+    page.clock.run_for(2_000)
+    expect(copy_button).to_have_text("")

@@ -10,10 +10,11 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from devnet.devchain import DevChain
 from queries.models import Batch
 from tests.browser.conftest import TIMEOUT, faults_for_anybody
+from tests.browser.hand import come_back
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said
-from tests.explorer.batches import path
+from tests.explorer.batches import beat, path
 from tests.long import rows
-from tests.proving.self_funded import itself, nothing_spent
+from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.service import BOB, CHARLIE, a_key, request, submit, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,22 +23,32 @@ ASKED_TO_SEND = {"eth_sendTransaction", "wallet_sendCalls"}
 
 
 @pytest.fixture
-def batch(service: DevChain) -> Batch:
-    """Return a batch that needs two transactions."""
+def received(service: DevChain) -> Batch:
+    """Return a batch that needs two transactions, before a worker has seen it."""
     head = service.head()
     body = itself(request(BOB, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {CHARLIE: {"props": ["NONCE"]}}}
-    submitted = submit(a_key(), body)
-    work()
-    work()
-    return submitted
+    return submit(a_key(), body)
 
 
 @pytest.fixture
-def page(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain, batch: Batch) -> Page:
-    """Return the batch's page, with a wallet connected to the chain."""
+def batch(received: Batch) -> Batch:
+    work()
+    work()
+    return received
+
+
+@pytest.fixture
+def connected(context: BrowserContext, wallet: Wallet, service: DevChain) -> BrowserContext:
+    """Return the browser with a wallet connected to the chain."""
     wallet.chain = service
     wallet.put_into(context)
+    return context
+
+
+@pytest.fixture
+def page(connected: BrowserContext, batch: Batch) -> Page:
+    page = connected.new_page()
     page.goto(path(batch))
     return page
 
@@ -69,14 +80,24 @@ def kept_back(service: DevChain) -> None:
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
-    page: Page,
+    connected: BrowserContext,
     service: DevChain,
     wallet: Wallet,
-    batch: Batch,
+    received: Batch,
     together: bool,  # noqa: FBT001 (pytest names it)
 ):
+    """The page is open from the beginning, and each change comes to it as a live update."""
     wallet.sends_calls = together
+    page = connected.new_page()
+    page.goto(path(received))
+    expect(page.locator(".headline .chip")).to_have_text("RECEIVED")
     with nothing_spent(service):
+        work()
+        work()
+        expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
+        expect(page.get_by_text("No worker is running.")).to_be_visible()
+        beat()
+        expect(page.get_by_text("No worker is running.")).to_be_hidden()
         expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
         begin(page)
         said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"))
@@ -113,6 +134,26 @@ def test_a_wallet_on_another_chain_is_switched_and_sends_one_by_one_where_it_kno
     confirm(page, "2 transactions")
     said(page, "Nothing is missing")
     assert (len(wallet.sent), wallet.chain_id) == (2, 31337)
+
+
+def test_a_batch_that_a_reorg_takes_is_sent_again_from_a_page_that_was_opened_when_it_was_done(
+    connected: BrowserContext, service: DevChain, wallet: Wallet, batch: Batch
+):
+    send(service, left_of(batch)["transactions"])
+    work()
+    page = connected.new_page()
+    page.goto(path(batch))
+    expect(page.locator(".headline .chip")).to_have_text("DONE")
+    service.rpc("anvil_reorg", 2, [])
+    work()
+    come_back(page)
+    expect(page.get_by_text("The batch was rolled back", exact=True)).to_be_visible()
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+    work()
+    expect(page.locator(".headline .chip")).to_have_text("DONE")
 
 
 # --- Failures ---------------------------------------------------------------------------------------------------------

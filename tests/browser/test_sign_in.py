@@ -207,7 +207,7 @@ def test_a_message_of_another_domain_is_refused(page, context, wallet, site):
     context.route("**/sign-in/message", altered)
     open_sign_in(page)
     press(page)
-    said(page, f"The message must be for {site}.")
+    said(page, "The message was not made by this service, or was changed.")
     assert not User.objects.exists()
     page.goto("/dashboard")
     expect(page).to_have_url(re.compile("/sign-in"))

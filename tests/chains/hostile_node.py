@@ -124,6 +124,29 @@ def deep_nesting(exchange: Exchange) -> None:
     exchange.answer(b"[" * 200_000 + b"]" * 200_000)
 
 
+def _endless_logs(exchange: Exchange, data: bytes, more: bytes) -> None:
+    exchange.send(b'HTTP/1.1 200 OK\r\n\r\n{"result": [{"logs": [')
+    exchange.repeat(b'{"address": "0x%040x", "topics": [], "data": "0x%b"%b}, ' % (1, data, more) * 10)
+
+
+def endless_logs(exchange: Exchange) -> None:
+    _endless_logs(exchange, b"00" * 50_000, b"")
+
+
+def endless_logs_of_spaces(exchange: Exchange) -> None:
+    """Send logs of which nearly nothing is kept."""
+    _endless_logs(exchange, b"", b" " * 100_000)
+
+
+def log_of_lists(exchange: Exchange) -> None:
+    """Send 15 MB as a single object, which would take 400 MB of memory when parsed."""
+    exchange.answer(b'[{"topics": [' + b"[]," * (5 * MEGABYTE) + b"[]]}]")
+
+
+def log_of_deep_nesting(exchange: Exchange) -> None:
+    exchange.answer(b'[{"topics": ' + b"[" * 200_000 + b"]" * 200_000 + b"}]")
+
+
 def endless_headers(exchange: Exchange) -> None:
     exchange.send(b"HTTP/1.1 200 OK\r\n")
     exchange.repeat(b"X-Header: of no use\r\n" * 100)
@@ -190,6 +213,10 @@ FLOODS: Mapping[str, Behaviour] = {
         empty_lists,
         empty_lists_within_bounds,
         deep_nesting,
+        endless_logs,
+        endless_logs_of_spaces,
+        log_of_lists,
+        log_of_deep_nesting,
         endless_headers,
         endless_header,
     )

@@ -15,7 +15,15 @@ from chains.questions import ProofRequest
 from chains.rpc import RpcClient
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
-from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
+from tests.chains.hostile_node import (
+    DRIPS,
+    FLOODS,
+    LIES,
+    Exchange,
+    endless_logs,
+    endless_logs_of_spaces,
+    hostile_node,
+)
 from tests.chains.lying_node import is_chain_id, lying_node, recording, result
 
 # Print the growth of peak memory in MB for each node URL in the arguments.
@@ -29,11 +37,14 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 for url in sys.argv[1:]:
-    before, why = peak(), "it answered"
-    try:
-        RpcClient(Chain(id=31337, name="Test chain", rpc_urls=(url,)), timeout_seconds=5).header("latest")
-    except NodeUnavailable as error:
-        why = str(error)
+    before = peak()
+    for ask in (lambda rpc: rpc.header("latest"), lambda rpc: rpc.call("eth_getBlockReceipts", "0x1")):
+        try:
+            ask(RpcClient(Chain(id=31337, name="Test chain", rpc_urls=(url,)), timeout_seconds=5))
+            why = "it answered"
+            break
+        except NodeUnavailable as error:
+            why = str(error)
     print(peak() - before, why, flush=True)
 """
 
@@ -108,8 +119,22 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
     def long(body):
         return result(body, "0x7a69" if is_chain_id(body) else "0x" + "00" * (most // 2))
 
-    with lying_node(long) as url, pytest.raises(InvalidReply, match=f"sent more than {most} bytes"):
+    with lying_node(long) as url, pytest.raises(InvalidReply, match=f"sent more than {most:,} bytes"):
         ask(client_of(url))
+
+
+@pytest.mark.parametrize(
+    ("behave", "most"),
+    [
+        (endless_logs, "1,048,576 bytes of shortened JSON"),
+        (endless_logs_of_spaces, "8,388,608 bytes"),
+        (lambda exchange: exchange.answer(b'{"logs": [%b0]}' % (b"0, " * 250_000)), "250,000 values"),
+    ],
+)
+def test_receipts_that_are_too_long_are_told_with_the_limit(client_of, monkeypatch, behave, most):
+    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 1024 * 1024)
+    with hostile_node(behave) as url, pytest.raises(InvalidReply, match=rf"sent more than {most}\.$"):
+        client_of(url).call("eth_getBlockReceipts", "0x1")
 
 
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
@@ -130,6 +155,6 @@ def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkey
 def test_a_chain_id_is_short(client_of):
     with (
         lying_node(lambda body: result(body, "0x" + "0" * 20_000)) as url,
-        pytest.raises(InvalidReply, match="more than 16384 bytes"),
+        pytest.raises(InvalidReply, match="more than 16,384 bytes"),
     ):
         client_of(url).head()

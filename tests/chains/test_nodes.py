@@ -16,6 +16,7 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.node_errors import (
     ChainError,
+    ImplausibleGas,
     InvalidReply,
     NodeOfWrongChain,
     NodeUnavailable,
@@ -209,11 +210,11 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),
     *((told([LOG | changes]), logs, InvalidReply, words) for changes, words in NO_LOGS),
     *((told(reply, "eth_getProof"), prove, InvalidReply, "eth_getProof") for reply in NO_PROOFS),
-    (told("0x0"), estimate, InvalidReply, "0 gas for what takes 21000 at least"),
-    (told(hex(20_999)), estimate, InvalidReply, "20999 gas"),
+    (told("0x0"), estimate, ImplausibleGas, "0 gas for what takes 21000 at least"),
+    (told(hex(20_999)), estimate, ImplausibleGas, "20999 gas"),
     (
-        told(hex(2**255), "eth_maxPriorityFeePerGas"),
-        lambda rpc: rpc.fees().base_fee,
+        told({"baseFeePerGas": [hex(2**255)]}, "eth_feeHistory"),
+        lambda rpc: rpc.answer(questions.base_fee(1)),
         InvalidReply,
         "a price that nobody can pay",
     ),
@@ -696,6 +697,36 @@ def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests
     # The first node also answers the question about the transaction's result. The failing node's request was for its
     # chain id.
     assert [len(node.sizes) for node in (first, foreign, failing, last)] == [4, 0, 1, 2]
+
+
+def test_each_node_is_asked_by_itself_where_there_are_two_that_answer(nodes):
+    first, failing, last = (Echoing() for _ in range(3))
+    failing.status, failing.tells_chain = 503, False
+    last.spoils[1] = lambda question: reply_of(question, 100)
+    assert nodes(first).ask_each(echoes([1])) == {}
+    assert first.count() == [], "there is nothing to compare"
+    client = nodes(first, failing, last)
+    assert list(client.ask_each(echoes([1, 2])).values()) == [[1, 2], [100, 2]]
+    assert [node.count() for node in (first, failing, last)] == [[2], [1], [2]]
+    last.spoils[3] = lambda question: {"id": question["id"]}
+    client.ask_each(echoes([3]))
+    assert len(client.resting_nodes()) == 2
+    assert list(client.answers_of_each(echoes([1])[0]).values()) == [1, 100], (
+        "it rests for a bad answer, and isn't down"
+    )
+    assert client.answers_of_each(echoes([3])[0]) == {}, "only one has an answer"
+
+
+def test_a_node_that_others_show_to_be_wrong_rests_for_a_minute_though_it_answers(nodes):
+    wrong, good = Echoing(), Echoing()
+    client = nodes(wrong, good)
+    host = next(iter(client.ask_each(echoes([1]))))
+    client.rest(host, f"{host} is wrong")
+    assert client.resting_nodes() == {host: f"{host} is wrong"}
+    assert client.ask_each(echoes([1])) == {}
+    for wrong.now in (0, 59, 61):
+        client.answers(echoes([1]))
+    assert (wrong.count(), good.count()) == ([1, 1], [1, 1, 1])  # the first are those of the comparison
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------

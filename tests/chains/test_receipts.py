@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,8 @@ def test_the_trie_of_a_recorded_block_is_made(client_of, name):
         about = decoded.status, decoded.type, decoded.cumulative_gas_used, len(decoded.logs)
         assert Receipt(*about) == outcome.facts
         assert [log.hash for log in decoded.logs] == list(map(log_hash, outcome.logs))
+        assert replace(decoded, logs=()) == replace(stored := receipts.TransactionReceipt.stored(value), logs=())
+        assert list(stored.logs) == list(decoded.logs)
     count = len(made.values)
     for index, way in nodes(made.values, [*range(count), count, count + 1, 128, 65_535]).items():
         content = HexaryTrie.get_from_proof(block.roots[1], rlp.encode(index), list(map(rlp.decode, way)))

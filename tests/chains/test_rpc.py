@@ -1,4 +1,5 @@
 import time
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -234,30 +235,92 @@ def test_a_receipt_without_a_field_that_is_needed_can_t_be_read_and_the_field_is
 
 
 NO_TIP = error({"id": 1}, -32601, "Method not found")["error"]
+GWEI = 10**9
 
 
-@pytest.mark.parametrize(
-    ("suggested", "least", "tip"),
-    [
-        (NO_TIP, 0, 10**6),
-        (NO_TIP, 1.5, 1_500_000_000),
-        ("0x5", 0, 5),
-        ("0x0", 0, 0),
-        ("0x5", 1.5, 1_500_000_000),
-        ("0x77359400", 1.5, 2_000_000_000),
-    ],
-)
-def test_the_priority_fee_is_what_nodes_suggest_and_never_below_the_least(devchain, suggested, least, tip):
+def tells_fees(devchain: DevChain, suggested: Any, paid: Any) -> AbstractContextManager[str]:
+    """Return a node with these answers about tips. `paid` are the rewards of its last blocks, in wei."""
+    history = {"reward": [[hex(wei)] for wei in paid]} if isinstance(paid, list) else paid
+
     def answer(body: Any) -> Any:
         if isinstance(body, list):
             return [answer(question) for question in body]
-        if body["method"] != "eth_maxPriorityFeePerGas":
+        told = {"eth_maxPriorityFeePerGas": suggested, "eth_feeHistory": history}.get(body["method"], MISSING)
+        if body["method"] not in {"eth_maxPriorityFeePerGas", "eth_feeHistory"}:
             return ask(devchain.url, body)
-        return {"jsonrpc": "2.0", "id": body["id"], "error" if suggested == NO_TIP else "result": suggested}
+        reply = {"jsonrpc": "2.0", "id": body["id"]}
+        return reply if told is MISSING else reply | {"error" if told == NO_TIP else "result": told}
 
-    with lying_node(answer) as url:
+    return lying_node(answer)
+
+
+@pytest.mark.parametrize(
+    ("suggested", "paid", "least", "tip"),
+    [
+        (NO_TIP, [], 0, 10**6),
+        (NO_TIP, [], 1.5, 1_500_000_000),
+        ("0x5", [], 0, 5),
+        ("0x0", [], 0, 0),
+        ("0x5", [], 1.5, 1_500_000_000),
+        ("0x77359400", [], 1.5, 2_000_000_000),
+        # hiero-ledger/hiero-json-rpc-relay answers "0x". An answer that is no fee counts as none.
+        ("0x", [], 0, 10**6),
+        (None, [], 0, 10**6),
+        (MISSING, [], 0, 10**6),
+        (hex(2**255), [], 0, 10**6),
+        # A suggestion far above what blocks took counts as much as that.
+        (hex(150 * GWEI), [GWEI, 2 * GWEI, 3 * GWEI], 0, 2 * GWEI),
+        (hex(8 * GWEI), [GWEI, 2 * GWEI, 3 * GWEI], 0, 8 * GWEI),
+        (hex(150 * GWEI), [0, GWEI, 0, 2 * GWEI, 3 * GWEI, 0, 0, 0, 0, 0], 0, 2 * GWEI),
+        (hex(150 * GWEI), [100 * GWEI] * 5, 0, 150 * GWEI),
+        (hex(150 * GWEI), [GWEI] * 5, 30, 30 * GWEI),
+        # Blocks without transactions, or with few, say nothing.
+        (hex(150 * GWEI), [0] * 10, 0, 150 * GWEI),
+        (hex(150 * GWEI), [0, GWEI, GWEI, 0], 0, 150 * GWEI),
+        (hex(GWEI), [1, 1, 1], 0, 10**6),
+        *((hex(GWEI), paid, 0, GWEI) for paid in (NO_TIP, None, MISSING, {}, {"reward": None}, {"reward": [None, []]})),
+    ],
+)
+def test_the_tip_is_what_the_node_suggests_within_four_times_what_blocks_took(devchain, suggested, paid, least, tip):
+    with tells_fees(devchain, suggested, paid) as url:
         chain = Chain(id=31337, name="Test chain", rpc_urls=(url,), min_priority_fee_gwei=least)
-        assert RpcClient(chain, timeout_seconds=5).fees().priority_fee == tip
+        rpc = RpcClient(chain, timeout_seconds=5)
+        assert rpc.fees().priority_fee == tip
+        # A reply without a result is malformed.
+        assert bool(rpc.resting_nodes()) == (MISSING is suggested or MISSING is paid)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "usual", "tip", "is_told"),
+    [
+        (150, 1, 0, 1, True),
+        (150, 1, 1, 1, True),
+        (150, 1, 30, 30, True),
+        (150, 150, 1, 150, False),
+        (8, 2, 1, 8, False),
+        (9, 2, 1, 2, False),
+        (1, 150, 0, 1, True),
+        # The second node isn't asked.
+        (4, 1, 1, 4, False),
+        (1, 150, 1, 1, False),
+        (10, None, 1, 10, False),
+    ],
+)
+def test_a_tip_far_above_the_usual_one_is_compared_with_another_node(devchain, first, second, usual, tip, is_told):
+    """All in gwei. Each node's fee history bears out its suggestion."""
+    with ExitStack() as stack:
+        urls = [
+            stack.enter_context(tells_fees(devchain, hex(gwei * GWEI), [gwei * GWEI] * 10))
+            if gwei
+            else "http://127.0.0.1:1"
+            for gwei in (first, second)
+        ]
+        chain = Chain(id=31337, name="Test chain", rpc_urls=tuple(urls))
+        fees = RpcClient(chain, timeout_seconds=5).fees(usual * GWEI)
+    assert fees.priority_fee == tip * GWEI
+    hosts = [url.removeprefix("http://").rstrip("/") for url in urls]
+    assert bool(fees.doubt) == is_told
+    assert not is_told or all(host in fees.doubt for host in hosts)
 
 
 def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):

@@ -106,14 +106,16 @@ def test_all_queries_are_taken_page_by_page():
     time = {"property": "BLOCK_AT_TIMESTAMP", "word": "0x" + "00" * 31 + "0f"}
     world = World(
         answer(200, batch(queryList=[query(1, balance)], next="a b&c")),
-        answer(200, batch(queryList=[query(2, time, selector="timestamp:99")])),
+        answer(200, batch(queryList=[query(1, balance)], next="1.2")),
+        answer(200, batch(queryList=[query(1, balance), query(2, time, selector="timestamp:99")])),
     )
     batch_details = world.run(details(ACCESS, ID))
     assert "cursor=a+b%26c" in world.requests[1].url
     assert [(fact.value, fact.account, fact.timestamp) for fact in batch_details.facts] == [
-        (7, "0x" + "aa" * 20, None),
+        *[(7, "0x" + "aa" * 20, None)] * 3,
         (15, "", 99),
     ]
+    assert [len(listed.facts) for listed in batch_details.query_list] == [3, 1]
     assert batch_details.next is None
 
 
@@ -122,9 +124,12 @@ def test_all_queries_are_taken_page_by_page():
     [
         batch(queryList=[query(1)], next="same"),
         batch(queryList=[], next="another"),
+        batch(queryList=[query(1)], next="another"),
         batch(queryList=[query(n) for n in range(9)], next="another"),
     ],
 )
 def test_a_list_that_turns_in_circles_is_left(page):
+    pages = [page if page["next"] == "same" else page | {"next": f"another {at}"} for at in range(9)]
+    world = World(*[answer(200, told) for told in (batch(queryList=[query(1)], next="same"), *pages)])
     with pytest.raises(UnexpectedAnswer, match="doesn't end"):
-        World(answer(200, batch(queryList=[query(1)], next="same")), *[answer(200, page)] * 9).run(details(ACCESS, ID))
+        world.run(details(ACCESS, ID))

@@ -32,7 +32,7 @@ def test_it_says_in_one_sentence_that_the_compiler_is_missing(monkeypatch, capsy
     monkeypatch.setattr(build, "SOLC", tmp_path / "solc.js")
     monkeypatch.setattr("sys.argv", ["build"])
     assert build.main() == 1
-    assert capsys.readouterr().err == "The Solidity compiler is not installed: run `npm ci`.\n"
+    assert capsys.readouterr().err == "The Solidity compiler is not installed: `make examples` installs it.\n"
 
 
 def test_it_refuses_sources_that_do_not_compile(monkeypatch, tmp_path):

@@ -1,10 +1,14 @@
 """Run the demos as separate commands, and find what they leave behind."""
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from demo.installation import STOP_SECONDS
 from devnet.devchain import PROJECT
 from devnet.ports import free_port
 
@@ -17,6 +21,28 @@ def demo(module: str, folder: Path) -> list[str]:
 
 def run(command: list[str], seconds: float = 900) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+@contextmanager
+def serving(command: list[str]) -> Iterator[str]:
+    """Run a demo until it serves, and yield its output. Then stop it as Ctrl-C does."""
+    process = subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
+    )
+    assert process.stdout is not None
+    output = ""
+    while "Serving until Ctrl-C" not in output:
+        line = process.stdout.readline()
+        assert line, output
+        output += line
+    try:
+        yield output
+    finally:
+        os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal signals the group
+        # Processes end one after another, each after at most STOP_SECONDS.
+        output_at_end, _ = process.communicate(timeout=8 * STOP_SECONDS)
+    assert process.returncode == 0, output_at_end
+    assert "Traceback" not in output_at_end
 
 
 def variables(folder: Path) -> dict[str, str]:

@@ -1,18 +1,14 @@
 """Run `make demo` as a new user does."""
 
-import os
 import re
-import signal
 import socket
-import subprocess
+from collections.abc import Iterator
 
 import pytest
 import requests
 
 from batch_query_client.command_line.output import amount
-from demo.installation import STOP_SECONDS
-from devnet.devchain import PROJECT
-from tests.demo.commands import demo, processes_with, run, variables
+from tests.demo.commands import demo, processes_with, run, serving, variables
 
 
 @pytest.fixture
@@ -43,39 +39,34 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
 
 
 @pytest.mark.long
-def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
-    process = subprocess.Popen(
-        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
-    )
-    assert process.stdout is not None
-    output = ""
-    while "Serving until Ctrl-C" not in output:
-        line = process.stdout.readline()
-        assert line, output
-        output += line
-    (url,) = re.findall(r"Explorer +(\S+)", output)
-    assert "DONE" in requests.get(url, timeout=30).text
-    assert variables(tmp_path / "demo")["BASE_URL"] in url
-    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal signals the group
-    # Processes end one after another, each after at most STOP_SECONDS.
-    output_at_end, _ = process.communicate(timeout=8 * STOP_SECONDS)
-    assert process.returncode == 0, output_at_end
-    assert "Traceback" not in output_at_end
+def test_it_takes_a_picture_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
+    picture = tmp_path / "picture.png"
+    with serving([*command, "--picture", str(picture)]) as output:
+        head = picture.read_bytes()[:24]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n"
+        assert int.from_bytes(head[16:20]) == 1280
+        (url,) = re.findall(r"Explorer +(\S+)", output)
+        assert "DONE" in requests.get(url, timeout=30).text
+        assert variables(tmp_path / "demo")["BASE_URL"] in url
     assert not processes_with(str(tmp_path))
     assert not (tmp_path / "demo" / "env").exists()
 
 
-IN_USE = "Port {} is in use. Stop what uses it, or choose another one by {}.\n"
+@pytest.fixture
+def port_in_use() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+IN_USE = r"Port {} is in use\. Stop what uses it, or choose another one, such as {}\d+\.\n"
 
 
 @pytest.mark.parametrize(("option", "variable"), [("--port", "PORT"), ("--rpc-port", "RPC_PORT")])
-def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, option, variable):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        command[command.index(option) + 1] = str(port)
-        done = run(command)
+def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, port_in_use, option, variable):
+    command[command.index(option) + 1] = str(port_in_use)
+    done = run(command)
     assert done.returncode == 1
-    assert done.stderr == IN_USE.format(port, variable)
+    assert re.fullmatch(IN_USE.format(port_in_use, f"{variable}="), done.stderr)
     assert not (tmp_path / "demo").exists()
 
 

@@ -1,14 +1,17 @@
-"""PostgreSQL's programs may be in a folder that only root can read, such as a project below /root."""
+"""PostgreSQL's programs may be in a folder that only root can read, such as a project below /root. Redis may be the
+system's.
+"""
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from devnet import servers
-from devnet.servers import Postgres, ServerError
+from devnet.servers import Postgres, Redis, ServerError
 
 
 @pytest.fixture
@@ -41,3 +44,18 @@ def test_what_can_not_be_started_is_told_in_a_sentence(home):
     ):
         pass
     assert not server.folder.exists()
+
+
+def test_without_a_package_of_redis_the_system_has_it_or_it_is_said_to_be_missing(tmp_path, monkeypatch):
+    program = shutil.which("redis-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    cat = shutil.which("cat")  # the guard of processes runs it
+    assert program is not None
+    assert cat is not None
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "environment/python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerError, match=r"^Redis is missing: .*\bapt-get install redis-server\b"), Redis():
+        pass
+    (tmp_path / "cat").symlink_to(cat)
+    (tmp_path / "redis-server").symlink_to(program)
+    with Redis():
+        pass  # It answers, or this raises.

@@ -44,6 +44,19 @@ def test_every_link_leads_to_a_page_and_a_heading_that_are_there(page):
     assert not broken(page, (PROJECT / page).read_text())
 
 
+# Packages of registries that documents and pages name. No registry has this project's own.
+PUBLISHED = {"esbuild", "openapi-python-client", "openapi-typescript", "pre-commit", "standardwebhooks", "viem"}
+INSTALLS = re.compile(r"\b(?:pip|pipx|npm) install ([^`\n#]*)|\b(?:npx|pipx run) (\S+)")
+
+
+def test_documents_and_pages_install_only_packages_that_a_registry_has():
+    folders = [PROJECT / folder for folder in ("client", "deploy", "docs", "templates")]
+    files = [*PROJECT.glob("*.md"), *(path for folder in folders for path in folder.rglob("*"))]
+    texts = [path.read_text() for path in files if path.is_file() and path.suffix in {"", ".html", ".md", ".yml"}]
+    words = [word for text in texts for words in INSTALLS.findall(text) for word in " ".join(words).split()]
+    assert {word for word in words if re.fullmatch(r"@?[a-z][\w-]*(?:[=@~<>[].*)?", word)} == PUBLISHED
+
+
 def test_every_variable_of_the_environment_is_in_the_configuration_reference():
     source = (PROJECT / "config/settings.py").read_text()
     read = set(re.findall(r"(?:env\.\w+|_secret)\(\s*\"([A-Z_]+)\"", source))

@@ -11,8 +11,6 @@ from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from eth_abi.abi import encode
-from eth_utils.crypto import keccak
 
 from accounts import keys
 from proving.models import AccountProof, FactsRegistry, Share
@@ -295,93 +293,3 @@ def test_anyone_with_the_link_can_read_it_and_no_key_is_on_it():
         assert text not in text_of(response.text)
     assert secret not in response.text
     assert Client().post(batches.path(batch)).status_code == 405
-
-
-# --- Logs -------------------------------------------------------------------------------------------------------------
-
-ALICE_IN_A_TOPIC, LIST = bytes.fromhex(ALICE[2:]).rjust(32, b"\0"), "(uint8,address)[]"
-
-
-def a_log(event: str, *topics: bytes, data: bytes = b"") -> list[Any]:
-    """Return a log of this event, as a receipt holds it. An anonymous event is empty."""
-    first = [keccak(event.encode())] if event else []
-    return [bytes.fromhex(BOB[2:]), [*first, *topics], data]
-
-
-def shown_logs(*logs: Any, **parameters: Any) -> str:
-    """Return the text of the page of a batch about these logs of a transaction."""
-    numbers = list(map(str, range(len(logs))))
-    batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": numbers}}})
-    batches.fetch_proofs(batch, logs)
-    batches.accept(batch)
-    batches.complete(batch, *StepKind)
-    response = Client().get(f"{batches.path(batch)}/1", parameters)
-    assert response.status_code == 200
-    return " ".join(unescape(text_of(response.text)).split())
-
-
-ANOTHER, NO_EVENT = "Topic 0 of this log isn't that of this event.", "This is no event's signature."
-NOT_ITS_DATA = "The data of this log isn't that of this event."
-POINTERS = [60, *[32 * 60] * 60]
-PAIR = a_log("T(address,string)", ALICE_IN_A_TOPIC, data=encode(["string"], ["<b>é</b>"]))
-DECODED = [
-    (
-        batches.transfer(5),
-        f"event {batches.TRANSFER};",
-        f"Transfer from address {ALICE} to address {BOB} value uint256 5",
-    ),
-    (
-        batches.transfer(5),
-        "Transfer(address indexed,address indexed,uint)",
-        f"Transfer address {ALICE} address {BOB} uint256 5",
-    ),
-    (
-        batches.transfer(5),
-        batches.TRANSFER.replace("indexed ", ""),
-        "This event has 0 indexed values, and this log has 2",
-    ),
-    (batches.transfer(5), batches.TRANSFER.replace("256", "8"), ANOTHER),
-    (PAIR, "T(address indexed payable, string)", f"T payable address {ALICE} string <b>é</b>"),
-    (a_log("T(string)", bytes(32)), "T(string indexed s)", f"s string 0x{'00' * 32} the keccak-256 of the value"),
-    (a_log("T(string)", data=encode(["bytes"], [b"\xff"])), "T(string s)", "s string \ufffd"),
-    (a_log("T(bool,int8)", data=encode(["bool", "int8"], [True, -1])), "T(bool a, int8 b)", "a bool true b int8 -1"),
-    (
-        a_log(f"T({LIST})", data=encode([LIST], [[(1, ALICE)]])),
-        "T(tuple(uint8 a, address b)[] c)",
-        f"{LIST} [(1, {ALICE})]",
-    ),
-    (a_log("", ALICE_IN_A_TOPIC, data=b"\0" * 31 + b"\7"), "T(address indexed a, uint b) anonymous", "b uint256 7"),
-    (a_log("", ALICE_IN_A_TOPIC), "T(address indexed a)", ANOTHER),
-    (a_log("P()"), "P()", "event P"),
-    (a_log("T(uint256)"), "T(uint256)", NOT_ITS_DATA),
-    (a_log("T(string)", data=b"\xff" * 64), "T(string)", NOT_ITS_DATA),
-    # Each list's pointers all lead to the next list.
-    (a_log("T(uint256[][][])", data=encode(["uint256"] * 184, [32, *POINTERS * 3])), "T(uint256[][][])", NOT_ITS_DATA),
-    *(
-        (PAIR, text, NO_EVENT)
-        for text in ("x", "T(foo)", "T(uint7)", "T(uint a,)", "T(uint", "T((uint)", "T(()[])", "T(uint[0][] a)", "\0")
-    ),
-    *(
-        (PAIR, f"T({text})", NO_EVENT)
-        for text in ("(" * 200 + "uint" + ")" * 200, "uint[99][99]", "uint" + "[1]" * 900)
-    ),
-]
-
-
-@pytest.mark.parametrize(("log", "event", "sentence"), DECODED, ids=map(str, range(len(DECODED))))
-def test_a_log_is_decoded_by_the_event_that_a_reader_types(log, event, sentence):
-    shown = shown_logs(log, event=event)
-    assert sentence in shown
-    assert f"emitter 0x{log[0].hex()} " in shown.lower()
-
-
-def test_thousands_of_logs_cost_a_page_no_more_than_fifty():
-    logs = [batches.transfer(value) for value in range(120)]
-    first, last = shown_logs(*logs), shown_logs(*logs, slots="3")
-    assert "Logs 1 to 50 of 120" in first
-    assert (first.count(" emitter "), last.count(" emitter ")) == (50, 20)
-    assert "log 119 " in last
-
-
-def test_of_long_data_a_part_is_shown():
-    assert "and 976 bytes more" in shown_logs(a_log("T()", data=bytes(2000)))

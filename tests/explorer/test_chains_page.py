@@ -1,5 +1,6 @@
 """`/chains.json` lists connections and chains as workers have stored them. The page shows the same."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -258,6 +259,26 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
     since = [attester["since"] for attester in attesters["attesters"]]
     ask_again()
     assert [attester["since"] for attester in connection(batches.SOURCE)["attesters"]["attesters"]] == since
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "mark"),
+    [(120, 119, "ok"), (3, 119, "ok"), (361, 361, "off"), (31, 119, "off"), (None, 5, "off")],
+    ids=["in time", "being asked", "too long ago", "asked in vain since", "to be asked because one failed"],
+)
+def test_no_attester_is_marked_as_good_unless_the_last_round_says_so(no_node, tmp_path, asked, answered, mark):
+    batches.connect_source(tmp_path)
+    now, signed = timezone.now(), {"answer": "signed", "sentence": "It signs.", "since": timezone.now().isoformat()}
+    AttesterWatch.objects.create(
+        source_chain_id=batches.SOURCE,
+        destination_chain_id=31337,
+        asked_at=asked and now - timedelta(seconds=asked),
+        answered_at=now - timedelta(seconds=answered),
+        block=1,
+        answers=[signed | {"address": address} for address in batches.DEAD_ATTESTERS],
+    )
+    assert re.findall(r'<li><span class="state (\w+)">', page()) == [mark] * 2
+    assert ("not asked since <time" in page()) == (mark == "off")
 
 
 def test_caches_keep_the_json_for_some_seconds_and_learn_that_nothing_has_changed(no_node):

@@ -83,5 +83,5 @@ def test_it_has_all_queries_and_reads_them_in_large_parts():
     with CaptureQueriesContext(connection) as statements:
         rows = lines(batch)
     assert [line["query"] for line in rows] == [str(number) for number in range(1, 502)]
-    # One statement finds the batch, four count the read, and three read each part.
-    assert len(statements) <= 1 + 4 + 3 * 2
+    # One statement finds the batch, four count the read, two size the file, and three read each part.
+    assert len(statements) <= 1 + 4 + 2 + 3 * 2

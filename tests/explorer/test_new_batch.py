@@ -14,8 +14,9 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from batch_query_client.command_line.asked_in_files import BatchOptions, document
+from batch_query_client.command_line.asked_in_files import BatchOptions, batch_body
 from explorer.new_batch.forms import RowForm
+from proving.models import ChainWatch
 from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch
@@ -139,6 +140,9 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
             assert values(html, "accounts") == [ALICE]
             assert "do" not in filled(html)
         assert why in sender.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX).text
+    # Reading a large form takes long, and anybody may post one.
+    large = {"accounts": " ".join([ALICE] * 3200)}
+    assert [ALICE in post(sender, "add", large, status=status) for sender, status, _ in refused] == [False, True, False]
     assert not Batch.objects.exists()
     assert Client().get("/new-batch?from=X").headers["Location"] == "/sign-in?next=/new-batch%3Ffrom%3DX"
 
@@ -235,8 +239,8 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
     assert "fee" not in request_of(alice, form({"accounts": ALICE}, fee="much", sender="self"))
 
 
-NO_TRANSACTION = "is not a transaction. Name it by its hash, or by its index in the block."
-TOO_LARGE = "A transaction is named by its hash, or by its index in the block, which is too large."
+DECIMAL = "must be a decimal string without sign or leading zeros, not"
+NO_TRANSACTION = f"A transaction is named by its hash, or by its index in the block, which {DECIMAL} '0x12'."
 NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
 
 
@@ -260,14 +264,13 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
         ({"at": "transaction"}, "block_of", "It is empty."),
         ({"logs": "1"}, "transactions", "It is empty."),
         ({"transactions": "1"}, "tx_props_0", "Tick a property, or name a log."),
-        ({"transactions": "1 0x12", "logs": "1"}, "transactions", f"'0x12' {NO_TRANSACTION}"),
+        ({"transactions": "1 0x12", "logs": "1"}, "transactions", NO_TRANSACTION),
         (
             {"transactions": "1", "block_logs": "1 -1"},
             "block_logs",
-            "'-1' is not the index of a log. Write it in decimal digits.",
+            f"The index of a log {DECIMAL} '-1'.",
         ),
-        ({"transactions": "65536", "logs": "1"}, "transactions", TOO_LARGE),
-        ({"transactions": "1", "logs": "65536"}, "logs", "The index of a log is too large."),
+        ({"transactions": "65535", "logs": "65535 65536"}, "logs", "The index of a log is too large: '65536'."),
         ({"slots": "xyz"}, "slots", "A storage slot is up to 64 hexadecimal digits, not 'xyz'."),
         ({"slots": '{"slot": "1", "keys": []}'}, "slots", "'keys' is empty: nothing to prove."),
         (
@@ -298,6 +301,20 @@ def test_a_fault_stands_at_the_field_that_it_is_about(alice, row, control, sente
 def test_a_fault_stands_at_the_row_that_spells_the_account_otherwise(alice):
     html = post(alice, "submit", {"accounts": ALICE}, {"accounts": ALICE.lower(), "slots": "xyz"}, status=400)
     assert [control for control, _ in faults_in(html)] == ["id_rows-1-slots"]
+
+
+@pytest.mark.parametrize("do", ["submit", "estimate"])
+def test_blocks_and_times_far_above_the_stored_head_are_refused_at_their_fields(alice, do):
+    ChainWatch.objects.create(chain_id=31337, number=100, timestamp=5, seen_at=timezone.now())
+    block, time = {"at": "block", "block": "99,999,999"}, {"at": "time", "time": "2999-01-01 00:00:00"}
+    html = post(alice, do, *({"accounts": ALICE} | at for at in (block, time, {})), status=422)
+    (at_block, why), (at_time, sentence) = faults_in(html)
+    assert (at_block, at_time) == ("id_rows-0-block", "id_rows-1-time")
+    assert why.startswith("Block 99,999,999 of Development chain is 99,999,899 blocks above the newest one, 100. ")
+    assert sentence.endswith(
+        " s after the newest block of Development chain. Send the batch again when the time is nearer."
+    )
+    assert not Batch.objects.exists()
 
 
 def test_of_many_faults_some_are_told_and_the_others_counted(alice):
@@ -437,7 +454,7 @@ def asked_there(tmp_path, text: str) -> Any:
         "block": "15",
         "props": ["BALANCE"],
     }
-    return document(BatchOptions(**options), lambda: {"development chain": 31337})
+    return batch_body(BatchOptions(**options), lambda: {"development chain": 31337}).document
 
 
 WRONG_LINES = {
@@ -446,7 +463,7 @@ WRONG_LINES = {
     "a day and digits that are no groups": (f"{ALICE},20 11 2026\n{B},12'30\n", "1 2"),
     "a cell behind the columns": (f"address,block,\n{ALICE},16,x\n{B},16,,x\n", "2 3"),
     "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2"),
-    "no column": (f"\n\ntitle\naddress,balance,usd\n{ALICE},1,2\n", "4 4"),
+    "no column": (f"\n\ntitle\naddress,balance,usd\n{ALICE},1,2\n", "4"),
     "a column twice": (f"address,account\n{ALICE},{B}\n", "1"),
     "an account above the columns": (f"{ALICE},16\n,{B}\naddress,block\n{B},17\n", "1 2"),
     "the names of an explorer": (f'"HolderAddress","Balance"\n"{ALICE}","5171.25"\n', "1"),
@@ -462,13 +479,17 @@ WRONG_LINES = {
 def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice, tmp_path, name):
     text, lines = WRONG_LINES[name]
     html = post(alice, "paste", {}, pasted=text, status=400)
-    assert [re.findall(r"Line (\d+)", sentence) for _, sentence in faults_in(html)] == [
-        [line] for line in lines.split()
-    ]
+    told = [numbers for _, sentence in faults_in(html) for numbers in re.findall(r"Lines? ([\d, ]*\d):", sentence)]
+    assert list(dict.fromkeys(", ".join(told).split(", "))) == lines.split()
     with pytest.raises(click.UsageError) as refused:
         asked_there(tmp_path, text)
     named = re.findall(r"(?m)^(?:  lines?|Line) ([\d, ]*\d)", refused.value.message)
-    assert ", ".join(named).split(", ") == lines.split()
+    assert list(dict.fromkeys(", ".join(named).split(", "))) == lines.split()
+
+
+def test_what_the_lines_leave_out_may_be_corrected_in_the_form_later(alice):
+    html = post(alice, "paste", {"at": "block", "block": "soon"}, pasted=f"{ALICE}\n{B}\n")
+    assert (values(html, "accounts"), values(html, "block")) == ([f"{ALICE}\n{B}"], ["soon"])
 
 
 def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
@@ -492,22 +513,22 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
     [
         ("", "No line asks for anything."),
         ("address,block\n", "No line asks for anything."),
-        (f"address,colour\n{ALICE},red", "'colour' is not a column."),
+        (f"address,colour\n{ALICE},red", "Line 1: 'colour' is not a column. The columns are address, "),
         (f"{ALICE}\n\n{ALICE},{BOB},NONCE", f"Line 3: '{BOB}' is not a block."),
-        (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,0,1,more", "Line 2 has 9 cells, and there are 8 columns."),
-        (f"tx,log\n{TRANSACTION},one", "Line 2: 'one' is not the index of a log."),
-        (f"tx\n{TRANSACTION}1", f"Line 2: '{TRANSACTION}1' is not a transaction."),
+        (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,0,1,more", "Line 2: It has 9 cells, and there are 8 columns."),
+        (f"tx,log\n{TRANSACTION},one", "Line 2: The index of a log must be a decimal string without sign "),
+        (f"tx\n{TRANSACTION}1", "Line 2: A transaction is named by its hash, or by its index in the "),
         (
             f"tx,props\n{TRANSACTION},BALANCE",
-            "Line 2: 'BALANCE' is not one of STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT, HASH.",
+            "Line 2: 'BALANCE' must be 'STATUS', 'TYPE', 'CUMULATIVE_GAS_USED', 'LOG_COUNT' or 'HASH'.",
         ),
-        (f"{ALICE},1,STATUS", "Line 1: 'STATUS' is not one of NONCE, "),
+        (f"{ALICE},1,STATUS", "Line 1: 'STATUS' must be 'NONCE', "),
         (f"{ALICE},transaction:0x12", "Line 1: 'transaction:0x12' is not a block."),
         (f"{ALICE},transaction:5", "Line 1: 'transaction:5' is not a block."),
-        (f"{ALICE}\n,15,BALANCE", "Line 2 has no address."),
-        (f"{ALICE},15,BALANCE NONCEE", "Line 1: 'NONCEE' is not one of NONCE, BALANCE, STORAGE_ROOT, CODE_HASH."),
-        (f"{ALICE},15,,,GAS", "Line 1: 'GAS' is not one of PARENT_HASH, "),
-        (f'{ALICE}\n"{ALICE}', "Line 2 can't be read as CSV: "),
+        (f"{ALICE}\n,15,BALANCE", "Line 2: It has no address."),
+        (f"{ALICE},15,BALANCE NONCEE", "Line 1: 'NONCEE' must be 'NONCE', "),
+        (",15,,,GAS", "Line 1: 'GAS' must be 'PARENT_HASH', "),
+        (f'{ALICE}\n"{ALICE}', "Line 2: It can't be read as CSV: "),
         ("\n".join(f"{ALICE},{block}" for block in range(51)), "It asks for 51 different things"),
         ("\n".join(f"{ALICE},{block}" for block in range(50)), "The form holds 50 rows, and would have 51."),
         ("a\n" * 10_001, "It has more than 10,000 lines."),

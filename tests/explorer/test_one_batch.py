@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -132,8 +133,49 @@ def test_queries_are_paged_in_the_order_of_the_request():
     assert detail(batch, cursor="900")["queryList"] == []
 
 
+def test_an_answer_ends_at_a_mebibyte_of_facts_and_the_next_goes_on_with_the_same_query():
+    slots = [batches.word(number) for number in range(2_500)]
+    large = batches.batch_at(
+        block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}, BOB: {"props": ["NONCE"]}}}
+    )
+    batches.finish(large)
+    told = told_in_parts(large)
+    assert [len(parts) for parts in told.values()] == [2, 1]
+    first, second = ([*chain.from_iterable(parts)] for parts in told.values())
+    assert [fact["slot"] for fact in first] == [None, *slots]
+    assert all(fact["word"] for fact in first)
+    assert [fact["property"] for fact in second] == ["NONCE"]
+    many = {str(index): {"logs": ["0"]} for index in range(12)}
+    long_logs = batches.batch_at(block_13={"transactions": many})
+    batches.fetch_proofs(long_logs, logs=[[bytes(20), [], b"1" * 115_000]])
+    batches.accept(long_logs)
+    batches.complete(long_logs, *StepKind)
+    told = told_in_parts(long_logs)
+    logs = [fact["log"]["data"] for parts in told.values() for fact in chain.from_iterable(parts)]
+    assert logs == ["0x" + "31" * 115_000] * 12
+    # A receipt takes long to read, however little of it is told.
+    receipts = batches.batch_at(block_14={"transactions": {str(at): {"props": ["STATUS"]} for at in range(60)}})
+    batches.finish(receipts)
+    assert len(detail(receipts, limit=100)["queryList"]) < 60
+    assert list(told_in_parts(receipts)) == list(range(1, 61))
+
+
+def told_in_parts(batch: Batch) -> dict[int, list[list[Any]]]:
+    """Return the facts of each query, in a list for each answer that tells some. No answer is longer than 1.3 MB."""
+    told: dict[int, list[list[Any]]] = {}
+    cursor: str | None = "1"
+    while cursor:
+        got = Client().get(f"{batches.path(batch)}.json", {"cursor": cursor, "limit": "100"})
+        assert len(got.content) < 1_300_000
+        for query in got.json()["queryList"]:
+            told.setdefault(query["number"], []).append(query["facts"])
+        cursor = got.json()["next"]
+    assert all(all(parts) for parts in told.values())
+    return told
+
+
 @pytest.mark.parametrize(
-    "parameters", [{"limit": "0"}, {"limit": "101"}, {"cursor": "0"}, {"cursor": "1" * 10}], ids=str
+    "parameters", [{"limit": "0"}, {"limit": "101"}, {"cursor": "0"}, {"cursor": "1" * 10}, {"cursor": "1."}], ids=str
 )
 def test_a_malformed_parameter_is_named(parameters):
     got = answer(batches.a_batch(), **parameters)

@@ -136,12 +136,26 @@ def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
 
 
 @pytest.mark.parametrize("address", ["/", "/nowhere", "/dashboard", "/batch-queries", "/explorer/query/a%00/1"])
-def test_nul_is_refused_and_breaks_nothing(address):
+def test_nul_breaks_nothing(address):
     # A quoted cookie may contain octal escapes.
     for name in ("sessionid", "csrftoken", "other"):
         answer = Client().get(address, headers={"cookie": rf'{name}="{"a" * 32}\000"'})
-        assert answer.status_code == 400
-        assert (answer.headers["Content-Type"] == "application/json") == (address == "/batch-queries")
+        assert answer.status_code == Client().get(address).status_code < 500
+
+
+@pytest.mark.parametrize("address", ["/sign-in/verify", "/dashboard/keys", "/admin/", "/nowhere"])
+def test_a_form_is_small(address):
+    parts = "--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n--x--\r\n"
+    for content, kind, status, code in (
+        (b" " * 65_537, "application/json", 413, "too_large"),
+        (b"a=" + b"b" * 65_536, "application/x-www-form-urlencoded", 413, "too_large"),
+        (parts.encode(), "multipart/form-data; boundary=x", 415, "unsupported_media_type"),
+    ):
+        for accepted, told in (("application/json", status), ("text/html", 413 if kind.endswith("json") else 400)):
+            answer = Client().post(address, content, content_type=kind, headers={"accept": accepted})
+            assert answer.status_code == told
+            assert told == 400 or answer.json()["code"] == code
+    assert Client().post("/submit-batch-query", b" " * 65_537, content_type="application/json").status_code == 401
 
 
 def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):

@@ -3,14 +3,16 @@
 import re
 import socket
 import time
+import zlib
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from devnet.devchain import DevChain
-from queries.models import Batch, StepKind
-from tests.explorer.batches import a_batch, accept, batch_at, finish, path, read_files, reopen
+from proving.models import BlockTrie
+from queries.models import Batch, Block, StepKind
+from tests.explorer.batches import a_batch, accept, batch_at, finish, path, read_files, receipt, reopen, word
 from tests.explorer.pages import text_of
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
@@ -95,6 +97,49 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute():
         assert Client(REMOTE_ADDR="192.0.2.2").get(f"{path(batch)}/{what}").status_code in {200, 404}
     fragment = read(batch, htmx=True)
     assert (fragment.status_code, "too often" in fragment.text) == (200, True)
+
+
+def of_slots() -> Batch:
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [word(number) for number in range(2_000)]}}})
+    finish(batch)
+    return batch
+
+
+def of_transactions() -> Batch:
+    batch = batch_at(block_12={"transactions": {str(index): {"props": ["STATUS"]} for index in range(20)}})
+    finish(batch)
+    receipts = zlib.compress((len(receipt()).to_bytes(4) + receipt()) * 20)
+    BlockTrie.objects.create(block=Block.objects.get(), root=5, count=12_000, compressed=receipts)
+    return batch
+
+
+# The number of reads that an answer counts as.
+READS = {
+    (of_slots, ".json"): 2,
+    (of_slots, "/request.json"): 1,
+    (of_slots, "/facts.csv"): 3,
+    (of_slots, "/bundle.json"): 3,
+    (of_slots, "/1/bundle.json"): 3,
+    (of_transactions, ".json"): 1,
+    (of_transactions, "/facts.csv"): 5,
+    (of_transactions, "/bundle.json"): 5,
+    (of_transactions, "/1/bundle.json"): 4,
+}
+
+
+@pytest.mark.parametrize("make", [of_slots, of_transactions])
+def test_a_large_answer_counts_as_several_reads_of_its_network_and_a_small_one_of_a_page_as_none(make):
+    batch, small = make(), a_batch()
+    for at, (what, reads) in enumerate((what, reads) for (of, what), reads in READS.items() if of is make):
+        for used, status in ((30 - reads, 200), (31 - reads, 429)):
+            reader = Client(REMOTE_ADDR=f"192.0.2.{2 * at + used % 2}")
+            for _ in range(used):
+                reader.get("/explorer/query/none/request.json")
+            answer = reader.get(f"{path(batch)}{what}")
+            assert (what, answer.status_code) == (what, status)
+        assert answer.json()["code"] == "too_many_requests"
+        assert int(answer.headers["Retry-After"]) > 0
+        assert reader.get(f"{path(small)}.json").status_code == 200
 
 
 def test_nothing_is_read_before_its_query_is_completed():

@@ -110,6 +110,17 @@ def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert
     assert poll(url).status_code == 200
 
 
+def test_a_process_keeps_few_pages(monkeypatch):
+    batch = a_batch()
+    url = next_poll(page(batch))
+    monkeypatch.setattr(fragment, "_KEPT_SECONDS", 60)
+    poll(url)
+    accept(batch)
+    for account in range(50):
+        polled(batch, account=account)
+    assert poll(url).status_code == 200
+
+
 @pytest.mark.parametrize("suffix", ["?page=3", "/7", f"?account={ALICE}"])
 def test_it_polls_what_it_shows(suffix):
     batch = a_batch(*many_accounts(60), ALICE)

@@ -26,10 +26,10 @@ def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, t
     connect_source(tmp_path, DEAD_NODE)
     examine = findings.examine
 
-    def fail(chain, rpc):
+    def fail(chain, *values):
         if chain.id == 31337:  # the chain that is observed first
             raise ZeroDivisionError("a defect")
-        return examine(chain, rpc)
+        return examine(chain, *values)
 
     monkeypatch.setattr(findings, "examine", fail)
     observe()

@@ -86,6 +86,12 @@ def block_of(chain: DevChain, codes: Sequence[str]) -> int:
     return number
 
 
+def emitting_empty(count: int) -> str:
+    """Return code that emits this number of logs without topics and data, which are the cheapest."""
+    # PUSH3 count, JUMPDEST, PUSH0, PUSH0, LOG0, then count down and JUMPI.
+    return f"62{count:06x}5b5f5fa060019003806004575f5ff3"
+
+
 def emitting(*sizes: int) -> str:
     """Return code that emits a log of random data of each size in bytes, with random topics, as tokens do."""
     chance = random.Random(str(sizes))

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction, WorkerHeartbeat
+from proving.models import ChainHead, ChainWatch, FactsRegistry, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
 from tests.deployed import deploy
@@ -65,6 +65,61 @@ def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, k
         True,
     )
     assert "6 blocks above the newest one" in batch.rejection_reason
+
+
+DAY = 86_400
+"""The blocks of a day on a chain with one in a second."""
+
+
+def asked_at(key: ApiKey, path: str, *selectors: str, account: str = ALICE) -> Any:
+    """Return the endpoint's answer to a request for an account at these blocks."""
+    body = asking({selector: {"accounts": {account: {"props": ["BALANCE"]}}} for selector in selectors})
+    if path == "/submit-request":
+        body["destination_chain_id"] = body.pop("destinationChainId")
+    return Client().post(path, body, content_type="application/json", headers=header(key))
+
+
+@pytest.mark.parametrize("path", ["/submit-batch-query", "/submit-request", "/estimate-batch-query", "/read-proofs"])
+def test_what_is_far_above_the_stored_head_is_refused_at_once_and_every_selector_named(service, key, settings, path):
+    """The chain has no node meanwhile, so nothing asks one."""
+    work()
+    head = ChainHead.objects.get().number
+    reconfigure(settings, service.url, "http://127.0.0.1:1")
+    far = {
+        f"block:{block}": f"Block {block} of chain 31337 is {block - head:,} blocks above the newest one, {head}. A "
+        "batch waits for at most 64 blocks. Send it again when the block is nearer."
+        for block in (head + 64 + DAY + 1, 99_999_999)
+    } | {
+        "timestamp:1700000000000": "The time 1700000000000 is in the far future. It seems to be in milliseconds; name "
+        "it in seconds."
+    }
+    near = f"block:{head + 64 + DAY}"
+    refused = asked_at(key, path, *far, near)
+    assert (refused.status_code, refused.json()["code"]) == (422, "block_too_far_ahead")
+    told = {fault["path"]: (fault["code"], fault["message"]) for fault in refused.json()["details"]}
+    assert told == {
+        f"/data/31337/{selector}": (f"{selector.partition(':')[0]}_too_far_ahead", sentence)
+        for selector, sentence in far.items()
+    }
+    refused = asked_at(key, path, *far, near, account="0x12")
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+    assert {fault["path"] for fault in refused.json()["details"]} >= {*told, f"/data/31337/{near}/accounts/0x12"}
+    assert asked_at(key, path, near).status_code != 422
+    assert Batch.objects.count() == path.startswith("/submit")
+
+
+@pytest.mark.parametrize("kind", ["no head", "an old head", "a lower head for a moment"])
+def test_without_a_head_that_was_seen_lately_nothing_is_refused_at_once(service, key, settings, kind):
+    work()
+    far = f"block:{service.head() + 64 + DAY + 1}"
+    assert asked_at(key, "/submit-batch-query", far).status_code == 422
+    if kind == "no head":
+        ChainWatch.objects.all().delete()
+    elif kind == "an old head":
+        ChainWatch.objects.update(seen_at=timezone.now() - timedelta(minutes=6))
+    else:
+        ChainHead.objects.update(number=service.head() + 1)
+    assert asked_at(key, "/submit-batch-query", far).status_code == 200
 
 
 def _page(batch: Batch) -> str:
@@ -473,6 +528,8 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         reconfigure(settings, service.url, url)
         told = estimate(client, key, request(ALICE, block=old))
         assert "serves a usable proof: 127.0.0.1" in told["waits"][0]
+        shown = asked_at(key, "/read-proofs", f"block:{old}").json()
+        assert shown["error"].endswith(" Nothing was stored; send it again in a moment.")
         for _ in range(LOOKS_IN_A_MINUTE + 2):
             work()
         (sentence,) = status(key, batch)["info"]
@@ -490,3 +547,66 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
         reconfigure(settings, url, service.url)
     assert work_until_done(patient).status == BatchStatus.DONE
+
+
+# --- Block 0 ----------------------------------------------------------------------------------------------------------
+
+
+def checked(batch: Batch, times: int) -> float:
+    """Check the batch this often. Return the seconds that its pauses take."""
+    seconds = 0.0
+    for _ in range(times):
+        work()
+        batch.refresh_from_db()
+        assert batch.status == BatchStatus.RECEIVED
+        assert batch.due_at
+        assert batch.looked_at
+        seconds += (batch.due_at - batch.looked_at).total_seconds()
+    return seconds
+
+
+def of_the_empty_trie(question: Any, reply: Any) -> Any:
+    """Return the proof of an absent account: the state root of anvil's block 0 is that of the empty trie."""
+    return reply | {"result": reply["result"] | {"accountProof": []}}
+
+
+@pytest.mark.parametrize("blocks", [0, 200])
+def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_reason(service, client, key, blocks):
+    service.mine(blocks)
+    body = request(ALICE, block=0)
+    (rejection,) = estimate(client, key, body)["rejections"]
+    sentence = rejection["error"]
+    assert sentence.startswith(
+        "No node of chain 31337 proves the state at block 0 that the block's header names. 127.0.0.1"
+    )
+    assert sentence.endswith(" Development chains often begin with another state: ask for block 1 or a later one.")
+    shown = asked_at(key, "/read-proofs", "block:0")
+    assert (shown.status_code, shown.json()["error"]) == (503, sentence)
+    batch = submit(key, body)
+    assert 30 < checked(batch, 5) < 45
+    (told,) = status(key, batch)["info"]
+    assert told.startswith(f"{sentence} The batch is rejected if this stays so for half a minute.")
+    work()
+    assert fresh(batch).status == BatchStatus.REJECTED
+    assert status(key, batch) == {
+        "queryStatus": "REJECTED",
+        "error": sentence,
+        "code": "proof_unavailable",
+        "retryable": True,
+    }
+    assert work_until_done(submit(key, request(ALICE, block=1))).status == BatchStatus.DONE
+    of_header = asking({"block:0": {"header": ["TIMESTAMP"]}})
+    assert work_until_done(submit(key, of_header), service).status == BatchStatus.DONE
+
+
+def test_block_0_is_waited_for_as_long_as_a_node_may_prove_it_and_then_proven(service, key, settings):
+    batch = submit(key, request(ALICE, block=0))
+    checked(batch, 5)
+    with instead_of_proofs(service, of_the_empty_trie) as url, lying_node(lambda _: Raw(b"<html>")) as down:
+        # The other node may have the state.
+        reconfigure(settings, f'"{service.url}"', f'"{service.url}", "{down}"')
+        for _ in range(LOOKS_IN_A_MINUTE + 2):
+            work()
+            assert fresh(batch).status not in {BatchStatus.REJECTED, BatchStatus.DONE}
+        reconfigure(settings, f'"{service.url}", "{down}"', f'"{service.url}", "{url}"')
+        assert work_until_done(batch, service).status == BatchStatus.DONE

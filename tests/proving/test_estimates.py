@@ -244,6 +244,15 @@ def test_a_source_chain_that_is_down_is_left_out(service, other_source, client, 
     assert f"({SOURCE})" in sentence
 
 
+def test_on_a_chain_of_block_0_alone_only_what_asks_for_its_state_is_rejected(other_source, client, key):
+    """Its head is asked for the shape of the tries, and anvil proves it by another root."""
+    other_source.rpc("anvil_rollback", 5)
+    for block, codes in ((2, []), (0, ["proof_unavailable"])):
+        body = asking({f"block:{block}": {"accounts": accounts(1)}}, source=SOURCE)
+        rejections = estimate(client, key, body)["rejections"]
+        assert [rejection["code"] for rejection in rejections] == codes
+
+
 def test_it_says_so_where_the_node_is_down(service, client, key):
     body = request(ALICE, block=service.head())
     service.stop()

@@ -24,6 +24,7 @@ from tests.proving.logs import (
     block_of,
     block_with_logs,
     emitting,
+    emitting_empty,
     hashes_of,
     receipt_of,
 )
@@ -342,5 +343,23 @@ def test_receipts_of_more_logs_than_an_answer_may_have_are_asked_otherwise(servi
     with between(service.url, change) as url:
         reconfigure(settings, service.url, url)
         asked = {"2": {"logs": ["1"]}}
+        assert work_until_done(submit(key, asking_of(number, asked)), service).status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+
+
+@pytest.mark.parametrize("lists_receipts", [True, False])
+def test_a_block_that_is_filled_with_empty_logs_holds_up_nothing_where_nodes_have_no_raw_receipts(
+    service, key, settings, lists_receipts
+):
+    """Anybody can fill a block so: a log costs 375 gas, and takes 360 bytes and 11 values of JSON."""
+    number = block_of(service, [emitting_empty(8_000)] * 3 + [LOG + LOG + RETURNS])
+    asked = {"3": {"blockLogs": ["24001"], "props": ["STATUS"]}}
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_refused = question["method"] in {"debug_getRawReceipts", "" if lists_receipts else "eth_getBlockReceipts"}
+        return [error(question, -32601, "no such method") if is_refused else reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
         assert work_until_done(submit(key, asking_of(number, asked)), service).status == BatchStatus.DONE
     assert are_right(service, number, asked)

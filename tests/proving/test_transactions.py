@@ -280,11 +280,15 @@ LIES = {
 def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
     block, more = lie
     told: list[str] = []
+    asked: set[str] = set()
     before = chain_events()
     let_all_be_final(mempool)
 
     def lie_once(question: Any, reply: Any) -> list[Any]:
-        if question["method"] == "eth_getTransactionCount" and question["params"][1] == block and not told:
+        asked.add(question["method"])
+        is_sending = "eth_estimateGas" in asked  # workers ask for nonces before, as they look at the chain
+        is_asked = question["method"] == "eth_getTransactionCount" and question["params"][1] == block
+        if is_sending and is_asked and not told:
             told.append(reply["result"])
             reply["result"] = hex(int(reply["result"], 16) + more)
         return [reply]
@@ -386,10 +390,13 @@ def let_all_be_final(chain: DevChain) -> None:
 
 def leave_behind(chain: DevChain, settings: Any, *, by: int) -> None:
     told: list[str] = []
+    asked: set[str] = set()
     let_all_be_final(chain)
 
     def lie_once(question: Any, reply: Any) -> list[Any]:
-        if question["method"] == "eth_getTransactionCount" and not told:
+        asked.add(question["method"])
+        is_sending = "eth_estimateGas" in asked  # workers ask for nonces before, as they look at the chain
+        if is_sending and question["method"] == "eth_getTransactionCount" and not told:
             told.append(reply["result"])
             reply["result"] = hex(int(reply["result"], 16) + by)
         return [reply]

@@ -11,11 +11,12 @@ from django.utils import timezone
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import ChainWatch
+from proving.models import ChainWatch, Transaction
 from queries.models import Batch
-from tests.chains.lying_node import between
+from tests.chains.lying_node import between, lying_node
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
+from tests.proving.money_node import Node
 from tests.proving.paths import HISTORY, rewrite_history
 from tests.service import chains_toml, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, SIGNER, SIGNERS, a_key
@@ -85,6 +86,20 @@ def test_nodes_of_which_no_proof_verifies_are_told_by_healthz(service, settings)
     assert Client().get("/healthz").json()["codes"] == ["no_proofs"]
 
 
+def test_a_stale_first_node_calls_nobody_where_another_node_tells_a_later_block(service, settings):
+    reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
+    work()
+    with lying_node(Node(service, "stale")) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
+        work()
+        assert seen() == []
+        (resting,) = ChainWatch.objects.get().resting_nodes
+        assert resting["host"] in url
+        reconfigure(settings, f'"{url}", "{service.url}"', f'"{url}"')
+        work()
+    assert seen() == ["head_went_back"]
+
+
 @pytest.mark.parametrize("blocks", [0, 1, 6])
 def test_a_chain_of_few_blocks_is_healthy(service, tmp_path, blocks):
     with DevChain(chain_id=SOURCE) as young:
@@ -130,8 +145,10 @@ def test_no_node_is_asked_inside_a_transaction(service, settings):
         requests_inside[database.in_atomic_block] += 1
         return [reply]
 
-    with between(service.url, note) as url:
-        reconfigure(settings, service.url, url)
+    # The first transaction's tip is compared, and then the next nonce, which is above those of stored transactions.
+    Transaction.objects.all().delete()
+    with between(service.url, note) as url, between(service.url, note) as other:
+        reconfigure(settings, f'"{service.url}"', f'"{url}", "{other}"')
         work_until_done(submit(a_key(), request(ALICE, block=service.head())))
     assert requests_inside[False] > 10
     assert not requests_inside[True]

@@ -1,7 +1,7 @@
 """Faults in answers to submissions, and the number of statements of a submission."""
 
 # Two of these statements begin and end the transaction. A second transaction would sync the disk once more.
-STATEMENTS_OF_A_SUBMISSION = 13
+STATEMENTS_OF_A_SUBMISSION = 14
 # Locking the user is another statement, on databases with row locks.
 LOCKS = 1
 

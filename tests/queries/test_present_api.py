@@ -65,7 +65,8 @@ def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        (b"{}", ""),
+        (b"{}", "/destination_chain_id"),
+        (b"{}", "/data"),
         (b"[]", ""),
         (b'{"destination_chain_id": "1", "destination_chain_id": "1"}', ""),
         (b'{"destination_chain_id": "1", "destinationChainId": "31337", "data": {}}', "/destination_chain_id"),

@@ -191,7 +191,10 @@ def test_missing_unknown_and_revoked_keys_get_one_and_the_same_answer(client: Cl
     ]
     assert {answer.status_code for answer in answers} == {401}
     assert len({answer.content for answer in answers}) == 1
-    assert answers[0].json()["code"] == "unauthorized"
+    assert answers[0].json() == {
+        "error": "A valid API key is needed, in the header api-key or the query parameter apiKey.",
+        "code": "unauthorized",
+    }
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------

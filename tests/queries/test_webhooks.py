@@ -9,6 +9,7 @@ from django.test import Client
 
 from queries.models import Batch, BatchStatus, DeliveryStatus, Step, StepKind, Webhook, WebhookDelivery
 from tests.explorer.batches import accept, complete
+from tests.factories import client_of
 from tests.service import ALICE, BOB, a_key, expire, fresh, header, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -206,9 +207,21 @@ def test_nobody_sends_anothers_again(key, batch):
     assert Client().get("/webhook-deliveries").status_code == 401
 
 
-def test_nobody_sends_again_without_end(key, batch):
+def test_test_events_and_deliveries_sent_again_are_counted_together(key, batch):
+    """A URL may be a stranger's. Each eleventh request is refused, by whichever way it comes."""
     complete(batch, INITIAL)
-    (delivery,) = listed(key)["deliveries"]
-    answers = [again(key, delivery["id"]) for _ in range(61)]
-    assert [answer.status_code for answer in answers] == [202] * 60 + [429]
-    assert int(answers[-1].headers["Retry-After"]) > 0
+    page, url = client_of(ALICE), "https://hooks.example.org"
+    assert [page.post("/webhooks/test", {"url": url}).status_code for _ in range(4)] == [302] * 4
+    test, *_, of_batch = (delivery["id"] for delivery in listed(key)["deliveries"])
+    assert [again(key, delivery).status_code for delivery in (test, of_batch) * 2] == [202] * 4
+    listed_again, of_page = f"/webhooks/deliveries/{test}", f"/explorer/query/{batch.pk}/deliveries/{of_batch}"
+    assert [page.post(button).status_code for button in (listed_again, of_page)] == [302] * 2
+    WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
+    by_api = again(key, test)
+    assert (by_api.status_code, by_api.json()["code"]) == (429, "too_many_requests")
+    pages = [page.post("/webhooks/test", {"url": url}), page.post(listed_again), page.post(of_page)]
+    for answer in (by_api, *pages):
+        assert answer.status_code == 429
+        assert int(answer.headers["Retry-After"]) > 0
+        assert "You may send 10 test events and deliveries again in a minute" in answer.text
+    assert not WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING).exists()

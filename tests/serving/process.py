@@ -1,5 +1,7 @@
 """The web server as operators run it, and clients that control each byte."""
 
+import os
+import re
 import socket
 import sys
 import time
@@ -42,6 +44,21 @@ class WebServer:
         supervisor = self.installation._processes["web"]._process.pid
         children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
         return supervisor, list(map(int, children))
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of the only worker so far."""
+        fields = Path(f"/proc/{self._worker}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """Return the bytes of the only worker that no other process has."""
+        rollup = Path(f"/proc/{self._worker}/smaps_rollup").read_text()
+        return 1024 * sum(map(int, re.findall(r"^Private_\w+: +(\d+) kB$", rollup, re.MULTILINE)))
+
+    @property
+    def _worker(self) -> int:
+        (worker,) = self.pids()[1]
+        return worker
 
     def answers(self) -> bool:
         try:

@@ -1,14 +1,20 @@
 """The web server's treatment of requests before any view, and its behaviour while nodes hang."""
 
+import json
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 import requests
+from django.test import Client
 
+from devnet.devchain import PROJECT
 from tests.serving.askers import askers
 from tests.serving.batches import BODY, submit
 from tests.serving.process import ANSWER_SECONDS, ask, serving
@@ -51,6 +57,167 @@ def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy,
         # Proxies don't send these fields, so they wouldn't overwrite a client's.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
+
+
+# --- Host names -------------------------------------------------------------------------------------------------------
+
+HERE = "http://127.0.0.1"
+BY_BROWSER = b"Accept: text/html"
+
+
+def to_host(host: str, line: str, *fields: bytes, body: bytes = b"") -> bytes:
+    return request(f"{line} HTTP/1.1".encode(), *fields, host=f"Host: {host}\r\n".encode(), body=body)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost:80", "[::1]", "[::1]:80"])
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("GET /sign-in?next=/new-batch%3Fx%3D1&y", "/sign-in?next=/new-batch%3Fx%3D1&y"),
+        ("HEAD /", "/"),
+        ("GET /nothing", "/nothing"),
+        # A key in the address is left out.
+        (f"GET /chains?apiKey={KEY}&x=1", "/chains?x=1"),
+        # No path leads to another host.
+        ("GET //evil", "//evil"),
+        ("GET /@evil", "/@evil"),
+        (r"GET /\evil", "/%5Cevil"),
+        ("GET http://evil.example/chains", "/chains"),
+        ("GET /%0d%0aLocation:%20http://evil/", "/%0D%0ALocation:%20http://evil/"),
+    ],
+)
+def test_a_page_at_another_name_of_this_machine_redirects_to_the_address(web, host, line, path):
+    answer = ask(web.port, to_host(host, line, b"Connection: close"))
+    assert (answer.status, answer.headers.get_all("Location")) == (302, [HERE + path])
+    assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]:80"])
+@pytest.mark.parametrize(
+    ("line", "fields", "status"),
+    [
+        ("GET /chain-connections", (), 200),
+        ("GET /chain-connections", (BY_BROWSER,), 200),
+        ("GET /batch-query-status?batchQueryId=1", (b"api-key: " + KEY.encode(),), 401),
+        (f"GET /batch-query-status?batchQueryId=1&apiKey={KEY}", (), 401),
+        ("GET /facts", (BY_BROWSER, b"api-key: " + KEY.encode()), 401),
+        ("POST /submit-batch-query", (b"Content-Type: application/json", b"Content-Length: 2"), 401),
+        ("GET /chains.json", (), 200),
+        ("GET /livez", (BY_BROWSER,), 200),
+        ("GET /keys", (b"Accept: application/json",), 401),
+        # A form is only accepted with the cookies of the address.
+        ("POST /sign-out", (b"Origin: http://localhost", b"Content-Length: 2"), 403),
+    ],
+)
+def test_programs_are_answered_at_other_names_of_this_machine(web, host, line, fields, status):
+    body = b"{}" if b"Content-Length: 2" in fields else b""
+    answer = ask(web.port, to_host(host, line, *fields, body=body))
+    assert (answer.status, answer.headers["Location"]) == (status, None)
+
+
+WRONG_HOSTS = (
+    "localhost:8000 [::1]:8000 localhost. localhost: localhost:080 evil.example localhost.evil.example evil.localhost "
+    "127.0.0.1.evil.example localhost@evil.example 127.0.0.2 127.1 2130706433 0.0.0.0 [::] [::ffff:127.0.0.1] ::1"
+)
+
+
+@pytest.mark.parametrize("host", WRONG_HOSTS.split())
+def test_any_other_host_is_refused_with_the_right_address(web, host):
+    page = ask(web.port, to_host(host, "GET /", BY_BROWSER))
+    assert page.status == 400
+    assert f'<a href="{HERE}">{HERE}</a>' in page.body.decode()
+    for line in ("GET /chain-connections", "POST /submit-batch-query"):
+        answer = ask(web.port, to_host(host, line))
+        error = {"error": f"This service is at {HERE}, and not at this host.", "code": "bad_request"}
+        assert (answer.status, json.loads(answer.body)) == (400, error)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "host", "status"),
+    [
+        ("http://localhost:8000", "127.0.0.1:8000", 302),
+        ("http://[::1]:8000", "localhost:8000", 302),
+        ("https://localhost", "127.0.0.1:443", 302),
+        ("http://127.0.0.1:8000", "localhost", 400),
+        ("http://127.0.0.2:8000", "localhost:8000", 400),
+        ("http://0.0.0.0:8000", "localhost:8000", 400),
+        ("http://localhost.example:8000", "localhost:8000", 400),
+        ("https://prover.example", "localhost", 400),
+    ],
+)
+def test_only_an_address_of_this_machine_has_other_names(settings, base_url, host, status):
+    settings.BASE_URL, settings.ALLOWED_HOSTS = base_url, [urlsplit(base_url).hostname]
+    answer = Client().get("/nothing", headers={"host": host}, secure=base_url.startswith("https:"))
+    assert answer.status_code == status
+    assert answer.headers.get("Location") == (f"{base_url}/nothing" if status == 302 else None)
+
+
+def test_a_name_of_this_machine_that_the_operator_allows_has_pages_of_its_own(settings):
+    settings.BASE_URL, settings.ALLOWED_HOSTS = "http://127.0.0.1:8000", ["127.0.0.1", "localhost"]
+    assert Client().get("/nothing", headers={"host": "localhost:8000"}).status_code == 404
+
+
+PRINT_HOSTS = """
+import importlib, os, sys
+for url in sys.argv[1:]:
+    os.environ["BASE_URL"] = url
+    try:
+        print(*importlib.reload(importlib.import_module("config.settings")).ALLOWED_HOSTS)
+    except SystemExit as error:
+        print(error)
+"""
+
+
+def test_the_address_of_the_service_is_allowed_or_refused_in_a_sentence(tmp_path):
+    wrong = ("http://[::1", "http://localhost:port", "http://localhost:65536", "http://localhost:0", "localhost:80")
+    sentences = {url: f"BASE_URL: Must look like https://example.org, not {url!r}." for url in wrong}
+    hosts = {"http://[::1]:8000": "[::1]", "http://[::1]": "[::1]", "https://prover.example:443/": "prover.example"}
+    command = [sys.executable, "-c", PRINT_HOSTS, *hosts, *sentences]
+    done = subprocess.run(
+        command, cwd=PROJECT, env={"STATE_DIR": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [*hosts.values(), *sentences.values()]
+
+
+# --- Costly fields ----------------------------------------------------------------------------------------------------
+
+COSTLY = {
+    "backslashes in a cookie": b'Cookie: a="%s"' % (b"\\" * 30_000),
+    "a quoted parameter of the body's type": b'Content-Type: a/b; x="%s' % (b";" * 30_000),
+    "a quoted parameter of a wanted type": b'Accept: a/b; x="%s' % (b";" * 30_000),
+    "many wanted types": b"Accept: %s" % (b"a/b;q=1," * 3_750),
+}
+
+
+@pytest.mark.parametrize("field", COSTLY.values(), ids=COSTLY)
+def test_a_field_of_the_header_costs_no_more_than_the_page(web, field):
+    def seconds(*fields: bytes) -> float:
+        before = web.processor_seconds()
+        for _ in range(20):
+            assert ask(web.port, request(b"GET /explorer/query/none HTTP/1.1", *fields)).status == 404
+        return float(web.processor_seconds() - before)
+
+    seconds()
+    plain = seconds()
+    # The time comes in hundredths of a second. A busy machine may take longer once.
+    assert any(seconds(field) < 3 * plain + 0.02 for _ in range(3))
+
+
+def test_no_name_of_a_charset_stays_in_memory(web):
+    def kept(first: int) -> int:
+        before = web.memory()
+        with requests.Session() as session:
+            for number in range(first, first + 1000):
+                kind = f"text/plain; charset={number:0>900}"
+                assert session.get(f"{web.url}/livez", headers={"Content-Type": kind}, timeout=ANSWER_SECONDS).ok
+        return int(web.memory() - before)
+
+    kept(0)
+    assert any(kept(first) < 500_000 for first in (1000, 2000, 3000))
+
+
+def test_a_parameter_with_an_unknown_charset_breaks_nothing(web):
+    assert ask(web.port, request(b"GET /livez HTTP/1.1", b"Content-Type: text/plain; x*=nonsense''y")).status == 200
 
 
 # --- Reloads ----------------------------------------------------------------------------------------------------------

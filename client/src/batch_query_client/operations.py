@@ -106,16 +106,20 @@ def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
     """Return the batch with all its queries, which come in pages."""
     path = f"/batch-queries/{quote(internal_id, safe='')}"
     first = yield from fetch(access, BatchDetails, path, {"limit": _PAGE})
-    queries: list[Query] = [*first.query_list]
+    queries: dict[int, Query] = {query.number: query for query in first.query_list}
     cursor = first.next
     while cursor is not None:
         page = yield from fetch(access, BatchDetails, path, {"limit": _PAGE, "cursor": cursor})
-        if not page.query_list or page.next == cursor or len(queries) > first.queries:
+        has_more = any(query.facts or query.number not in queries for query in page.query_list)
+        if not has_more or page.next == cursor or len(queries) > first.queries:
             # Without this check, repeated pages would be followed for ever.
             raise UnexpectedAnswer("The service's list of queries doesn't end.")
-        queries += page.query_list
+        for query in page.query_list:
+            # A query of many facts is told in parts.
+            before = queries[query.number].facts if query.number in queries else ()
+            queries[query.number] = query.model_copy(update={"facts": before + query.facts})
         cursor = page.next
-    return first.model_copy(update={"query_list": tuple(queries), "next": None})
+    return first.model_copy(update={"query_list": tuple(queries.values()), "next": None})
 
 
 def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions]:

@@ -398,7 +398,7 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
 @pytest.mark.parametrize("fee", ["auto", str(ETHER)])
 @pytest.mark.parametrize(
     ("method", "number"),
-    [("eth_maxPriorityFeePerGas", 2**255), ("eth_maxPriorityFeePerGas", 2**95)],
+    [("eth_getBalance", 0)],
 )
 def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee):
     is_told = True

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import rlp
 from django.db.models import F
+from django.db.models.functions import Now
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
@@ -153,10 +154,10 @@ def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(4):
         work()
+        SignedTransaction.objects.update(refused_at=Now())
     assert node.refused == 1
-    refused_at = SignedTransaction.objects.get().refused_at
     age()
-    SignedTransaction.objects.update(refused_at=refused_at)
+    SignedTransaction.objects.update(refused_at=Now())
     work()
     assert node.refused == SignedTransaction.objects.count() == 1
     age()

@@ -6,15 +6,17 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from batch_query_client import TRANSACTION_PROPERTIES, Account, Header, Transaction, Webhook
+from batch_query_client import TRANSACTION_PROPERTIES, Account, Header, InvalidRequest, Transaction, Webhook
 from batch_query_client.questions import Slot, body, slot_hex
 
 # The order of columns if no line names the columns.
@@ -31,6 +33,7 @@ _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)
 _MOST_FAULTS = 20
 
 _Line = tuple[int, list[str]]
+Read = TypeVar("Read")
 
 ChainIds = Callable[[], Mapping[str, int]]
 """Returns the ids of the service's chains by their names in lower case. Called if a file names a chain."""
@@ -61,21 +64,104 @@ class BatchOptions:
     webhook_events: Any
 
 
-def document(options: BatchOptions, chain_ids: ChainIds, connections: Connections = tuple) -> Mapping[str, Any]:
-    """Return the body of the API request. Raises `click.UsageError` and `ValueError`."""
+class LineFaults:
+    """Sentences about lines of a file, each with the numbers of its lines. The number 0 stands for the whole file."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, set[int]] = {}
+
+    def add(self, number: int, sentence: str) -> None:
+        self._lines.setdefault(sentence, set()).add(number)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def __str__(self) -> str:
+        in_order = sorted((sorted(numbers), sentence) for sentence, numbers in self._lines.items())
+        sentences = [f"{_named_lines(numbers)}: {sentence}" for numbers, sentence in in_order]
+        return "\n  ".join(["The file has faults:", *bounded(sentences)])
+
+
+class InvalidFile(click.UsageError):
+    """Lines of a file have faults."""
+
+    def __init__(self, faults: LineFaults, refused: InvalidRequest | None = None) -> None:
+        super().__init__(str(faults))
+        self.refused = refused
+        """The service's answer, if it alone has found the faults."""
+
+
+def bounded(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentences, and how many more there are."""
+    more = len(sentences) - _MOST_FAULTS
+    return [*sentences[:_MOST_FAULTS], *([f"and {more} more"] if more > 0 else ())]
+
+
+@dataclass(frozen=True)
+class BatchBody:
+    """The body of an API request, and the lines of the file that it comes from."""
+
+    document: Mapping[str, Any]
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Their numbers by JSON pointers, in lower case, of what they ask for."""
+
+    @contextmanager
+    def naming_lines(self) -> Iterator[None]:
+        """Raise `InvalidFile` if the service finds faults in the block. Without a file, leave its error as it is."""
+        try:
+            yield
+        except InvalidRequest as invalid:
+            if not self.lines:
+                raise
+            faults = LineFaults()
+            self.add_faults(faults, invalid)
+            raise InvalidFile(faults, invalid) from None
+
+    def add_faults(self, faults: LineFaults, invalid: InvalidRequest) -> None:
+        """Add the faults that the service has found."""
+        for fault in invalid.faults:
+            path = fault.path.lower()
+            while path and path not in self.lines:
+                path = path.rpartition("/")[0]
+            for number in self.lines.get(path, (0,)):
+                faults.add(number, fault.message)
+
+
+def batch_body(
+    options: BatchOptions,
+    chain_ids: ChainIds,
+    connections: Connections = tuple,
+    check: Callable[[Mapping[str, Any]], InvalidRequest | None] = lambda _: None,
+) -> BatchBody:
+    """Return the body of the API request. Raises `click.UsageError` and `ValueError`.
+
+    If lines of a file have faults, raises `InvalidFile` with these and those that `check` finds in the others.
+    """
     if options.file is None:
         options = _connected(options, connections)
-        queries: Sequence[Account | Header | Transaction] = list(_from_arguments(options))
-    else:
-        text = _text(options.file)
-        is_json = text.lstrip().startswith("{")
-        has_more = any(value for name, value in vars(options).items() if name != "file")
-        if options.accounts or options.transactions or options.logs or options.block_logs or (is_json and has_more):
-            raise click.UsageError("Name the facts either in a file or by options, not by both.")
-        if is_json:
-            return _from_json(text)
-        options = _connected(options, connections)
-        queries = _from_csv(options, text, chain_ids)
+        return BatchBody(_body(options, list(_from_arguments(options))))
+    text = _text(options.file)
+    is_json = text.lstrip().startswith("{")
+    has_more = any(value for name, value in vars(options).items() if name != "file")
+    if options.accounts or options.transactions or options.logs or options.block_logs or (is_json and has_more):
+        raise click.UsageError("Name the facts either in a file or by options, not by both.")
+    if is_json:
+        return BatchBody(_from_json(text))
+    options = _connected(options, connections)
+    faults = LineFaults()
+    by_line = _from_csv(options, text, chain_ids, faults)
+    if faults and (not by_line or options.destination is None):
+        raise InvalidFile(faults)
+    queries = [query for of_line in by_line.values() for query in of_line]
+    batch = BatchBody(_body(options, queries), _lines_by_pointer(by_line))
+    if faults:
+        if invalid := check(batch.document):
+            batch.add_faults(faults, invalid)
+        raise InvalidFile(faults)
+    return batch
+
+
+def _body(options: BatchOptions, queries: Sequence[Account | Header | Transaction]) -> Mapping[str, Any]:
     if options.destination is None:
         raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
     return body(
@@ -85,6 +171,19 @@ def document(options: BatchOptions, chain_ids: ChainIds, connections: Connection
         is_paid_by_caller=options.is_paid_by_caller,
         webhook=Webhook(options.webhook, events=options.webhook_events) if options.webhook else None,
     )
+
+
+def _lines_by_pointer(queries: Mapping[int, Sequence[Account | Header]]) -> Mapping[str, Sequence[int]]:
+    """Return the numbers of lines by the pointers to their chains, blocks, and accounts or headers."""
+    lines: dict[str, list[int]] = {}
+    for number, of_line in queries.items():
+        for query in of_line:
+            path = "/data"
+            subject = ("header",) if isinstance(query, Header) else ("accounts", query.address.lower())
+            for name in (str(query.chain), query.selector, *subject):
+                path += f"/{name.replace('~', '~0').replace('/', '~1')}"
+                lines.setdefault(path, []).append(number)
+    return lines
 
 
 def _connected(options: BatchOptions, connections: Connections) -> BatchOptions:
@@ -194,33 +293,28 @@ def _from_json(text: str) -> dict[str, Any]:
     return value
 
 
-def _from_csv(options: BatchOptions, text: str, chain_ids: ChainIds) -> list[Account | Header]:
-    """Return the queries of all lines. Options replace what a line leaves out.
+def _from_csv(
+    options: BatchOptions, text: str, chain_ids: ChainIds, faults: LineFaults
+) -> Mapping[int, Sequence[Account | Header]]:
+    """Return the queries by the numbers of their lines, and add the faults of the other lines.
 
-    Raises `click.UsageError` with the faults of all lines.
+    Options replace what a line leaves out. Raises `click.UsageError` if no line asks for anything.
     """
-    columns, lines, above = _table(list(_lines(text)))
-    if not lines and not above:
-        raise click.UsageError("The file has no line that asks for anything.")
-    queries: list[Account | Header] = []
-    faults: dict[str, list[int]] = {}
-    for number, sentence in above:
-        faults.setdefault(sentence, []).append(number)
+    columns, lines = _table(list(_lines(text, faults)), faults)
+    queries: dict[int, Sequence[Account | Header]] = {}
     for number, cells in lines:
-        try:
-            queries += _queries_of(options, columns, cells, chain_ids)
-        except click.UsageError as error:
-            faults.setdefault(error.message, []).append(number)
-        except (ValueError, TypeError) as error:
-            faults.setdefault(str(error), []).append(number)
-    if faults:
-        sentences = [f"{_named_lines(numbers)}: {sentence}" for sentence, numbers in faults.items()]
-        more = [f"and {len(sentences) - _MOST_FAULTS} more"] if len(sentences) > _MOST_FAULTS else []
-        raise click.UsageError("\n  ".join(["The file has faults:", *sentences[:_MOST_FAULTS], *more]))
+        before = len(faults)
+        of_line = _queries_of(options, columns, cells, chain_ids, partial(faults.add, number))
+        if len(faults) == before:
+            queries[number] = of_line
+    if not queries and not faults:
+        raise click.UsageError("The file has no line that asks for anything.")
     return queries
 
 
 def _named_lines(numbers: Sequence[int]) -> str:
+    if numbers == [0]:
+        return "the whole file"
     more = len(numbers) - _MOST_FAULTS
     first = ", ".join(map(str, numbers[:_MOST_FAULTS]))
     return f"line{'s' * (len(numbers) > 1)} {first}{f' and {more} more' if more > 0 else ''}"
@@ -229,7 +323,7 @@ def _named_lines(numbers: Sequence[int]) -> str:
 # --- Lines and columns, read as in the service's form -----------------------------------------------------------------
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _lines(text: str, faults: LineFaults) -> Iterator[_Line]:
     """Yield the number and the cells of each line. Skip blank lines, comments and empty cells at the end."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
@@ -246,7 +340,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 yield number, cells
             number = above + reader.line_num + 1
     except csv.Error:
-        raise click.UsageError(f"Line {number} can't be read as CSV: look at its quotation marks.") from None
+        faults.add(number, "It can't be read as CSV: look at its quotation marks.")
 
 
 def _is_comment(cells: Sequence[str]) -> bool:
@@ -268,32 +362,32 @@ def _delimiter(text: str) -> str:
     return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
 
 
-def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[tuple[int, str]]]:
-    """Return the columns, the lines below the line that names them, and the faults in the lines up to that line."""
+def _table(lines: Sequence[_Line], faults: LineFaults) -> tuple[Sequence[str], Sequence[_Line]]:
+    """Return the columns, and the lines below the line that names them. Add the faults of the lines up to that line."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
-        faults = [(at, f"It names neither an account nor a column: {_shown(cells)}.") for at, cells in above]
-        if faults:
-            at, sentence = faults.pop()
-            return _COLUMNS, (), [*faults, (at, f"{sentence} The columns are {', '.join(_COLUMNS)}.")]
-        return _COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
+        for at, cells in above:
+            names = f" The columns are {', '.join(_COLUMNS)}." if at == above[-1][0] else ""
+            faults.add(at, f"It names neither an account nor a column: {_shown(cells[:3])}.{names}")
+        # Below names of other columns, cells may be anything.
+        below = [line for line in lines[len(above) :] if not above or len(line[1]) == 1]
+        return _COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in below]
     number, head = max(heads, key=lambda line: _likeness(line[1]))
     columns = [*map(_column, head)]
-    faults = [
-        (above, f"It names an account above the columns, which line {number} names.")
-        for above, cells in lines
-        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
-    ]
-    faults += [
-        (above, f"It says {_shown(cells)} above the columns, which line {number} names: put it into a column.")
-        for above, cells in lines
-        if above < number and _says_column(cells)
-    ]
-    unknown = [name for name in columns if name and name not in _COLUMNS]
-    faults += [(number, f"{name!r} is no column; the columns are {', '.join(_COLUMNS)}.") for name in unknown]
-    faults += [(number, f"It names the column {name} twice.") for name in _COLUMNS if columns.count(name) > 1]
-    return columns, () if faults else [line for line in lines if line[0] > number], faults
+    for at, cells in takewhile(lambda line: line[0] < number, lines):
+        if _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells))):
+            faults.add(at, f"It names an account above the columns, which line {number} names.")
+        if _says_column(cells):
+            where = f"above the columns, which line {number} names: put it into a column"
+            faults.add(at, f"It says {_shown(cells[:3])} {where}.")
+    for name in columns:
+        if name and name not in _COLUMNS:
+            faults.add(number, f"{name!r} is no column; the columns are {', '.join(_COLUMNS)}.")
+    for name in _COLUMNS:
+        if columns.count(name) > 1:
+            faults.add(number, f"It names the column {name} twice.")
+    return columns, [line for line in lines if line[0] > number]
 
 
 def _begins_table(cells: Sequence[str]) -> bool:
@@ -336,33 +430,56 @@ def _one_cell_of_addresses(cells: list[str]) -> list[str]:
 
 
 def _shown(cells: Sequence[str]) -> str:
-    return ", ".join(repr(cell[:40]) for cell in cells[:3])
+    return ", ".join(bounded([repr(cell[:40]) for cell in cells]))
 
 
 # --- Queries ----------------------------------------------------------------------------------------------------------
 
 
 def _queries_of(
-    options: BatchOptions, columns: Sequence[str], values: Sequence[str], chain_ids: ChainIds
-) -> Iterator[Account | Header]:
+    options: BatchOptions,
+    columns: Sequence[str],
+    values: Sequence[str],
+    chain_ids: ChainIds,
+    tell: Callable[[str], None],
+) -> list[Account | Header]:
+    """Return the queries of a line, or tell its faults."""
     if len(values) > len(columns):
-        raise ValueError("There are more cells than columns.")
+        tell("There are more cells than columns.")
     if nameless := [cell for name, cell in zip(columns, values, strict=False) if cell and not name]:
-        raise ValueError(f"{nameless[0][:80]!r} stands in a column without a name.")
+        tell(f"In a column without a name: {_shown(nameless)}.")
     cells = dict(zip(columns, values, strict=False))
-    accounts, props, slots, header = (_words(cells.get(name, "")) for name in ("address", *_FACT_COLUMNS))
-    if not (props or slots or header):
-        props, slots, header = list(options.props), list(options.slots), list(options.header)
-    where: Any = {"chain": _chain(options, cells.get("chain", ""), chain_ids), **_at(options, cells.get("block", ""))}
+    accounts, props, slot_texts, header = (_words(cells.get(name, "")) for name in ("address", *_FACT_COLUMNS))
+    if not (props or slot_texts or header):
+        props, slot_texts, header = list(options.props), list(options.slots), list(options.header)
+    chain = _told(tell, lambda: _chain(options, cells.get("chain", ""), chain_ids))
+    at = _told(tell, lambda: _at(options, cells.get("block", "")))
+    slots: Any = [_told(tell, partial(read_slot, text)) for text in slot_texts]
     if not accounts and not header:
-        raise ValueError("It names neither an account nor properties of a header.")
+        tell("It names neither an account nor properties of a header.")
     if wrong := [word for word in accounts if not _is_account(word)]:
-        raise ValueError(f"{wrong[0][:80]!r} is no address, nor a name.")
+        tell(f"Neither an address nor a name: {_shown(wrong)}.")
+    if chain is None or at is None or None in slots:
+        return []
+    where: Any = {"chain": chain, **at}
     names: Any = [name.upper() for name in props]
-    for account in accounts:
-        yield Account(account, props=names, slots=[*map(read_slot, slots)], **where)
-    if header:
-        yield Header([name.upper() for name in header], **where)
+
+    def queries() -> list[Account | Header]:
+        of_accounts = [Account(account, props=names, slots=slots, **where) for account in accounts]
+        return [*of_accounts, *([Header([name.upper() for name in header], **where)] if header else [])]
+
+    return _told(tell, queries) or []
+
+
+def _told(tell: Callable[[str], None], read: Callable[[], Read]) -> Read | None:
+    """Return what `read` returns, or tell its error."""
+    try:
+        return read()
+    except click.UsageError as error:
+        tell(error.message)
+    except (ValueError, TypeError) as error:
+        tell(str(error))
+    return None
 
 
 def _chain(options: BatchOptions, cell: str, chain_ids: ChainIds) -> int:

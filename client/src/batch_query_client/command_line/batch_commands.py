@@ -12,7 +12,14 @@ import click
 
 import batch_query_client as client
 from batch_query_client.command_line import credentials
-from batch_query_client.command_line.asked_in_files import BatchOptions, Connections, document, read_block, read_time
+from batch_query_client.command_line.asked_in_files import (
+    BatchBody,
+    BatchOptions,
+    Connections,
+    batch_body,
+    read_block,
+    read_time,
+)
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import (
@@ -67,7 +74,9 @@ def submit(
     leaves out. - is standard input.
     """
     service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
-    batch = service.submit_body(_document(options, service), idempotency_key=idempotency_key)
+    body = _body(options, service)
+    with body.naming_lines():
+        batch = service.submit_body(body.document, idempotency_key=idempotency_key)
     if wait:
         say(f"The batch is {batch.id}; its page is {batch.page}")
         _follow(service, batch, timeout, is_json=is_json)
@@ -78,10 +87,22 @@ def submit(
         say(f"Its page is {batch.page}")
 
 
-def _document(
-    options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple
-) -> Mapping[str, Any]:
-    return document(options, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()}, connections)
+def _body(options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple) -> BatchBody:
+    def check(document: Mapping[str, Any]) -> client.InvalidRequest | None:
+        try:
+            service.estimate_body(document)
+        except client.InvalidRequest as invalid:
+            return invalid
+        except client.BatchQueryError:
+            pass  # The file's own faults are told all the same.
+        return None
+
+    return batch_body(
+        options,
+        lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()},
+        connections,
+        check,
+    )
 
 
 def _pairs_of(service: client.BatchQueryService) -> Connections:
@@ -100,12 +121,13 @@ def estimate(*, options: BatchOptions, url: str | None, is_json: bool) -> int:
     code is 1 if the batch would be rejected.
     """
     service = credentials.service(url)
-    body = _document(options, service, _pairs_of(service))
-    answer = service.estimate_body(body)
+    body = _body(options, service, _pairs_of(service))
+    with body.naming_lines():
+        answer = service.estimate_body(body.document)
     if is_json:
         print_json(answer)
     else:
-        _print_estimate(answer, currencies(service).get(int(body["destinationChainId"]), ""))
+        _print_estimate(answer, currencies(service).get(int(body.document["destinationChainId"]), ""))
     return ExitCode.REJECTED if answer.rejections else ExitCode.OK
 
 
@@ -142,7 +164,9 @@ def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
     --json has the proofs, and the calls of the facts reader.
     """
     service = credentials.service(url)
-    answers = service.read_proofs_body(_document(options, service, _pairs_of(service)))
+    body = _body(options, service, _pairs_of(service))
+    with body.naming_lines():
+        answers = service.read_proofs_body(body.document)
     if is_json:
         print_json([proof.source for proof in answers])
         return

@@ -12,6 +12,7 @@ import click
 
 from batch_query_client import BatchQueryError, BatchRejected, Fault, ServiceRefused, __version__
 from batch_query_client.command_line import account_commands, batch_commands, proof_commands
+from batch_query_client.command_line.asked_in_files import InvalidFile, bounded
 from batch_query_client.command_line.credentials import MissingKey
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 
@@ -66,6 +67,8 @@ class _ErrorReport:
     usage: str = ""
     faults: Sequence[Fault] = ()
     rejected: BatchRejected | None = None
+    names_faults: bool = False
+    """True if the sentence names all faults."""
 
     def as_json(self) -> dict[str, object]:
         fields: dict[str, object] = {"error": self.sentence, "code": self.code}
@@ -78,8 +81,9 @@ class _ErrorReport:
         return fields
 
     def as_text(self) -> str:
-        details = [f"  {fault.path}: {fault.message}" for fault in self.faults] if len(self.faults) > 1 else []
-        return "\n".join(filter(None, [self.usage, self.sentence, *details]))
+        details = [] if self.names_faults else [f"{fault.path}: {fault.message}" for fault in self.faults]
+        shown = [f"  {detail}" for detail in bounded(details) if len(details) > 1]
+        return "\n".join(filter(None, [self.usage, self.sentence, *shown]))
 
 
 def _report(error: BaseException) -> _ErrorReport:
@@ -91,8 +95,10 @@ def _report(error: BaseException) -> _ErrorReport:
             sentence = _BY_OPTIONS.get(code, str(error)).replace("/chain-connections", "`bqs chains`")
             return _ErrorReport(sentence, exit_code(error), code, faults=faults, rejected=rejected)
         case click.ClickException():
-            code = ExitCode.NOT_ALLOWED if isinstance(error, MissingKey) else ExitCode.USAGE
-            return _ErrorReport(error.format_message(), code, "usage", usage=_usage(error))
+            exits = ExitCode.NOT_ALLOWED if isinstance(error, MissingKey) else ExitCode.USAGE
+            refused = error.refused if isinstance(error, InvalidFile) else None
+            code, faults = (refused.code, refused.faults) if refused else ("usage", ())
+            return _ErrorReport(error.format_message(), exits, code, _usage(error), faults, names_faults=bool(refused))
         case click.Abort() | KeyboardInterrupt():
             return _ErrorReport("Interrupted.", ExitCode.INTERRUPTED, "interrupted")
         case OSError(strerror=str() as why):

@@ -1,0 +1,238 @@
+"""Two nodes, one of which lies: its word alone pays for nothing, stops nothing and calls nobody."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from devnet.devchain import DevChain
+from proving.models import ChainHead, ChainWatch, SignedTransaction, Transaction, TransactionState
+from queries.models import BatchStatus
+from tests.chains.lying_node import between, lying_node
+from tests.explorer.batches import beat
+from tests.headers import with_hash
+from tests.proving.money import in_mempool, serve
+from tests.proving.money_node import Node
+from tests.proving.prices import ETHER, GWEI, go_on, mine_at
+from tests.proving.receipts import balance
+from tests.proving.rollups import GAS_PRICE_ORACLE
+from tests.proving.transactions import age, send_from_elsewhere
+from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
+
+pytestmark = [pytest.mark.long, pytest.mark.outside]
+
+BATCHES, ROUNDS = 3, 9
+STALE_BLOCKS = 60
+# Wei for transactions with a header and an account each, at a base fee and a tip of 1 gwei: at most 150,000 gas.
+USUAL = BATCHES * 150_000 * 2 * GWEI
+Change = Callable[[Any, DevChain], Any]
+
+
+@pytest.fixture
+def chain() -> Iterator[DevChain]:
+    """Yield a chain whose blocks become final after 64, as Ethereum's do. All but the newest ones are an hour old."""
+    with DevChain(slots_in_an_epoch=32, extra_args=["--timestamp", str(int(time.time()) - 3600)]) as chain:
+        chain.mine(5)
+        yield chain
+
+
+@dataclass
+class Liar(Node):
+    """A node that changes the results of the methods in `changes`, of headers only the newest."""
+
+    changes: Mapping[str, Change] = field(default_factory=dict)
+
+    def _head(self) -> int:
+        return self.chain.head() - STALE_BLOCKS
+
+    def _reply(self, question: Any, reply: Any) -> Any:
+        reply = super()._reply(question, reply)
+        change = self.changes.get(question["method"])
+        if not change or not reply.get("result") or question["params"][:1] == ["finalized"]:
+            return reply
+        is_of_old_block = question["method"] == "eth_getBlockByNumber" and question["params"][0] != "latest"
+        return reply if is_of_old_block else reply | {"result": change(reply["result"], self.chain)}
+
+
+def constant(value: Any) -> Change:
+    return lambda *_: value
+
+
+def higher_by(difference: int) -> Change:
+    return lambda number, _: hex(max(0, int(number, 16) + difference))
+
+
+def block_with(name: str, difference: int) -> Change:
+    return lambda block, chain: with_hash(block | {name: higher_by(difference)(block[name], chain)})
+
+
+def unless_newest(receipt: Any, chain: DevChain) -> Any:
+    return receipt if int(receipt["blockNumber"], 16) < chain.head() else None
+
+
+@dataclass(frozen=True)
+class Lie:
+    changes: Mapping[str, Change]
+    code: str = ""
+    """The code by which the first node's lie is told. Empty: nobody needs to act."""
+    name: str = ""
+    """A lie of `money_node`."""
+    is_slow: bool = False
+    """True if it is noticed when a transaction's fees are about to be raised."""
+    is_old: bool = False
+    """True if nobody has seen a higher head lately."""
+
+
+TIP = {"eth_maxPriorityFeePerGas": constant(hex(150 * GWEI))}
+NO_RECEIPT = {"eth_getTransactionReceipt": constant(None)}
+LIES = {
+    "tip": Lie(TIP, "node_doubtful"),
+    "tip and fee history": Lie(
+        {**TIP, "eth_feeHistory": lambda history, _: history | {"reward": [[hex(150 * GWEI)]] * 10}}, "node_doubtful"
+    ),
+    "balance": Lie({"eth_getBalance": constant(hex(12_345))}, "node_doubtful"),
+    "nonce too high": Lie({"eth_getTransactionCount": higher_by(3)}, "nonce_gap"),
+    "nonce too low": Lie({"eth_getTransactionCount": higher_by(-3)}),
+    "no receipts": Lie(NO_RECEIPT, "receipt_unusable"),
+    "no receipts, and the nonce of before": Lie(
+        {**NO_RECEIPT, "eth_getTransactionCount": higher_by(-1)}, "receipt_unusable", is_slow=True
+    ),
+    "late receipts": Lie({"eth_getTransactionReceipt": unless_newest}),
+    "impossible receipts": Lie(
+        {"eth_getTransactionReceipt": lambda receipt, _: receipt | {"gasUsed": "0x1"}}, "receipt_unusable"
+    ),
+    "old head": Lie({}, name="stale"),
+    "old head from the start": Lie({}, name="stale", is_old=True),
+    "base fee": Lie({"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
+}
+
+
+def healthz() -> Any:
+    return Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settings, lie, is_first):
+    reconfigure(settings, "minimum_signer_balance = '0'", "minimum_signer_balance = '0.01'")
+    costly.mine(2 * STALE_BLOCKS)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    head = costly.head()
+    work_until_done(submit(key, request(ALICE, block=head, fee=ETHER)), costly)
+    beat()
+    mine_at(costly, 1)
+    if lie.is_old:
+        ChainHead.objects.all().delete()
+    before, liar, told = balance(costly), Liar(costly), list[Any]()
+    with lying_node(liar) as url:
+        urls = [url, costly.url] if is_first else [costly.url, url]
+        reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
+        liar.lie, liar.changes = lie.name, lie.changes
+        batches = []
+        for number in range(1, ROUNDS):
+            if number <= BATCHES:
+                batches.append(submit(key, request(ALICE, block=head - number, fee=ETHER)))
+            go_on(costly, 1, rounds=1, aged=lie.is_slow)
+            told.append(healthz())
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+    assert USUAL / 2 < before - balance(costly) < USUAL
+    assert not Transaction.objects.filter(to=SIGNER).exists()
+    codes = {lie.code if is_first else ""} - {""}
+    assert set(told[-1]["codes"]) == codes
+    assert {code for health in told for code in health["codes"]} == codes
+    resting = ChainWatch.objects.get().resting_nodes
+    assert bool(resting) == (is_first and bool(lie.name))
+    if codes or resting:
+        assert url.removeprefix("http://").rstrip("/") in f"{told[-1]['problems']}{resting}"
+
+
+def test_no_batch_is_lost_where_the_first_node_invents_a_head(costly, key, settings):
+    """The batch waits, because the newest block that the node tells is the one that `latest` means."""
+    before, liar = balance(costly), Liar(costly)
+    with lying_node(liar) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        liar.changes = {"eth_getBlockByNumber": block_with("number", 50)}
+        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+        go_on(costly, 1, rounds=3)
+        liar.changes = {}
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert before - balance(costly) < USUAL
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_a_batch_pays_the_usual_data_fee_where_one_node_tells_a_thousand_times_as_much(
+    op_stack, key, settings, tmp_path, is_first
+):
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_fee = question["method"] == "eth_call" and question["params"][0]["to"] == GAS_PRICE_ORACLE
+        return [reply | {"result": f"0x{1000 * int(reply['result'], 16):064x}"} if is_fee else reply]
+
+    serve(settings, tmp_path, op_stack)
+    batches = [submit(key, request(ALICE, block=op_stack.head() - 1) | {"fee": "auto"})]
+    work_until_done(batches[0], op_stack)
+    with between(op_stack.url, change) as url:
+        urls = [url, op_stack.url] if is_first else [op_stack.url, url]
+        reconfigure(settings, f'"{op_stack.url}"', f'"{urls[0]}", "{urls[1]}"')
+        for _ in range(2):
+            batches.append(submit(key, request(ALICE, block=op_stack.head()) | {"fee": "auto"}))
+            assert work_until_done(batches[-1], op_stack).status == BatchStatus.DONE
+            assert batches[-1].fee < 2 * fresh(batches[0]).fee
+
+
+def test_a_transaction_that_one_node_calls_displaced_is_kept_and_sent_again(costly, key, settings):
+    costly.mine(70)
+    mine_at(costly, 1)
+    batch, tx = in_mempool(costly, key)
+    costly.rpc("anvil_dropAllTransactions")
+    SignedTransaction.objects.update(broadcast_at=None)
+    liar = Liar(costly, changes={"eth_getTransactionCount": lambda *_: hex(tx.nonce + 1)})
+    with lying_node(liar) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        work()
+        tx.refresh_from_db()
+        assert tx.state == TransactionState.PENDING
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert Transaction.objects.filter(queries__batch=batch).distinct().count() == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_no_nonce_is_filled_that_one_node_alone_calls_unused(costly, key, settings, is_first):
+    """Another program has used the nonce before, so that no row has it."""
+    nonce = int(costly.rpc("eth_getTransactionCount", SIGNER, "latest"), 16)
+    send_from_elsewhere(costly, nonce)
+    costly.mine()
+    batch, _ = in_mempool(costly, key)
+    liar = Liar(costly, changes={"eth_getTransactionCount": lambda *_: hex(nonce)})
+    with lying_node(liar) as url:
+        urls = [url, costly.url] if is_first else [costly.url, url]
+        reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
+        work()
+        assert "nonce_gap" not in healthz()["codes"]
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert not Transaction.objects.filter(to=SIGNER).exists()
+
+
+def test_a_tip_that_was_bound_too_low_is_raised_as_the_market_shows_it(costly, key, settings):
+    """A node suggests ten times what blocks took; then blocks take that much, too."""
+    mine_at(costly, 1)
+    paid = [GWEI]
+    liar = Liar(
+        costly,
+        changes={
+            "eth_maxPriorityFeePerGas": constant(hex(10 * GWEI)),
+            "eth_feeHistory": lambda history, _: history | {"reward": [[hex(paid[-1])]] * 10},
+        },
+    )
+    with lying_node(liar) as url:
+        reconfigure(settings, costly.url, url)
+        _, tx = in_mempool(costly, key)
+        assert tx.newest.max_priority_fee_per_gas == GWEI
+        paid.append(10 * GWEI)
+        costly.rpc("anvil_dropAllTransactions")
+        age()
+        work()
+        assert tx.newest.max_priority_fee_per_gas == 10 * GWEI

@@ -1,0 +1,258 @@
+"""Transactions with a signer's key that this service did not send are told, and its own ones never are."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from devnet.devchain import DevChain
+from proving.models import ProblemReport, Transaction, TransactionState
+from queries.models import BatchStatus
+from tests.chains.lying_node import between
+from tests.metrics import value
+from tests.proving.chain_state import signer_nonce
+from tests.proving.money import cancel, pending
+from tests.proving.receiver import receiver, tell_operator
+from tests.proving.transactions import age, send_from_elsewhere
+from tests.service import chains_toml, reconfigure, request, submit, work, work_until_done
+from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
+
+CODE = "foreign_transactions"
+
+
+@pytest.fixture
+def observed(service: DevChain) -> DevChain:
+    """Return a chain whose signer a worker has observed."""
+    work()
+    return service
+
+
+def steal(chain: DevChain, count: int = 3) -> None:
+    for _ in range(count):
+        before = signer_nonce(chain)
+        send_from_elsewhere(chain, before)
+        while signer_nonce(chain) == before:
+            chain.mine()
+
+
+def prove(chain: DevChain, account: str = ALICE) -> None:
+    batch = submit(a_key(), request(account, block=chain.head()))
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
+
+
+def told() -> list[str]:
+    """Let a worker observe the chain. Return the sentences of `/healthz` about foreign transactions."""
+    work()
+    health = Client().get("/healthz").json()
+    return [sentence for code, sentence in zip(health["codes"], health["problems"], strict=True) if code == CODE]
+
+
+def test_a_thief_is_told_everywhere_until_the_operator_accepts_it(observed, settings, monkeypatch, caplog):
+    steal(observed)
+    with receiver() as hook:
+        tell_operator(settings, monkeypatch, hook.url)
+        (sentence,) = told()
+        ProblemReport.objects.update(began_at=timezone.now() - timedelta(seconds=31))
+        work()
+        (message,) = [got for got in hook.received if got.data("code") == CODE]
+    assert f"Since {timezone.now():%Y-%m-%d}" in sentence
+    assert f"the signer {SIGNER} on chain 31337 has used 3 nonces" in sentence
+    assert "used 3 nonces" in caplog.text
+    assert (message.data("problem"), message.data("values")["signer"]) == (sentence, SIGNER)
+    assert value(Client().get("/metrics").text, "batchquery_problems", code=CODE) == 1
+    with pytest.raises(CommandError, match=f"{CODE}: .* 3 nonces"):
+        call_command("check_chains", stdout=StringIO())
+    # It stays while the service goes on.
+    prove(observed)
+    assert told() == [sentence]
+    call_command("resume", "31337", "--signer", SIGNER, stdout=StringIO())
+    assert Client().get("/healthz").json()["codes"].count(CODE) == 0
+    assert told() == []
+    steal(observed, 1)
+    (again,) = told()
+    assert "has used 1 nonce for" in again
+
+
+def test_a_command_that_checks_chains_counts_without_a_worker(observed):
+    steal(observed)
+    with pytest.raises(CommandError, match=f"{CODE}: .* 3 nonces"):
+        call_command("check_chains", stdout=StringIO())
+
+
+def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed):
+    observed.rpc("evm_setAutomine", False)
+    batch = submit(a_key(), request(ALICE, block=observed.head()))
+    ours = pending(batch)
+    observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
+    send_from_elsewhere(observed, ours.nonce)
+    assert work_until_done(batch, observed).status == BatchStatus.DONE
+    ours.refresh_from_db()
+    assert ours.state == TransactionState.DISPLACED
+    (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
+    steal(observed)
+    assert told()
+    (settings.CHAINS_FILE.parent / "signer.key").write_text(SECOND_SIGNER_KEY)
+    reconfigure(settings, "31337", "31337")
+    assert told() == []
+
+
+def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, settings):
+    def raised(question: Any, reply: Any) -> Any:
+        is_nonce = question["method"] == "eth_getTransactionCount"
+        return [reply | {"result": hex(int(reply["result"], 16) + 3)} if is_nonce else reply]
+
+    with between(observed.url, raised) as url:
+        reconfigure(settings, f'"{observed.url}"', f'"{url}", "{observed.url}"')
+        assert told() == []
+        steal(observed, 1)
+        (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+# --- Databases that lack transactions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copies(tmp_path) -> Callable[[str, str], None]:
+    """Return a function that stores the database under a name, and goes on with the copy of another name."""
+
+    def exchange(stored: str, loaded: str) -> None:
+        models = ("accounts", "queries", "proving")
+        call_command("dumpdata", *models, output=str(tmp_path / f"{stored}.json"), verbosity=0)
+        call_command("flush", interactive=False, verbosity=0)
+        if (tmp_path / f"{loaded}.json").exists():
+            call_command("loaddata", str(tmp_path / f"{loaded}.json"), verbosity=0)
+
+    return exchange
+
+
+def test_a_restored_backup_is_told(observed, copies):
+    copies("backup", "backup")
+    prove(observed)
+    assert told() == []
+    copies("broken", "backup")
+    (sentence,) = told()
+    assert "older backup" in sentence
+
+
+def test_two_installations_that_share_a_key_are_told(service, copies):
+    copies("first", "second")
+    call_command("deploy_registry", "31337", "31337", stdout=StringIO())
+    assert told() == [], "The key was used before this installation began."
+    prove(service)
+    assert told() == []
+    copies("second", "first")
+    assert told() == []
+    prove(service, BOB)
+    copies("first", "second")
+    assert len(told()) == 1
+
+
+# --- The service's own transactions -----------------------------------------------------------------------------------
+
+
+def replaced(chain: DevChain) -> None:
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(a_key(), request(ALICE, block=chain.head()))
+    pending(batch)
+    age()
+    work()
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
+
+
+def cancelled(chain: DevChain) -> None:
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(a_key(), request(ALICE, block=chain.head()))
+    pending(batch)
+    cancel(batch)
+    work()
+    chain.mine()
+
+
+def deployed(_: DevChain) -> None:
+    call_command("deploy_registry", "31337", "31337", replace=True, stdout=StringIO())
+
+
+def reorganised(chain: DevChain) -> None:
+    prove(chain)
+    chain.rpc("anvil_reorg", 1, [])
+    assert told() == []
+    work()
+
+
+def pruned(chain: DevChain) -> None:
+    prove(chain)
+    chain.mine(200)
+    work()
+    Transaction.objects.update(spent_at=timezone.now() - timedelta(days=4000))
+    call_command("prune", stdout=StringIO())
+    assert Transaction.objects.exclude(pruned_at=None).exists()
+
+
+@pytest.mark.parametrize("happens", [prove, replaced, cancelled, deployed, reorganised, pruned])
+def test_what_the_service_sends_itself_is_never_told(observed, settings, happens):
+    settings.KEEP_CALLDATA_DAYS = 30
+    happens(observed)
+    for _ in range(2):
+        assert told() == []
+        observed.mine(100)
+    # A later thief is seen nevertheless.
+    steal(observed, 1)
+    (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+def test_a_development_chain_that_begins_anew_tells_nothing(observed):
+    snapshot = observed.rpc("evm_snapshot")
+    prove(observed)
+    observed.mine(200)
+    assert told() == []
+    observed.rpc("evm_revert", snapshot)
+    assert told() == []
+
+
+def fewer(question: Any, reply: Any) -> Any:
+    """Tell nonces of a time when two transactions fewer were mined."""
+    is_nonce = question["method"] == "eth_getTransactionCount"
+    return [reply | {"result": hex(int(reply["result"], 16) - 2)} if is_nonce else reply]
+
+
+def test_what_a_key_did_before_its_first_start_is_not_told(chain, db, settings, tmp_path: Path):
+    steal(chain)
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    assert told() == []
+    with between(chain.url, fewer) as url:
+        reconfigure(settings, chain.url, url)
+        assert told() == []
+    reconfigure(settings, url, chain.url)
+    chain.mine(100)
+    assert told() == []
+    steal(chain, 1)
+    (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+def test_a_node_that_is_behind_at_the_first_start_makes_no_thief(chain, db, settings, tmp_path, monkeypatch):
+    steal(chain)
+    with between(chain.url, fewer) as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url, chain='test_network = false\ndaily_limit = "1"')
+        with monkeypatch.context() as behind:
+            behind.setattr("time.time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + 3600)
+            assert told() == []
+            assert "clock" in Client().get("/healthz").json()["codes"]
+    reconfigure(settings, url, chain.url)
+    assert told() == []
+    assert told() == []

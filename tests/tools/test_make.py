@@ -1,0 +1,106 @@
+"""Targets of the Makefile in a checkout that has no packages yet, and in one without git."""
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devnet.devchain import PROJECT
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a folder without git, with the files that `make` needs before it installs anything."""
+    (tmp_path / "checkout" / "dev" / "devnet").mkdir(parents=True)
+    for name in ("Makefile", "dev/devnet/ports.py"):
+        shutil.copy(PROJECT / name, tmp_path / "checkout" / name)
+    return tmp_path / "checkout"
+
+
+def run(folder: Path, *command: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": path} if path else None
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+# --- Ports ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def port_in_use() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen"),
+    [
+        *[("demo", "PORT="), ("demo", "RPC_PORT="), ("demo-cross-chain", "PORT="), ("demo-rollup", "RPC_PORT=")],
+        *[("demo-any-block", "PORT="), ("demo-cluster", "PORT="), ("testnet", "PORT=")],
+        *[("run", "BIND=127.0.0.1:"), ("run", "BIND=0.0.0.0:"), ("run", "BIND=localhost:")],
+    ],
+)
+def test_a_port_in_use_is_told_before_anything_is_installed(checkout, port_in_use, target, chosen):
+    done = run(checkout, "make", target, f"{chosen}{port_in_use}")
+    assert done.returncode == 2
+    sentence = rf"Port {port_in_use} is in use\. Stop what uses it, or choose another one, such as {chosen}\d+\.\n"
+    assert re.match(sentence, done.stderr)
+    assert sorted(entry.name for entry in checkout.iterdir()) == ["Makefile", "dev"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("PORT=0", "PORT is '0', and must be a port from 1 to 65535."),
+        ("PORT=x", "PORT is 'x', and must be a port from 1 to 65535."),
+        ("RPC_PORT=65536", "RPC_PORT is '65536', and must be a port from 1 to 65535."),
+    ],
+)
+def test_a_wrong_port_is_refused_in_a_sentence(checkout, setting, sentence):
+    done = run(checkout, "make", "demo", setting)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{sentence}\n")
+
+
+# --- Without git ------------------------------------------------------------------------------------------------------
+
+
+def test_sentences_are_checked_without_a_checkout_of_git_too(checkout):
+    assert run(checkout, "make", "sentences").returncode == 0
+    (checkout / "dev" / "devnet" / "loose.py").write_text("# What it says comes last.\n")
+    done = run(checkout, "make", "sentences")
+    assert done.returncode == 2
+    assert done.stdout.startswith("dev/devnet/loose.py:1:# What it says")
+
+
+@pytest.fixture
+def path_without_git(tmp_path: Path) -> str:
+    """Return a PATH with programs that do nothing, and those of a shell."""
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "dirname", "env", "id", "sh", "true"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
+    for name in ("make", "nginx", "jq", "promtool"):
+        (tmp_path / "bin" / name).symlink_to("true")
+    return str(tmp_path / "bin")
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("sentences", "The sentences could not be searched, which needs git.\n"),
+        ("weakened", "This compares with what is committed, so it needs git and a checkout.\n"),
+    ],
+)
+def test_a_target_that_needs_git_says_so_where_there_is_none(checkout, path_without_git, command, sentence):
+    ready = [f"--old-file={folder}/ready" for folder in (".venv", "node_modules")]
+    done = run(checkout, shutil.which("make") or "make", command, *ready, path=path_without_git)
+    assert (done.returncode, done.stdout) == (2, sentence)
+
+
+def test_continuous_integration_fails_where_git_can_not_compare(checkout, path_without_git):
+    (checkout / ".ci").mkdir()
+    shutil.copy(PROJECT / ".ci" / "run", checkout / ".ci")
+    assert run(checkout, ".ci/run", path=path_without_git).returncode != 0
