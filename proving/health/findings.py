@@ -310,17 +310,18 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        note_nonces(rpc, seen.nonces)
+        note_nonces(rpc, seen.nonces, lane)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
 
 
-def note_nonces(rpc: RpcClient, nonces: Mapping[str, int]) -> None:
+def note_nonces(rpc: RpcClient, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
     """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
 
-    If one node's word is that there are any, the lowest nonce that a node tells counts.
+    If one node's word is that there are any, the lowest nonce that a node tells counts. A worker writes only while it
+    holds its `lane`; a command has none.
     """
     rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
     doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
@@ -328,6 +329,8 @@ def note_nonces(rpc: RpcClient, nonces: Mapping[str, int]) -> None:
     if not nonces:
         return
     with locked(rpc.chain, nonces) as signers:
+        if lane is not None:
+            lane.fence()
         for address, nonce in nonces.items():
             note_nonce(signers[address], min([nonce, *told.get(address, ())]))
         # Taking a stolen key out of chains.toml ends its problem.

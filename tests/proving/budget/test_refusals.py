@@ -228,15 +228,32 @@ def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     assert all(tx.newest.is_cancellation and gwei == 190 for tx in failed)
 
 
-def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(costly, key, node, separate_transactions):
+@pytest.mark.parametrize("times", [0, 10])
+def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(
+    costly, key, node, separate_transactions, times
+):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
-    with estimating(node.url, lambda _: 1) as node.url:
+    with estimating(node.url, lambda gas: times * gas) as node.url:
         for _ in range(8):
             later()
             work()
             mine_at(costly, 1)
         assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
     assert not Transaction.objects.exclude(succeeded=True).exists()
+    assert max(version.gas for version in SignedTransaction.objects.all()) < 300_000
+
+
+def test_a_chain_that_takes_more_gas_than_others_gets_it_once_it_has_refused_less(costly, key, node):
+    """Some rollups charge gas for data."""
+    node.why = lambda raw: "intrinsic gas too low" if int.from_bytes(rlp.decode(raw[1:])[4]) < 500_000 else None
+    with estimating(node.url, lambda gas: 6 * gas) as node.url:
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        for _ in range(4):
+            work()
+            later()
+            mine_at(costly, 1)
+        assert fresh(batch).status == BatchStatus.DONE, waiting()
+    assert node.refused
 
 
 def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
