@@ -27,7 +27,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
 
 ## Run it
 
@@ -77,21 +77,13 @@ TESTS = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready
 
 # Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the others must not wait for
-# it. What takes one process runs beside: the checks, which are types above all, and then the tests on PostgreSQL.
-test: $(NEEDED_BY_TESTS) ## Run all checks and tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
+# it.
+test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	@mkdir -p build
-	@{ $(LINT); lint=$$?; [ $$lint = 0 ] || echo "make lint has failed: build/beside.log says why." >&3; \
-		$(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
-		3>&2 >build/beside.log 2>&1 & beside=$$!; \
-	$(TESTS) -m "not long" $(ARGS); tests=$$?; \
-	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
+	@$(TESTS) -m "not long" $(ARGS)
 
 test-long: $(NEEDED_BY_TESTS) ## Run the long tests: campaigns, and what tells a promise again
 	@$(TESTS) -m long $(ARGS)
-
-# A line that names MAKE itself would be run by `make -n` too.
-LINT = $(MAKE) --no-print-directory lint
 
 # Tests that run on PostgreSQL each time, because it is most likely to differ there: parallel transactions, bulk writes.
 STORING := $(addprefix tests/queries/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
@@ -107,6 +99,9 @@ DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tes
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(TESTS) --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
+
+test-postgres-first: .venv/ready node_modules/ready ## Run the tests that are most likely to differ on PostgreSQL
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(POSTGRESQL_FIRST)
 
 test-outside: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
 	$(TESTS) -q -m "outside and not long"
