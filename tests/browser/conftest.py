@@ -87,7 +87,7 @@ def browser(fonts: Path) -> Iterator[Browser]:
         pytest.MonkeyPatch.context() as patch,
         sync_playwright() as playwright,
         playwright.chromium.launch(
-            executable_path=chromium, args=arguments.split(), env=os.environ | {"FONTCONFIG_FILE": str(fonts)}
+            executable_path=chromium, args=arguments.split(), env={**os.environ, "FONTCONFIG_FILE": str(fonts)}
         ) as browser,
     ):
         # Playwright's event loop runs in this thread, and Django refuses database queries beside an event loop.
