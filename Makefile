@@ -221,7 +221,8 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
 
-LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+# A folder of packages of this machine would leave out the files that it has not.
+LOCK = env -u UV_FIND_LINKS .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 # Neither the image nor a newcomer's machine has a compiler, so the demo's packages, which include the service's, need
 # wheels for each of these.
 PYTHONS := 3.11 3.12 3.13 3.14

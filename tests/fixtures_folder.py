@@ -1,5 +1,7 @@
-"""Real headers and proofs of public chains, in a folder beside the project. Tests that need it are
-skipped without it.
+"""Real headers, proofs and blocks of public chains.
+
+`recorded/` has small ones, each with its source and licence. A folder beside the maintainers' checkouts has more and
+larger ones. Tests that need these are skipped without it.
 """
 
 import json
@@ -8,18 +10,20 @@ from typing import Any
 
 import pytest
 
+RECORDED = Path(__file__).parent / "recorded"
 FOLDER = Path(__file__).resolve().parent.parent.parent / "shared" / "fixtures"
 
-needs_fixtures = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/fixtures with real chain data is not there")
+needs_fixtures = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/fixtures with large recordings is missing")
 
 
 def fixture_names(pattern: str = "*.json") -> list[str]:
-    """Return names of fixture files as test parameters. There are none without the folder."""
-    return sorted(path.name for path in FOLDER.glob(pattern))
+    """Return names of fixture files as test parameters."""
+    return sorted({path.name for folder in (RECORDED, FOLDER) for path in folder.glob(pattern)})
 
 
 def load_fixture(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((FOLDER / name).read_text())
+    path = RECORDED / name
+    content: dict[str, Any] = json.loads((path if path.exists() else FOLDER / name).read_text())
     return content
 
 

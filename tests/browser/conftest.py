@@ -5,13 +5,15 @@ A test fails if its page logs an error, throws, breaks the content security poli
 
 import gzip
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import pytest
 from django.conf import settings as project_settings
@@ -44,12 +46,35 @@ DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
 NARROW, WIDE = {"width": 320, "height": 640}, {"width": 1280, "height": 800}
 TIMEOUT = 40_000  # milliseconds for a page to meet an expectation
 
-_AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+_PACKAGES = Path(__file__).parents[2] / "node_modules"
+_AXE = _PACKAGES / "axe-core" / "axe.min.js"
 _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
+# A wide font, which is all that Debian's Chromium brings, and a narrow one. The machine's own fonts are never used.
+_FONTS = """<?xml version="1.0"?>
+<fontconfig>
+  <dir>{packages}/dejavu-fonts-ttf/ttf</dir>
+  <dir>{packages}/@expo-google-fonts/pt-sans-narrow</dir>
+  <cachedir>{cache}</cachedir>
+  <alias binding="same"><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>
+  <alias binding="same"><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
+"""
+NARROW_FONT = "PT Sans Narrow"
+
+
+@pytest.fixture(scope="session")
+def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a configuration of fontconfig that has the fonts of the locked packages only."""
+    folder = tmp_path_factory.mktemp("fonts")
+    file = folder / "fonts.conf"
+    file.write_text(_FONTS.format(packages=escape(str(_PACKAGES)), cache=escape(str(folder))))
+    return file
+
+
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def browser(fonts: Path) -> Iterator[Browser]:
     # The headless shell needs half of the processor time of the full Chromium.
     chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
@@ -61,7 +86,9 @@ def browser() -> Iterator[Browser]:
     with (
         pytest.MonkeyPatch.context() as patch,
         sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=chromium, args=arguments.split()) as browser,
+        playwright.chromium.launch(
+            executable_path=chromium, args=arguments.split(), env={**os.environ, "FONTCONFIG_FILE": str(fonts)}
+        ) as browser,
     ):
         # Playwright's event loop runs in this thread, and Django refuses database queries beside an event loop.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
@@ -199,11 +226,12 @@ def service(stage: Stage) -> DevChain:
     return stage.chain()
 
 
-def axe_violations(page: Page) -> list[str]:
-    """Return axe-core's violations of WCAG 2.2 A and AA and of its best practices, with examples of each."""
+def axe_violations(page: Page, rule: str | None = None) -> list[str]:
+    """Return axe-core's violations of one rule; or of WCAG 2.2 A and AA and of its best practices. Give examples."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_AXE.read_text())
-    options = json.dumps({"runOnly": {"type": "tag", "values": _WCAG}, "resultTypes": ["violations"]})
+    rules = {"type": "rule", "values": [rule]} if rule else {"type": "tag", "values": _WCAG}
+    options = json.dumps({"runOnly": rules, "resultTypes": ["violations"]})
     result = page.evaluate(f"axe.run(document, {options})")
     return [
         f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes'][:3]]}"
@@ -220,6 +248,15 @@ def faults_for_anybody(page: Page) -> list[str]:
         new_faults = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
         faults += [f"{scheme}, {size['width']} px: {fault}" for fault in new_faults]
     return faults
+
+
+@contextmanager
+def written_in(page: Page, font: str) -> Iterator[None]:
+    """Show all texts of the page in a font, as on a machine that has no other."""
+    set_fonts = "font => ['--sans', '--mono'].forEach(name => document.documentElement.style.setProperty(name, font))"
+    page.evaluate(set_fonts, font)
+    yield
+    page.evaluate(set_fonts, "")
 
 
 def overflows(page: Page) -> bool:

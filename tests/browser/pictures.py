@@ -371,8 +371,8 @@ def unfold(page: Page) -> bool:
     return folded.count() > 0 and bool(folded.evaluate_all("all => all.map(one => (one.open = true))"))
 
 
-def faults_as_shown(page: Page) -> list[str]:
-    """Return the page's faults in its present colours and width."""
-    faults = [*axe_violations(page), *(["It must be scrolled sideways."] if overflows(page) else [])]
+def faults_as_shown(page: Page, rule: str | None = None) -> list[str]:
+    """Return the page's faults in its present colours, width and font: of one rule of axe-core, or of all."""
+    faults = [*axe_violations(page, rule), *(["It must be scrolled sideways."] if overflows(page) else [])]
     is_wide = (page.viewport_size or NARROW)["width"] >= WIDE["width"]
     return [*faults, "A batch has several lines in the list."] if is_wide and page.evaluate(_HAS_HIGH_ROWS) else faults

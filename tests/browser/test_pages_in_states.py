@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext
 
 from accounts.models import User
-from tests.browser.conftest import NARROW, WIDE, Stage
+from tests.browser.conftest import NARROW, NARROW_FONT, WIDE, Stage, written_in
 from tests.browser.pictures import PICTURES, Picture, faults_as_shown, open_picture, unfold
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,6 +33,17 @@ def test_the_table_has_each_page_once():
     files = [picture.file for picture in PICTURES]
     assert len(set(files)) == len(files)
     assert {picture.name for picture in PICTURES} >= SOME | LONG
+
+
+def test_fonts_are_those_of_the_locked_packages(context: BrowserContext):
+    """Tell fonts apart by the width of a text of 100 px. A font of the machine has another."""
+    page = context.new_page()
+    width = (
+        "font => { const pen = document.createElement('canvas').getContext('2d'); pen.font = `100px ${font}`; "
+        "return pen.measureText('0x12ab').width; }"
+    )
+    widths = {font: page.evaluate(width, font) for font in ("sans-serif", "monospace", NARROW_FONT)}
+    assert widths == pytest.approx({"sans-serif": 375, "monospace": 361, NARROW_FONT: 259}, abs=3)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +71,8 @@ def test_nobody_is_kept_out_of_a_page(
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
         page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
         faults += [f"{scheme}, {size['width']} px: {fault}" for fault in faults_as_shown(page)]
+        with written_in(page, NARROW_FONT):
+            faults += [f"{NARROW_FONT}, {size['width']} px: {fault}" for fault in faults_as_shown(page, "target-size")]
         if FOLDER:
             page.screenshot(path=f"{FOLDER}/{picture.file}.{size['width']}.{scheme}.png", full_page=True)
     assert faults == []

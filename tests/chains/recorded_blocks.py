@@ -1,14 +1,8 @@
-"""Recorded blocks as nodes answer them. `python -m tests.chains.recorded_blocks` prints which of them make their roots.
+"""Recorded blocks as nodes answer them. `python -m tests.chains.recorded_blocks` prints which make their roots."""
 
-`recorded/` has small blocks and transactions in the form of `../shared/fixtures/receipts`, each with its source and
-licence.
-"""
-
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import rlp
@@ -26,7 +20,6 @@ from tests.chains.lying_node import error, is_chain_id, lying_node, result
 from tests.contracts.blocks import block_of
 from tests.fixtures_folder import load_fixture, unhex
 
-RECORDED = Path(__file__).parent / "recorded"
 # The order of fields in RLP, which libraries for transactions of Ethereum don't know.
 _OTHER_FIELDS = {
     0: ("nonce", "gasPrice", "gas", "to", "value", "input", "v", "r", "s"),
@@ -48,15 +41,13 @@ KINDS = {
     "Celo": None,
     "Gnosis": None,
     "Cronos": "cronos-10000-not-reproducible",
-    "Hedera": "hedera-97395350",
+    "Hedera": "hedera-97395350-not-reproducible",
 }
 
 
 def load(name: str) -> dict[str, Any]:
     """Return a recorded block's fixture."""
-    path = RECORDED / f"{name}.json"
-    fixture: dict[str, Any] = json.loads(path.read_text()) if path.exists() else load_fixture(f"receipts/{name}.json")
-    return fixture
+    return load_fixture(f"receipts/{name}.json")
 
 
 def transactions_of(fixture: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ blocks.
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +21,13 @@ from chains.header import Header
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.packed_transactions import root
 from devnet.devchain import ACCOUNTS
-from tests.chains.recorded_blocks import RECORDED, answering, as_json, load, transactions_of
+from tests.chains.recorded_blocks import answering, as_json, load, transactions_of
 from tests.contracts import tries
-from tests.contracts.blocks import Block, block_of
-from tests.fixtures_folder import fixture_names, needs_fixtures, unhex
+from tests.contracts.blocks import block_of
+from tests.fixtures_folder import fixture_names, unhex
 
 _NAMES = [name.removesuffix(".json") for name in fixture_names("receipts/*.json") if "not-reproducible" not in name]
-_TRANSACTIONS = json.loads((RECORDED / "transactions.json").read_text())
-_OF_ALL_TYPES = "eth-mainnet-20472570"
+_TRANSACTIONS = json.loads(Path(__file__).with_name("recorded_transactions.json").read_text())
 _KEY, _OTHER_KEY = (key for _, key in ACCOUNTS[:2])
 
 Transactions = list[dict[str, Any]]
@@ -44,17 +45,30 @@ def is_whole(name: str) -> bool:
     return bool(transactions_of(fixture)) or not fixture["receipts"]
 
 
-def of_all_types() -> tuple[Block, Header, Transactions]:
-    fixture = load(_OF_ALL_TYPES)
-    block = block_of(fixture)
-    return block, Header.decode(block.header), transactions_of(fixture)
+@dataclass
+class SignedBlock:
+    raw: list[bytes]
+
+    @property
+    def header(self) -> Header:
+        return header_of(self.raw)
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions as nodes answer them."""
+        return list(map(as_json, self.raw))
+
+
+@pytest.fixture(scope="module")
+def signed() -> SignedBlock:
+    """Return a block of 66 signed transactions."""
+    return SignedBlock([unhex(raw) for start in range(0, 66, 6) for raw in several_types(start)])
 
 
 def header_of(values: Sequence[bytes]) -> Header:
     return Header.decode(tries.header(1, b"\1" * 32, roots=(root(values), bytes(32))))
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", [name for name in _NAMES if is_whole(name)])
 def test_the_trie_of_a_recorded_block_is_made(client_of, name):
     fixture = load(name)
@@ -134,20 +148,18 @@ MISANSWERED: dict[str, Change] = {
 }
 
 
-@needs_fixtures
 @pytest.mark.parametrize("case", MISANSWERED)
-def test_what_nodes_have_answered_makes_it_too(client_of, case):
-    block, of, transactions = of_all_types()
+def test_what_nodes_have_answered_makes_it_too(client_of, signed, case):
+    of, transactions = signed.header, signed.transactions
     changed = MISANSWERED[case](transactions)
     assert changed != transactions
     with serving(of, changed) as url:
-        assert list(block_transactions.of_block(client_of(url), of)) == block.transactions
+        assert list(block_transactions.of_block(client_of(url), of)) == signed.raw
 
 
-@needs_fixtures
-def test_transactions_that_cannot_be_encoded_are_asked_for_as_they_are(client_of):
-    block, of, transactions = of_all_types()
-    raw = {hex_data(keccak(each)): hex_data(each) for each in block.transactions}
+def test_transactions_that_cannot_be_encoded_are_asked_for_as_they_are(client_of, signed):
+    of, transactions = signed.header, signed.transactions
+    raw = {hex_data(keccak(each)): hex_data(each) for each in signed.raw}
     strange = [each | {"type": "0x76"} if each["type"] == "0x1" else each for each in transactions]
     strange[5] = strange[5] | {"nonce": "0x0"}
     del strange[7]["gas"]
@@ -158,7 +170,7 @@ def test_transactions_that_cannot_be_encoded_are_asked_for_as_they_are(client_of
         return raw[tx_hash]
 
     with serving(of, strange, eth_getRawTransactionByHash=answer) as url:
-        assert list(block_transactions.of_block(client_of(url), of)) == block.transactions
+        assert list(block_transactions.of_block(client_of(url), of)) == signed.raw
     changed = zip(strange, transactions, strict=True)
     assert asked == [each["hash"] for at, (each, was) in enumerate(changed) if each != was or at == 7]
     # Each is asked for after the one before, so a node that misanswers all of a large block is given up.
@@ -188,10 +200,9 @@ FALSE: dict[str, tuple[Change, Sequence[Any]]] = {
 }
 
 
-@needs_fixtures
 @pytest.mark.parametrize("case", FALSE)
-def test_other_transactions_than_the_blocks_are_refused(client_of, case):
-    block, of, transactions = of_all_types()
+def test_other_transactions_than_the_blocks_are_refused(client_of, signed, case):
+    of, transactions = signed.header, signed.transactions
     change, raw = FALSE[case]
     more = {"eth_getRawTransactionByHash": raw[0]} if raw else {}
     with serving(of, change(transactions), **more) as lying, serving(of, transactions) as honest:
@@ -201,12 +212,11 @@ def test_other_transactions_than_the_blocks_are_refused(client_of, case):
         with pytest.raises(NodeUnavailable) as caught:
             block_transactions.of_block(client_of(lying, "http://127.0.0.1:1"), of)
         assert not isinstance(caught.value, OtherRoot)
-        assert list(block_transactions.of_block(client_of(lying, honest), of)) == block.transactions
+        assert list(block_transactions.of_block(client_of(lying, honest), of)) == signed.raw
 
 
-@needs_fixtures
-def test_a_node_that_runs_out_of_time_for_a_raw_transaction_is_a_fault_that_passes(client_of):
-    _, of, transactions = of_all_types()
+def test_a_node_that_runs_out_of_time_for_a_raw_transaction_is_a_fault_that_passes(client_of, signed):
+    of, transactions = signed.header, signed.transactions
     with (
         serving(
             of, first(type="0x76")(transactions), eth_getRawTransactionByHash=TimeoutError("request timed out")
@@ -252,8 +262,8 @@ def test_transactions_of_several_types_are_read_from_a_real_node(client_of, chai
     assert list(map(hex_data, block_transactions.of_block(client, client.head()))) == raws
 
 
-def several_types() -> list[str]:
-    """Return signed transactions: with and without EIP-155, one that creates a contract, and of the types 1, 2 and 4.
+def several_types(first_nonce: int = 0) -> list[str]:
+    """Return six signed transactions: with and without EIP-155, one that creates a contract, and types 1, 2 and 4.
 
     anvil's root of transactions covers the blobs of type 3, which no other node's does.
     """
@@ -274,5 +284,5 @@ def several_types() -> list[str]:
     ]
     return [
         hex_data(bytes(Account.sign_transaction({**each, "nonce": nonce}, _KEY).raw_transaction))
-        for nonce, each in enumerate(transactions)
+        for nonce, each in enumerate(transactions, first_nonce)
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, UnknownLayout, verify
 from devnet.devchain import DevChain
 from tests import headers
-from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
+from tests.fixtures_folder import fixture_names, load_fixture, unhex
 
 HASH = st.binary(min_size=32, max_size=32)
 ROOT = HASH.filter(any)
@@ -36,10 +36,9 @@ def real_headers() -> list[tuple[str, str]]:
     ]
 
 
-@needs_fixtures
 def test_real_headers_of_ethereum_and_arbitrum_are_known_in_all_their_fields():
     blocks = real_headers()
-    assert len(blocks) >= 14
+    assert len(blocks) >= 5
     for encoded, block_hash in blocks:
         header = verify(unhex(encoded), unhex(block_hash))
         assert header.encode() == unhex(encoded)

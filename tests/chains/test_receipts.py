@@ -1,6 +1,6 @@
 """Receipts of recorded blocks, as nodes answer them and misanswer them, make the tries of their blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -13,39 +13,51 @@ from chains import receipts
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
-from chains.packed_transactions import nodes
-from tests.chains.recorded_blocks import answering
+from chains.packed_transactions import nodes, root
+from tests.chains.recorded_blocks import answering, load
 from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT
-from tests.contracts.blocks import log_hash, recorded
+from tests.contracts.blocks import block_of, log_hash, recorded
 from tests.contracts.decoder import Receipt
-from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
+from tests.fixtures_folder import fixture_names
 
-pytestmark = needs_fixtures
-
-_NAMES = fixture_names("receipts/*.json")
+_NAMES = [name.removesuffix(".json") for name in fixture_names("receipts/*.json")]
 _MAKING_THE_ROOT = [name for name in _NAMES if "not-reproducible" not in name]
-_CANYON, _BEDROCK = "op-mainnet-154497277.json", "op-goerli-regolith-receipts.json"
 
 Change = Callable[[list[Any]], list[Any]]
+Fixture = Mapping[str, Any]
 
 
 def serving(
-    name: str, change: Change = lambda told: told, raw: list[bytes] | None = None
+    fixture: Fixture, change: Change = lambda told: told, raw: list[bytes] | None = None
 ) -> AbstractContextManager[str]:
     """Serve a block's receipts after the change. With `raw`, a node also answers these."""
-    told = {"eth_getBlockReceipts": change(load_fixture(f"receipts/{name}")["receipts"])}
+    told = {"eth_getBlockReceipts": change(fixture["receipts"])}
     return answering(**told, **({"debug_getRawReceipts": list(map(hex_data, raw))} if raw else {}))
 
 
-def header_of(name: str) -> Header:
-    return Header.decode(recorded(name.removesuffix(".json")).header)
+def header_of(fixture: Fixture) -> Header:
+    return Header.decode(block_of(fixture).header)
+
+
+def of_optimism(*, has_canyon: bool) -> Fixture:
+    """Return a block with one deposit, whose receipt has the nonce and the version in the trie since Canyon."""
+    about = {"depositNonce": "0x5", "depositReceiptVersion": "0x1"} if has_canyon else {"depositNonce": "0x5"}
+    told = {"type": "0x7e", "status": "0x1", "cumulativeGasUsed": "0xb3b0", "logs": [], "logsBloom": "0x" + "00" * 256}
+    fixture = {
+        "trieReceipt": "6 items" if has_canyon else "4 items",
+        "receipts": [told | about | {"transactionHash": "0x" + "22" * 32}],
+        "transactions": None,
+    }
+    values = block_of({**fixture, "header": {"receiptsRoot": "0x" + "00" * 32}}).values
+    return {**fixture, "header": {"receiptsRoot": hex_data(root(values))}}
 
 
 @pytest.mark.parametrize("name", _MAKING_THE_ROOT)
 def test_the_trie_of_a_recorded_block_is_made(client_of, name):
-    block = recorded(name.removesuffix(".json"))
-    with serving(name) as url:
-        made = receipts.of_block(client_of(url), header_of(name))
+    fixture = load(name)
+    block = block_of(fixture)
+    with serving(fixture) as url:
+        made = receipts.of_block(client_of(url), header_of(fixture))
     assert list(made.values) == block.values
     for value, outcome in zip(made.values, block.receipts, strict=True):
         decoded = receipts.TransactionReceipt.decode(value)
@@ -66,19 +78,22 @@ def without(*names: str) -> Change:
 
 
 # Answers that nodes have given for what the trie holds in another form.
-MISANSWERED: dict[str, tuple[str, Change]] = {
-    "no bloom": (_CANYON, without("logsBloom")),
-    "another bloom": (_CANYON, lambda told: [each | {"logsBloom": "0x" + "11" * 256} for each in told]),
-    "no version after Canyon": (_CANYON, without("depositReceiptVersion")),
+MISANSWERED: dict[str, tuple[Fixture, Change]] = {
+    "no bloom": (of_optimism(has_canyon=True), without("logsBloom")),
+    "another bloom": (
+        of_optimism(has_canyon=True),
+        lambda told: [each | {"logsBloom": "0x" + "11" * 256} for each in told],
+    ),
+    "no version after Canyon": (of_optimism(has_canyon=True), without("depositReceiptVersion")),
     "a version before Canyon": (
-        _BEDROCK,
+        of_optimism(has_canyon=False),
         lambda told: [
             each | {"depositNonce": "0x5", "depositReceiptVersion": "0x1"} if each["type"] == "0x7e" else each
             for each in told
         ],
     ),
     "Polygon's receipt of what the bridge has done": (
-        "eth-mainnet-8065752.json",
+        load("arbitrum-one-150000000"),
         lambda told: [*told, told[-1] | {"gasUsed": "0x0", "transactionHash": "0x" + "11" * 32}],
     ),
 }
@@ -86,56 +101,55 @@ MISANSWERED: dict[str, tuple[str, Change]] = {
 
 @pytest.mark.parametrize("case", MISANSWERED)
 def test_what_nodes_have_answered_makes_it_too(client_of, case):
-    name, change = MISANSWERED[case]
-    with serving(name, change) as url:
-        made = receipts.of_block(client_of(url), header_of(name))
-    assert list(made.values) == recorded(name.removesuffix(".json")).values
+    fixture, change = MISANSWERED[case]
+    with serving(fixture, change) as url:
+        made = receipts.of_block(client_of(url), header_of(fixture))
+    assert list(made.values) == block_of(fixture).values
 
 
 @pytest.mark.parametrize("of_block", [{"eth_getBlockReceipts": []}, {}], ids=["none", "refused"])
 def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, of_block):
-    name = "eth-mainnet-20472570.json"
-    each = {receipt["transactionHash"]: receipt for receipt in load_fixture(f"receipts/{name}")["receipts"]}
+    fixture = load("arbitrum-one-150000000")
+    each = {receipt["transactionHash"]: receipt for receipt in fixture["receipts"]}
     with answering(
         **of_block, eth_getBlockByHash={"transactions": list(each)}, eth_getTransactionReceipt=each.__getitem__
     ) as url:
-        made = receipts.of_block(client_of(url), header_of(name))
-    assert list(made.values) == recorded(name.removesuffix(".json")).values
+        made = receipts.of_block(client_of(url), header_of(fixture))
+    assert list(made.values) == block_of(fixture).values
 
 
 def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of):
-    name, change = "eth-mainnet-1000000.json", without("root")
-    values = recorded(name.removesuffix(".json")).values
-    with serving(name, change, values) as url:
-        made = receipts.of_block(client_of(url), header_of(name))
+    fixture, change = load("eth-mainnet-1000000"), without("root")
+    values = block_of(fixture).values
+    with serving(fixture, change, values) as url:
+        made = receipts.of_block(client_of(url), header_of(fixture))
     assert list(made.values) == values
-    told = load_fixture(f"receipts/{name}")["receipts"]
-    assert list(map(hex_data, filter(None, made.hashes))) == [each["transactionHash"] for each in told]
-    with serving(name, change, values[::-1]) as url, pytest.raises(OtherRoot, match="make another root"):
-        receipts.of_block(client_of(url), header_of(name))
-    with serving(name, change) as url:
+    assert list(map(hex_data, filter(None, made.hashes))) == [each["transactionHash"] for each in fixture["receipts"]]
+    with serving(fixture, change, values[::-1]) as url, pytest.raises(OtherRoot, match="make another root"):
+        receipts.of_block(client_of(url), header_of(fixture))
+    with serving(fixture, change) as url:
         with pytest.raises(OtherRoot, match=r"another root .*, and refuses debug_getRaw"):
-            receipts.of_block(client_of(url), header_of(name))
+            receipts.of_block(client_of(url), header_of(fixture))
         # A node that is down might have answered.
         with pytest.raises(NodeUnavailable) as caught:
-            receipts.of_block(client_of(url, "http://127.0.0.1:1"), header_of(name))
+            receipts.of_block(client_of(url, "http://127.0.0.1:1"), header_of(fixture))
         assert not isinstance(caught.value, OtherRoot)
 
 
 @pytest.mark.parametrize("raw", [None, [b"\xc0"]])
 def test_receipts_of_a_block_that_has_replaced_the_header_are_a_fault_that_passes(client_of, raw):
-    name = "eth-mainnet-1000000.json"
+    fixture = load("eth-mainnet-1000000")
     with (
-        serving(name, lambda told: [told[0] | {"blockHash": "0x" + "11" * 32}], raw) as url,
+        serving(fixture, lambda told: [told[0] | {"blockHash": "0x" + "11" * 32}], raw) as url,
         pytest.raises(InvalidReply, match="another root"),
     ):
-        receipts.of_block(client_of(url), header_of(name))
+        receipts.of_block(client_of(url), header_of(fixture))
 
 
 def test_receipts_of_a_chain_that_hashes_otherwise_are_refused(client_of):
-    name = "cronos-10000-not-reproducible.json"
-    with serving(name) as url, pytest.raises(OtherRoot, match="receipts of block 10000 that make another root"):
-        receipts.of_block(client_of(url), header_of(name))
+    fixture = load("cronos-10000-not-reproducible")
+    with serving(fixture) as url, pytest.raises(OtherRoot, match="receipts of block 10000 that make another root"):
+        receipts.of_block(client_of(url), header_of(fixture))
 
 
 def test_a_receipt_is_read_strictly():

@@ -33,9 +33,9 @@ from tests.chains.tries import (
 from tests.contracts import tries
 from tests.contracts.tries import hex_prefix
 from tests.contracts.worlds import NEAR_SLOTS
-from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
+from tests.fixtures_folder import fixture_names, load_fixture, unhex
 
-REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
+REAL_ACCOUNTS = fixture_names("*_depth*.json")
 ADDRESS = "0x" + "33" * 20
 
 
@@ -48,7 +48,6 @@ def real_proof(name: str) -> tuple[bytes, str, list[bytes]]:
 # --- Real proofs ------------------------------------------------------------------------------------------------------
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", REAL_ACCOUNTS)
 def test_real_accounts_are_as_the_chain_has_them(name):
     expected = load_fixture(name)["account"]["expected"]
@@ -61,7 +60,6 @@ def test_real_accounts_are_as_the_chain_has_them(name):
     assert account.code_hash == (unhex(expected["codeHash"]) if expected["exists"] else NO_CODE_HASH)
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", fixture_names("rollups/*.json"))
 def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_header(name):
     content = load_fixture(f"rollups/{name}")

@@ -8,7 +8,7 @@ from batch_query_client import InvalidBundle, receipts, trie_proof
 from tests.chains import tries
 from tests.contracts.blocks import log_hash, recorded
 from tests.contracts.tries import build, hex_prefix, proof
-from tests.fixtures_folder import fixture_names, needs_fixtures
+from tests.fixtures_folder import fixture_names
 
 
 @pytest.mark.parametrize(("nodes", "fault"), tries.MALFORMED)
@@ -46,7 +46,6 @@ def test_a_proof_with_a_node_less_or_more_proves_nothing(change):
         trie_proof.slot(root, bytes(32), change(nodes))
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", [name for name in fixture_names("receipts/*.json") if "not-reproducible" not in name])
 def test_receipts_and_transactions_of_recorded_blocks_are_read(name):
     block = recorded(name.removesuffix(".json"))

@@ -248,7 +248,7 @@ def four_balances_under_a_header() -> Forgery:
 
 
 def four_balances_under_a_header_of_mainnet() -> Forgery:
-    fixture = load_fixture("mainnet_17463226_388c818c_depth8.json")
+    fixture = load_fixture("mainnet_21925176_4838b106_depth9.json")
     header = unhex(fixture["headerRlp"])
     nodes = [unhex(node) for node in fixture["account"]["proof"]]
     accounts = [AccountToProve(unhex(fixture["account"]["address"]), 3, nodes)]
@@ -443,9 +443,8 @@ def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
     return Forgery(frozenset({"window"}), world.header, proof, FALSE_BLOCK, after=[accumulate])
 
 
-OF_MAINNET = [four_balances_under_a_header_of_mainnet]
-
 FORGERIES = [
+    four_balances_under_a_header_of_mainnet,
     four_balances_under_a_header,
     a_slot_and_the_absence_of_an_account_by_number,
     a_block_that_nobody_mined,

@@ -16,7 +16,7 @@ from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call
 from tests.contracts.worlds import Asked, World
-from tests.fixtures_folder import load_fixture, needs_fixtures, unhex
+from tests.fixtures_folder import load_fixture, unhex
 
 ROLLUP_CHAIN_ID = 42161
 BLOCK = 1234
@@ -137,7 +137,6 @@ def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(ch
     arbitrum.send("record", header)
 
 
-@needs_fixtures
 def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
     fixture = load_fixture(ON_ARBITRUM_SEPOLIA)
     header, block_hash = unhex(fixture["rlpBlockHeader"]), unhex(fixture["blockHash"])
@@ -214,7 +213,6 @@ def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewher
     assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
 
 
-@needs_fixtures
 def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root_of_sepolia(chain):
     """Prove a slot by records alone. No source vouches for the rollup's block."""
     above, below = load_fixture(ON_SEPOLIA), load_fixture(ON_ARBITRUM_SEPOLIA)

@@ -15,11 +15,10 @@ from devnet.devchain import DevChain
 from tests.contracts import decoder, forgeries, jump_forgeries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed
-from tests.contracts.forgeries import OF_MAINNET, Forgery
+from tests.contracts.forgeries import Forgery
 from tests.contracts.simulator import Call, Outcome, Simulator
 from tests.contracts.weakened import compile_without
 from tests.contracts.worlds import number_of
-from tests.fixtures_folder import needs_fixtures
 
 CHECKS = {**forgeries.CHECKS, **jump_forgeries.CHECKS}
 FORGERIES = [*forgeries.FORGERIES, *jump_forgeries.FORGERIES]
@@ -39,11 +38,7 @@ LACKING = [
     frozenset({"fork", "end"}),
 ]
 
-each_forgery = pytest.mark.parametrize(
-    "make",
-    [*FORGERIES, *(pytest.param(make, marks=needs_fixtures) for make in OF_MAINNET)],
-    ids=lambda make: make.__name__.replace("_", " "),
-)
+each_forgery = pytest.mark.parametrize("make", FORGERIES, ids=lambda make: make.__name__.replace("_", " "))
 
 # The result of a forgery at a registry: the proof's outcome, the outcomes after it, and which lies can be read.
 Attempt = Callable[[Forgery, Deployed], tuple[Outcome, list[Outcome], list[bool]]]

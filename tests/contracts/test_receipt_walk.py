@@ -24,7 +24,7 @@ from tests.contracts.walks import (
     receipt_trie,
     refusals,
 )
-from tests.fixtures_folder import fixture_names, needs_fixtures
+from tests.fixtures_folder import fixture_names
 
 RECORDED = [name.removesuffix(".json") for name in fixture_names("receipts/*.json")]
 SIZES = (0, 1, 2, 3, 16, 17, 128, 129, 130, 145, 257, 273)
@@ -92,7 +92,6 @@ def picked(block: Block, values: list[bytes]) -> list[int]:
     return sorted(index for index in {*kinds.values(), longest, *CORNERS} if index < len(block.receipts))
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", RECORDED)
 def test_receipts_and_logs_of_recorded_blocks_are_as_the_chain_has_them(simulator, reader, refused, name):
     block = recorded(name)

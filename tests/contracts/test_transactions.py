@@ -23,7 +23,7 @@ from tests.contracts import decoder, tries
 from tests.contracts.blocks import Block, Log, Outcome, bloom, log_hash, random_block, recorded
 from tests.contracts.decoder import InvalidPacked, TransactionFacts
 from tests.contracts.deployed import Deployed, Reverted
-from tests.fixtures_folder import fixture_names, needs_fixtures
+from tests.fixtures_folder import fixture_names
 
 RECORDED = [name.removesuffix(".json").removeprefix("receipts/") for name in fixture_names("receipts/*.json")]
 SIZES = (0, 1, 2, 3, 16, 17, 100, 127, 128, 129, 130, 145, 257, 273)
@@ -75,7 +75,6 @@ def every_log(block: Block, index: int) -> range:
     return range(len(block.receipts[index].logs))
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_receipt_log_and_transaction_of_a_recorded_block_is_proven(registry, source, name):
     block = recorded(name)

@@ -21,9 +21,9 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
 from tests.contracts.walks import REFUSAL, Walk, refusals, walk
 from tests.contracts.worlds import NEAR_SLOTS
-from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
+from tests.fixtures_folder import fixture_names, load_fixture, unhex
 
-REAL = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
+REAL = fixture_names("*_depth*.json")
 SLOT = bytes(32)
 ADDRESS = bytes(20)
 
@@ -78,7 +78,6 @@ def spoilt(genuine: Walk) -> list[Walk]:
 # --- Genuine proofs ---------------------------------------------------------------------------------------------------
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", REAL)
 def test_real_accounts_and_slots_are_as_the_chain_has_them(reader, refused, name):
     content = load_fixture(name)
@@ -92,7 +91,6 @@ def test_real_accounts_and_slots_are_as_the_chain_has_them(reader, refused, name
     assert all(refused(*(changed for each in walks for changed in spoilt(each))))
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", fixture_names("rollups/*.json"))
 def test_real_proofs_in_satellites_form_are_taken_as_they_are(refused, name):
     content = load_fixture(f"rollups/{name}")

