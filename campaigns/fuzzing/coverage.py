@@ -1,58 +1,11 @@
-"""The required coverage of campaigns: each operation, and each sentence of a refusal."""
+"""Sentences of refusals, all of which a campaign must reach."""
 
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from types import ModuleType
 
 from campaigns.fuzzing.tally import sentence
-from chains.packed import (
-    ABSENT_ACCOUNT,
-    ABSENT_CLOSES_STORAGE,
-    ACCOUNT,
-    AT_LEAF,
-    BLOCK_HASH,
-    BRANCH,
-    CLOSES_STORAGE,
-    END_OF_BRANCHES,
-    EXTENSION,
-    FULL_BRANCH,
-    OPEN_STORAGE,
-    SLOT,
-    STORE_CODE_HASH,
-    STORE_NONCE_AND_BALANCE,
-    STORE_STORAGE_ROOT,
-    ZERO_SLOT,
-)
-
-
-def accounts() -> Iterator[int]:
-    """Yield each operation code that pushes an account's leaf."""
-    for low in range(0x80):
-        follows_twice = low & CLOSES_STORAGE and low & 4
-        stores = low & (STORE_NONCE_AND_BALANCE | STORE_STORAGE_ROOT | STORE_CODE_HASH)
-        if low.bit_count() % 2 == 0 and not follows_twice and (stores or low & CLOSES_STORAGE):
-            yield ACCOUNT | low
-
-
-def absent_accounts() -> Iterator[int]:
-    for low in range(0x10):
-        if low & ~ABSENT_CLOSES_STORAGE != AT_LEAF:
-            yield ABSENT_ACCOUNT | low
-
-
-OPERATIONS = [
-    FULL_BRANCH,
-    *range(BRANCH, END_OF_BRANCHES),
-    OPEN_STORAGE,
-    *range(ZERO_SLOT, ZERO_SLOT + AT_LEAF + 1),
-    EXTENSION,
-    SLOT,
-    BLOCK_HASH,
-    *absent_accounts(),
-    *accounts(),
-]
 
 
 def sentences(code: ModuleType | type, error: str, functions: str = "") -> set[str]:
