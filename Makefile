@@ -207,7 +207,7 @@ weakened: .venv/ready node_modules/ready ## Compile the weakened contracts of te
 	rm -f tests/contracts/compiled/*.hex
 	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
 	test -z "$$(git status --porcelain tests/contracts/compiled)"
-WEAKENING := forgeries fuzzing_campaigns fuzzing_sequences fuzzing_undefined receipt_walk transactions trie_walk
+WEAKENING := forgeries transactions
 
 prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of the contracts with halmos (minutes; ONLY=regex)
 	@$(BIN)/python -m contracts.prove $(if $(ONLY),--only '$(ONLY)')

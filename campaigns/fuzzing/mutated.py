@@ -1,4 +1,4 @@
-"""Contracts with a changed source, to test that the campaigns find the fault."""
+"""Contracts with a changed source, in which a forgery must work."""
 
 import hashlib
 import json

@@ -1,12 +1,8 @@
 """`manage.py hand_over` gives a contract wallet the rows that a version before 0.3.0 stored for its address."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.core.management import CommandError, call_command
-from django.db import connection
 from django.test import Client
 
 from accounts.models import ApiKey, User
@@ -98,39 +94,6 @@ def test_a_contract_wallet_gets_all_that_is_from_before_beside_what_it_has(befor
         f"The keys and batches of before are those of {WALLET}.",
         f"No user of before has the address of {WALLET}: nothing is left to hand over.",
     ]
-
-
-def test_a_secret_of_webhooks_stays_the_wallet_s_where_there_was_none_before(wallet):
-    of_before(BOB)
-    secret = secret_shown_to(wallet)
-    call_command("hand_over", WALLET)
-    assert secret_shown_to(User.objects.get(address=BOB)) == secret
-
-
-class Killed(Exception):
-    pass
-
-
-@pytest.mark.django_db(transaction=True)
-def test_it_is_killed_at_each_statement_and_nothing_is_changed(before, wallet):
-    stored = all_that_is_stored()
-    for statement in range(100):
-        remaining = iter(range(statement))
-
-        def kill(execute: Any, *arguments: Any, remaining: Iterator[int] = remaining) -> Any:
-            if next(remaining, None) is None:
-                raise Killed
-            return execute(*arguments)
-
-        try:
-            with connection.execute_wrapper(kill):
-                call_command("hand_over", WALLET)
-        except Killed:
-            assert all_that_is_stored() == stored
-        else:
-            break
-    assert 20 < statement < 99
-    assert Batch.objects.filter(user__chain_id=31337).count() == 3
 
 
 @pytest.mark.parametrize(

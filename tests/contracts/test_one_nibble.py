@@ -11,7 +11,6 @@ import pytest
 from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
-from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.steps import HARNESS
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
@@ -31,7 +30,6 @@ from tests.contracts.operations import (
     own_child,
 )
 from tests.contracts.simulator import Call, Simulator
-from tests.contracts.weakened import UNCOMPARED
 
 SLOT = 5
 KEY = int.from_bytes(keccak(SLOT.to_bytes(32)))
@@ -262,14 +260,3 @@ def test_no_nibble_and_no_depth_is_left_out(
     each = list(tried())
     assert len(each) == count
     assert misjudged(simulator, step_harness, each) == []
-
-
-@pytest.mark.parametrize(
-    ("compared", "count"),
-    # Paths have 1 to 61 nibbles.
-    [("not the last nibble", 61), ("not the first nibble", 61), ("only the last four nibbles", 57 * 58 // 2)],
-)
-def test_a_nibble_that_is_not_compared_is_missed(chain, simulator, compared: str, count: int) -> None:
-    artifact = compile_with(f"{HARNESS}.sol", "src/BranchWriter.sol", *UNCOMPARED[compared])
-    harness = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact)
-    assert len(misjudged(simulator, harness, list(other_paths()))) == count

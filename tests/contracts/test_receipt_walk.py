@@ -7,7 +7,6 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from campaigns.fuzzing.mutated import compile_with
 from chains.packed_transactions import root as root_of
 from tests.contracts import tries
 from tests.contracts.blocks import Block, Outcome, bloom, random_block, recorded
@@ -17,7 +16,6 @@ from tests.contracts.walks import (
     REFUSAL,
     ReceiptWalk,
     anyone_reader,
-    difference,
     encode_log,
     encode_receipt,
     receipt_nodes,
@@ -461,64 +459,3 @@ def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, log):
     start = data.index(walk.proof)
     assert harness.accepted_flips(reader, data, start, start + len(walk.proof)) == 0
     assert harness.accepted(reader, [data]) == [True]
-
-
-# --- The campaign -----------------------------------------------------------------------------------------------------
-
-
-# Checks of the walk that only receipts need, and each check of a receipt.
-WEAKENED = {
-    "keys": ("TrieWalk", "_checkKey(nibbles, depth - start);", ""),
-    "embedded nodes in branches": (
-        "TrieWalk",
-        "else {\n                    if (start != 0) revert InvalidProof();",
-        "else {",
-    ),
-    "embedded nodes below extensions": (
-        "TrieWalk",
-        "if (kind != HASH) {\n                        if (start != 0) revert InvalidProof();",
-        "if (kind != HASH) {",
-    ),
-    "sizes of indexes": ("TrieWalk", "if (index > 0xffff) revert InvalidProof();", ""),
-    "types": (
-        "ReceiptReader",
-        "revert UnknownReceiptType(type_);",
-        "if (type_ > 255) revert UnknownReceiptType(type_);",
-    ),
-    "lists as a status": ("ReceiptReader", "if (isList) revert InvalidProof();", ""),
-    "a status": ("ReceiptReader", "size > 1 || TrieWalk.number(place, size) != size", "size > 1"),
-    "roots with a type": ("ReceiptReader", " || receipt.transactionType != 0) {", ") {"),
-    "blooms": ("ReceiptReader", "if (isList || next - place != BLOOM) revert InvalidProof();", ""),
-    "lists of logs": ("ReceiptReader", "if (!isList) revert InvalidProof();\n            (size, log", "(size, log"),
-    "deposits": ("ReceiptReader", "next != end && receipt.transactionType == OP_DEPOSIT", "next != end"),
-    "ends": ("ReceiptReader", "}\n            if (next != end) revert InvalidProof();", "}"),
-    "logs that are lists": ("ReceiptReader", "if (!isList) revert InvalidProof();\n                _log", "_log"),
-    "emitters": ("ReceiptReader", "if (TrieWalk.number(place, 1) != EMITTER_PREFIX) revert InvalidProof();", ""),
-    "counts of topics": ("ReceiptReader", " || size > TOPICS * TOPIC", ""),
-    "sizes of topics": ("ReceiptReader", " || size % TOPIC != 0", ""),
-    "prefixes of topics": (
-        "ReceiptReader",
-        "if (TrieWalk.number(place, 1) != TOPIC_PREFIX) revert InvalidProof();",
-        "",
-    ),
-    "data and ends of logs": ("ReceiptReader", "if (isList || next != end) revert InvalidProof();", ""),
-    "receipts of other indexes": ("ReceiptReader", "if (!isOwn) {", "if (!isOwn && end == 0) {"),
-}
-
-
-def every_forgery() -> list[ReceiptWalk]:
-    """Return the proofs above that must be refused, and some that show an index absent."""
-    walks = [ReceiptWalk(index, None, keccak(nodes[0]), tries.encode(nodes)) for index, nodes in NODES.values()]
-    for value in [*TAKEN.values(), *FORGED.values()]:
-        node = _leaf("80", value)
-        walks += [ReceiptWalk(index, None, keccak(node), tries.encode([node])) for index in (0, 1, 2**16)]
-    return walks
-
-
-@pytest.mark.parametrize("name", WEAKENED)
-def test_a_check_of_receipts_that_is_taken_out_is_missed(chain, simulator, name):
-    source, check, without = WEAKENED[name]
-    contract = compile_with("src/FactsReader.sol", f"src/{source}.sol", check, without)
-    reader, walks = anyone_reader(chain, contract), every_forgery()
-    outcomes = simulator.run([Call(reader.address, walk.calldata) for walk in walks])
-    assert any(difference(walk, outcome)[1] for walk, outcome in zip(walks, outcomes, strict=True))

@@ -1,18 +1,11 @@
 """The views of `FactsReader` that verify plain nodes. `chains.trie` is their model: both must agree on every proof."""
 
 import random
-import re
 
 import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-import chains.trie
-import tests.contracts.walks
-from campaigns.fuzzing import walks as campaign
-from campaigns.fuzzing.coverage import sentences
-from campaigns.fuzzing.mutated import compile_with
-from campaigns.fuzzing.tally import Divergence
 from contracts import NO_CONTRACT
 from devnet.devchain import ACCOUNTS
 from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_BESIDE, chained, storage_trie
@@ -284,42 +277,3 @@ def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, name):
     start = data.index(genuine.proof)
     assert harness.accepted_flips(reader, data, start, start + len(genuine.proof)) == 0
     assert harness.accepted(reader, [data]) == [True]
-
-
-# --- The campaign -----------------------------------------------------------------------------------------------------
-
-
-def test_the_campaign_tries_every_form_and_every_refusal(chain):
-    tally = campaign.run(chain, 1, 5_000)
-    forms = {f"{absent}{kind}" for kind in ("slot", "account", "receipt") for absent in ("", "absent ")} | {"log"}
-    assert {form for form in forms if tally.accepted[form] < 50} == set()
-    known = sentences(chains.trie, "InvalidProof")
-    known |= sentences(tests.contracts.walks, "InvalidProof") | sentences(tests.contracts.walks, "NamedRefusal")
-    assert len(known) > 15
-    assert {pattern for pattern in known if not any(re.fullmatch(pattern, each) for each in tally.refused)} == set()
-    assert campaign.run(chain, 7, 50) == campaign.run(chain, 7, 50)
-
-
-_AFTER_LEAF = "if (cursor != last) revert InvalidProof();\n                        return"
-
-
-@pytest.mark.parametrize(
-    ("check", "without"),
-    [
-        pytest.param("_digest(node, cursor) != expected", "false", id="hashes"),
-        pytest.param("cursor - node < 32 && depth != 0", "false", id="short nodes by their hash"),
-        pytest.param(_AFTER_LEAF, "return", id="nodes after a leaf"),
-        pytest.param(
-            "else if (depth != NIBBLES) {", "else if (depth > 2 * NIBBLES) {", id="the length of a leaf's path"
-        ),
-        pytest.param("if (_isFullBranch(first)) {", "{", id="references of full branches"),
-        pytest.param("if (place + 1 != end || number(place, 1) != NONE)", "if (false)", id="a branch's value and end"),
-        pytest.param("if (size < 56 || number(content, 1) == 0)", "if (false)", id="long lengths"),
-        pytest.param("first < EMBEDDED || first > LONGEST_EMBEDDED", "false", id="sizes of references"),
-        pytest.param("if (place != end || value == 0)", "if (place != end)", id="zeros"),
-    ],
-)
-def test_a_check_that_is_taken_out_is_missed_within_seconds(chain, check, without):
-    contract = compile_with("src/FactsReader.sol", "src/TrieWalk.sol", check, without)
-    with pytest.raises(Divergence, match=r"walks\.run, seed 1, count 5000"):
-        campaign.run(chain, 1, 5_000, artifact=contract)

@@ -1,14 +1,11 @@
-"""Registries and models that lack a check. They show that exactly this check refuses a proof."""
+"""Registries that lack a check. They show that exactly this check refuses a proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
 from campaigns.fuzzing.mutated import compile_each
 from contracts import Artifact
 from contracts.build import read_sources
-from tests.contracts import decoder
 
 _CHILD = "xor(shr(bits, mload(add(child, KEY))), or(parent, place))"
 # The comparison of a child's path and index in `BranchWriter`, and versions of it that ignore some nibbles.
@@ -31,19 +28,6 @@ class Removal:
         if text.count(self.check) != 1:
             raise ValueError(f"{self.source} has {text.count(self.check)} times: {self.check}")
         return text.replace(self.check, self.by)
-
-
-def decoder_without(check: str, by: str = "") -> ModuleType:
-    """Return `tests.contracts.decoder` with `check` replaced by `by`. Raise ValueError unless `check` occurs once."""
-    assert decoder.__file__ is not None
-    path = Path(decoder.__file__)
-    weakened = ModuleType("weakened_decoder")
-    text = Removal(path.name, check, by).apply(path.read_text())
-    exec(compile(text, path, "exec"), weakened.__dict__)
-    # These classes must be the model's own, because answers and errors are compared with it.
-    for name in ("AccountFacts", "InvalidPacked", "PackedFacts"):
-        setattr(weakened, name, getattr(decoder, name))
-    return weakened
 
 
 def compile_without(

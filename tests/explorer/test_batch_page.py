@@ -1,4 +1,4 @@
-"""A batch's page: values, escaping, cost and privacy. `tests/golden` has its text in each state."""
+"""A batch's page: values, escaping, cost and privacy. `tests/golden` has its text in many states."""
 
 import re
 from decimal import Decimal

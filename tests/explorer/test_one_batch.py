@@ -1,4 +1,4 @@
-"""`GET /batch-queries/{internalId}`. tests/golden has its answers in each state."""
+"""`GET /batch-queries/{internalId}`. tests/golden has its answers in many states."""
 
 import json
 from datetime import timedelta

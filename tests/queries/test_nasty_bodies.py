@@ -7,7 +7,6 @@ import pytest
 
 from config.configured_chains import get_chains
 from queries.batch_request import MAX_FAULTS_LISTED, InvalidRequest, parse
-from tests.long import rows
 from tests.queries.nasty_bodies import GOOD, GOOD_ACCOUNTS, GOOD_NAMES, NASTY
 
 MAX_QUERIES = 10_000
@@ -34,13 +33,7 @@ def seconds_of_good() -> float:
     return min(seconds(GOOD_ACCOUNTS)[0] for _ in range(2))
 
 
-AT_ONCE = (
-    *("bad slots", "bad properties", "bad header properties", "bad addresses", "accounts that are none", "bad blocks"),
-    *("unknown fields", "one key", "deep lists", "long numbers", "one address", "escapes in slots"),
-)
-
-
-@pytest.mark.parametrize("make", rows(NASTY, at_once=AT_ONCE))
+@pytest.mark.parametrize("make", NASTY.values(), ids=NASTY)
 def test_a_body_is_refused_as_fast_as_a_good_one_is_read_and_with_few_faults(seconds_of_good, make):
     body = make()
     taken, refused = seconds(body)

@@ -15,8 +15,6 @@ from devnet.devchain import DevChain
 from devnet.servers import postgres_home
 
 _FOLDER = Path(__file__).parent / "baseline"
-# The oldest version that can be upgraded.
-OLDEST = "f79de48e"
 VERSIONS = sorted(path.name for path in _FOLDER.iterdir())
 APPS = {"accounts", "attesting", "queries", "proving"}
 _OTHERS = {"django_admin_log", "django_session"}

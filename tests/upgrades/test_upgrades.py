@@ -1,10 +1,10 @@
-"""Upgrade databases of earlier versions to this version: of commit f79de48e, the oldest supported one, and of releases.
+"""Upgrade databases of released versions to this version.
 
 The files in `baseline/` were written by each version's own code on each engine. A test of that version used HTTP,
-commands and workers' turns on two chains of anvil: since 0.3.0 it is `test_baseline.py`. Batches and transactions are
-in every state. A jump is under way and stopped, webhooks are pending, a self-funded batch waits for its user, and a
-contract wallet has a key. Since 0.3.0 each table has rows. `anvil_dumpState` wrote the chains' state, including old
-states. Deadlines are a hundred years ahead.
+commands and workers' turns on two chains of anvil: it is `test_baseline.py`. Batches and transactions are in every
+state. A jump is under way and stopped, webhooks are pending, a self-funded batch waits for its user, and a contract
+wallet has a key. Each table has rows. `anvil_dumpState` wrote the chains' state, including old states. Deadlines are a
+hundred years ahead.
 """
 
 import json
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,10 @@ from queries.models import OPEN_STATUSES, Batch, DeliveryStatus, Query, Sender, 
 from tests.accounts import wallets
 from tests.accounts.over_http import finish, start
 from tests.databases import all_that_is_stored, same_database
-from tests.proving.jumping import beacon_chain_of, jumping
 from tests.proving.self_funded import left_of, send
 from tests.proving.sources import THERE
 from tests.service import ALICE, BOB, header, reconfigure, request, work
-from tests.upgrades.baselines import APPS, OLDEST, VERSIONS, empty_tables, read
+from tests.upgrades.baselines import APPS, VERSIONS, empty_tables, read
 from tests.upgrades.writing import BOTH_SIGNERS, ONE_SIGNER, SECRET, STOPPED, connected
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -114,24 +113,20 @@ def test_no_migration_is_edited():
     assert "\n".join(lines) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
 
 
-def test_a_release_has_left_rows_in_each_table(version, old):
-    assert (empty_tables() == []) == (version != OLDEST)
+def test_a_release_has_left_rows_in_each_table(old):
+    assert empty_tables() == []
 
 
-def test_everything_goes_on_after_an_upgrade(version, old, here, there, settings, tmp_path, monkeypatch):
+def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path, monkeypatch):
     signed = values("SELECT hash FROM proving_signedtransaction WHERE hash IS NOT NULL")
     statuses = dict(rows("SELECT id, status FROM queries_batch"))
     unfinished = values("SELECT id FROM queries_query WHERE step IS NOT NULL")
     undelivered = values("SELECT id FROM queries_webhookdelivery WHERE status = 'PENDING'")
-    waits = stored_waits(version)
-    assert len(waits) > (2 if version == OLDEST else 1)
+    waits = stored_waits()
+    assert len(waits) > 1
     keys = values("SELECT key_hash FROM accounts_apikey")
     reserved = dict(rows("SELECT id, reserved_gwei FROM proving_transaction WHERE state = 'PENDING'"))
     attested = set(rows("SELECT source_chain_id, number, hash FROM attesting_signedblock"))
-    if version == OLDEST:
-        # An earlier version left such rows, if its workers didn't run afterwards.
-        rows("UPDATE proving_transaction SET reserved_gwei = NULL")
-        rows("UPDATE proving_share SET reserved_gwei = 0")
     call_command("migrate", verbosity=0)
 
     assert dict(Batch.objects.values_list("pk", "status")) == statuses
@@ -149,7 +144,10 @@ def test_everything_goes_on_after_an_upgrade(version, old, here, there, settings
 
     # Checks have begun to reject them.
     doomed = dict.fromkeys(Batch.objects.filter(rejecting_checks__gt=0).values_list("pk", flat=True), "REJECTED")
-    with as_configured(version, here, there, settings, tmp_path, monkeypatch):
+    with connected(here, there, settings, tmp_path, monkeypatch):
+        reconfigure(settings, "confirmations = 1", "confirmations = 3")
+        # A signing service that didn't sign is replaced by its key.
+        reconfigure(settings, ONE_SIGNER, BOTH_SIGNERS)
         for _ in range(2):
             work()
             here.mine()
@@ -184,7 +182,7 @@ def test_everything_goes_on_after_an_upgrade(version, old, here, there, settings
     delivery = WebhookDelivery.objects.filter(pk__in=undelivered).earliest("pk")
     assert delivery.failures > 1 or delivery.status == DeliveryStatus.FAILED
     assert attested <= set(SignedBlock.objects.values_list("source_chain_id", "number", "hash"))
-    users_go_on(version, here)
+    users_go_on(here)
 
 
 def told(statuses: dict[str, str]) -> set[str]:
@@ -200,29 +198,11 @@ def told(statuses: dict[str, str]) -> set[str]:
     return waits
 
 
-def stored_waits(version: str) -> set[str]:
-    """Return why blocks wait, as sentences or codes."""
-    if version == OLDEST:
-        return values("SELECT waiting_for FROM queries_block WHERE waiting_for <> ''")
+def stored_waits() -> set[str]:
+    """Return the codes of why blocks wait."""
     # A block that waits for its path is told how far that is.
     stored = values("SELECT wait FROM queries_block WHERE wait IS NOT NULL AND NOT waits_for_path")
     return {json.loads(wait)["code"] for wait in stored}
-
-
-@contextmanager
-def as_configured(
-    version: str, here: DevChain, there: DevChain, settings: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Configure the service as the version was. A signing service that didn't sign is replaced by its key."""
-    if version == OLDEST:
-        service: AbstractContextManager[Any] = jumping(here, beacon_chain_of(there), settings, folder)
-    else:
-        service = connected(here, there, settings, folder, monkeypatch)
-    with service:
-        reconfigure(settings, "confirmations = 1", "confirmations = 3")
-        if version != OLDEST:
-            reconfigure(settings, ONE_SIGNER, BOTH_SIGNERS)
-        yield
 
 
 def pay(chain: DevChain, batches: Iterable[Batch]) -> None:
@@ -239,25 +219,17 @@ def resume(stops: Iterable[Stop]) -> None:
         call_command("resume", str(stop.chain_id), *part)
 
 
-def users_go_on(version: str, chain: DevChain) -> None:
+def users_go_on(chain: DevChain) -> None:
     # An ordinary signature shows whose keys these are.
     assert sign_in(ALICE, chain) == User.objects.get(address=ALICE)
     wallet = User.objects.exclude(address__in=(ALICE, BOB)).exclude(api_keys=None).get()
-    if version != OLDEST:
-        assert sign_in(wallet.address, chain) == wallet
-        assert wallet.api_keys.count() == 1
-        (key, *_) = ApiKey.objects.filter(access="read")
-        assert Client().get("/batch-queries", headers=header(key)).status_code == 200
-        body = request(ALICE, block=chain.head())
-        answer = Client().post("/submit-batch-query", body, content_type="application/json", headers=header(key))
-        assert answer.status_code == 403
-        return
-    # A contract's signature doesn't show who signed in before.
-    assert sign_in(wallet.address, chain) != wallet
-    call_command("hand_over", f"{chain.chain_id}:{wallet.address}")
     assert sign_in(wallet.address, chain) == wallet
-    # The first sign-in gives the new user a key, too.
-    assert wallet.api_keys.count() == 2
+    assert wallet.api_keys.count() == 1
+    (key, *_) = ApiKey.objects.filter(access="read")
+    assert Client().get("/batch-queries", headers=header(key)).status_code == 200
+    body = request(ALICE, block=chain.head())
+    answer = Client().post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+    assert answer.status_code == 403
 
 
 def sign_in(address: str, chain: DevChain) -> User:
@@ -295,11 +267,10 @@ def schema() -> dict[str, Any]:
         }
 
 
-@pytest.mark.parametrize("version", [OLDEST], indirect=True)
 @pytest.mark.parametrize("lacking", ["accounts", "queries", "proving"])
 def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, lacking):
-    (last,) = values(f"SELECT max(name) FROM django_migrations WHERE app = '{lacking}'")
-    rows(f"DELETE FROM django_migrations WHERE app = '{lacking}' AND name = '{last}'")
+    rows(f"DELETE FROM django_migrations WHERE app = '{lacking}' AND name > '0001'")
+    rows(f"INSERT INTO django_migrations (app, name, applied) VALUES ('{lacking}', '0001_initial', '2026-01-01')")
     before = all_that_is_stored()
     for command in ("migrate", "prune", "check_chains"):
         with pytest.raises(CommandError, match=TOO_OLD):
@@ -320,15 +291,6 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.splitlines()[-1].startswith(TOO_OLD)
     assert all_that_is_stored() == before
-
-
-@pytest.mark.parametrize("version", [OLDEST], indirect=True)
-def test_a_batch_that_checks_would_have_rejected_goes_on_where_it_was(old):
-    rows("UPDATE queries_batch SET rejection_code = 'fee_too_low', attempts = 6 WHERE status = 'RECEIVED'")
-    call_command("migrate", verbosity=0)
-    received = Batch.objects.filter(status="RECEIVED")
-    assert set(received.values_list("rejection_code", "rejecting_checks")) == {("fee_too_low", 6)}
-    assert not Batch.objects.exclude(status="RECEIVED").filter(rejecting_checks__gt=0).exists()
 
 
 def test_each_migration_only_adds():
