@@ -1,0 +1,89 @@
+"""A test takes a second at most, unless it has the mark `story` or `long`. pyproject.toml imports this module.
+
+A slow or loaded machine fails no test. A test's seconds are compared with those of a unit of work, which the same
+process measures around it.
+"""
+
+import hashlib
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+
+import pytest
+
+_LIMIT_SECONDS = 1.0
+_MOST_STORIES = 40
+# A unit of work, and its seconds on a core that nothing else uses.
+_UNIT_ROUNDS, _UNIT_SECONDS = 20_000, 0.008
+# A test that is shorter starts no measurement.
+_SHORT_SECONDS = 0.4
+
+_MARKS = {"story", "long"}
+
+# How many times as long as on an idle core the last units have taken.
+_slowness = deque([1.0], maxlen=5)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "story: shows a capability on the real thing, and may take over a second")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before `-m` selects tests, leave marks that name rows of a table to these rows alone."""
+    for item in items:
+        item.own_markers[:] = [mark for mark in item.own_markers if mark.name not in _MARKS or _is_of(mark, item)]
+        item.user_properties.append(("layer", _layer(item)))
+    stories = sum(item.get_closest_marker("story") is not None for item in items)
+    if stories > _MOST_STORIES:
+        raise pytest.UsageError(f"{stories} tests are stories; at most {_MOST_STORIES} may be.")
+
+
+def _is_of(mark: pytest.Mark, item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    return not mark.args or item.callspec.id in mark.args
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - began
+    if seconds < _SHORT_SECONDS:
+        return
+    _slowness.append(_unit_seconds() / _UNIT_SECONDS)
+    limit = _LIMIT_SECONDS * max(1.0, *_slowness)
+    if seconds > limit and not (item.get_closest_marker("story") or item.get_closest_marker("long")):
+        pytest.fail(f"It took {seconds:.1f} s, and {limit:.1f} s is the limit. Shorten it, or mark it `long`.")
+
+
+def _layer(item: pytest.Item) -> str:
+    """Return the most expensive thing that the test names: its fixtures and marks tell it."""
+    assert isinstance(item, pytest.Function)
+    marks, fixtures = {mark.name for mark in item.iter_markers()}, set(item.fixturenames)
+    for layer in ("long", "story"):
+        if layer in marks:
+            return layer
+    if fixtures & {"chain", "devchain", "page", "browser"}:
+        return "chain or browser"
+    return "database" if "django_db" in marks or fixtures & {"db", "transactional_db"} else "no database"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell the tests by layer, and their seconds with those of fixtures."""
+    tests, seconds = Counter[str](), defaultdict[str, float](float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                (layer,) = (str(value) for name, value in report.user_properties if name == "layer")
+                tests[layer] += report.when == "call"
+                seconds[layer] += report.duration
+    told = [f"{layer}: {number} tests, {seconds[layer]:.0f} s" for layer, number in tests.most_common()]
+    terminalreporter.write_line("; ".join(told))
+
+
+def _unit_seconds() -> float:
+    began, digest = time.perf_counter(), b""
+    for _ in range(_UNIT_ROUNDS):
+        digest = hashlib.sha256(digest).digest()
+    return time.perf_counter() - began
