@@ -1,13 +1,14 @@
 """A test takes a second at most, unless it has the mark `story` or `long`. pyproject.toml imports this module.
 
-A slow or loaded machine fails no test. A test's seconds are compared with those of a unit of work, which the same
-process measures around it.
+A slow or loaded machine fails no test. The seconds in which it waited for a core don't count, and the others are
+compared with those of a unit of work, which the same process measures around it.
 """
 
 import hashlib
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -46,9 +47,9 @@ def _is_of(mark: pytest.Mark, item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    began = time.perf_counter()
+    began = time.perf_counter() - _waited()
     yield
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - _waited() - began
     if seconds < _SHORT_SECONDS:
         return
     _slowness.append(_unit_seconds() / _UNIT_SECONDS)
@@ -80,6 +81,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 seconds[layer] += report.duration
     told = [f"{layer}: {number} tests, {seconds[layer]:.0f} s" for layer, number in tests.most_common()]
     terminalreporter.write_line("; ".join(told))
+
+
+def _waited() -> float:
+    """Return for how many seconds this thread has waited for a core. 0 where the system doesn't tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _unit_seconds() -> float:
