@@ -46,6 +46,8 @@ class LieOutcome:
     """Seconds until the first code was told."""
     ended: int
     """Number of batches that ended meanwhile."""
+    waits: Sequence[str]
+    """Codes of the waits of the others at the end of the lie."""
     well: float
     """Seconds from the end of the lie until the service was well."""
     left: int
@@ -117,14 +119,14 @@ def _run_lie(ours: Site, name: str, place: int, honest: LieOutcome) -> Iterator[
     codes = lie.codes if place == 0 else ()
     call = f"told by {' or '.join(codes)}, and nothing else" if codes else "nobody is called"
     told = f"told after {outcome.told:.0f} s" if outcome.codes else "not told"
+    waits = f" (they waited with {', '.join(outcome.waits)})" if outcome.waits else ""
     yield Seen(
         f"the {_PLACES[place]} of two nodes tells {lie.description}, for {outcome.lasted:.0f} s",
-        f"{call}; paid at most {_PAID_TIMES} times as much "
-        f"as among honest nodes; all {_LIE_BATCHES} batches end meanwhile; all is well within {_WELL_SECONDS} s, "
-        "without a person",
+        f"{call}; paid at most {_PAID_TIMES} times as much as among honest nodes; all {_LIE_BATCHES} batches end "
+        f"meanwhile; all is well within {_WELL_SECONDS} s, without a person",
         f"{told}: {', '.join(outcome.codes) or 'no code'}; paid {outcome.paid / _ETHER:.6f} ETH, instead of "
-        f"{honest.paid / _ETHER:.6f}; {outcome.ended} of {_LIE_BATCHES} batches ended meanwhile, {outcome.left} are "
-        f"open; well {outcome.well:.0f} s after its end; {node.lies_told} false answers",
+        f"{honest.paid / _ETHER:.6f}; {outcome.ended} of {_LIE_BATCHES} batches ended meanwhile{waits}, "
+        f"{outcome.left} are open; well {outcome.well:.0f} s after its end; {node.lies_told} false answers",
         kept=set(outcome.codes) <= set(codes)
         and bool(outcome.codes) == bool(codes)
         and outcome.paid <= _PAID_TIMES * honest.paid
@@ -145,7 +147,7 @@ def _outcome(ours: Site, lie: AbstractContextManager[None]) -> LieOutcome:
         time.sleep(_LIE_SECONDS)
         batches = ours.load.answered[first:]
         open_meanwhile, _ = ours.wait_until_ended(batches, _LONGEST_LIE_SECONDS - _LIE_SECONDS)
-        codes = ours.watcher.codes(began)
+        codes, waits = ours.watcher.codes(began), ours.waits()
     over = time.monotonic()
     well = ours.watcher.well(over, _WELL_SECONDS)
     submitting.join(_ENDED_SECONDS)
@@ -155,6 +157,7 @@ def _outcome(ours: Site, lie: AbstractContextManager[None]) -> LieOutcome:
         codes=codes,
         told=ours.watcher.told(codes, began, _LONGEST_SECONDS) if codes else float("inf"),
         ended=len(batches) - open_meanwhile,
+        waits=waits,
         well=well,
         left=left,
         paid=before - _balance(ours),

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import requests
 
 from campaigns.chaos.engines import OLD_BLOCKS, WORKERS, Installed
 from campaigns.chaos.judge import Expected
 from campaigns.chaos.load import DEAR_FEE, Load
 from campaigns.incidents.watcher import Watcher
+from demo.client import TIMEOUT
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
@@ -36,6 +38,7 @@ TOML = CHAINS_TOML.replace("test_network = true", 'daily_limit = "1000"\ndaily_l
 _EPOCH = 32
 _DISK = "700m"
 _TOOK = "SELECT id, extract(epoch FROM finished_at - created_at) FROM queries_batch WHERE finished_at IS NOT NULL"
+_OPEN = "SELECT id FROM queries_batch WHERE finished_at IS NULL"
 _RESTING = "SELECT 1 FROM proving_chainwatch WHERE resting_nodes::text <> '[]'"
 
 
@@ -130,6 +133,11 @@ class Site(Installed):
             if is_over or not left:
                 return len(left), max((took[name] for name in batches if name in took), default=0)
             time.sleep(0.5)
+
+    def waits(self) -> list[str]:
+        """Return the codes that say what open batches wait for."""
+        urls = [f"{self.base_url}/explorer/query/{name}.json" for (name,) in self.rows(_OPEN)]
+        return sorted({wait["code"] for url in urls for wait in requests.get(url, timeout=TIMEOUT).json()["waits"]})
 
     def wait_until_no_node_rests(self, seconds: float) -> None:
         """Wait until workers ask all nodes in the order of chains.toml again, or for so long."""
