@@ -116,7 +116,7 @@ def _run(ours: Site, incident: Incident) -> Iterator[Seen]:
 def _run_lie(ours: Site, name: str, place: int, honest: LieOutcome) -> Iterator[Seen]:
     lie, node = LIES[name], ours.nodes[place]
     outcome = _outcome(ours, lying(node, name))
-    codes = lie.codes if place == 0 else ()
+    codes = lie.codes if place == 0 or lie.is_told_anywhere else ()
     call = f"told by {' or '.join(codes)}, and nothing else" if codes else "nobody is called"
     told = f"told after {outcome.told:.0f} s" if outcome.codes else "not told"
     waits = f" (they waited with {', '.join(outcome.waits)})" if outcome.waits else ""

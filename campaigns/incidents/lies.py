@@ -23,6 +23,8 @@ class Lie:
     """Changes of results by method. None: `Node` of tests/proving/money_node.py knows the lie by its name."""
     codes: Sequence[str] = ()
     """One of them must be told if it is the first node that lies. No other code may be told."""
+    is_told_anywhere: bool = False
+    """True if they must be told of any node."""
 
 
 LIES: Mapping[str, Lie] = {
@@ -42,7 +44,9 @@ LIES: Mapping[str, Lie] = {
     "estimate-low": Lie("0.6 of the gas", {"eth_estimateGas": multiplied_by(0.6)}),
     "estimate-high": Lie("10 times the gas", {"eth_estimateGas": multiplied_by(10)}),
     "nonce-high": Lie("a nonce too high by 3", {"eth_getTransactionCount": higher_by(3)}, ["nonce_gap"]),
-    "chain-id": Lie("the id of another chain", {"eth_chainId": constant("0x5")}, ["wrong_chain"]),
+    "chain-id": Lie(
+        "the id of another chain", {"eth_chainId": constant("0x5")}, ["wrong_chain"], is_told_anywhere=True
+    ),
     "stale": Lie("a head 60 blocks behind"),
 }
 """Lies by name. A node that lags rests for a minute, so such lies come last."""
