@@ -52,6 +52,8 @@ class Lie:
     """True if it is noticed when a transaction's fees are about to be raised."""
     is_old: bool = False
     """True if nobody has seen a higher head lately."""
+    rests: bool = False
+    """True if the node rests, wherever it stands."""
 
 
 TIP = {"eth_maxPriorityFeePerGas": constant(hex(150 * GWEI))}
@@ -72,8 +74,9 @@ LIES = {
     "impossible receipts": Lie(
         {"eth_getTransactionReceipt": object_with("gasUsed", constant("0x1"))}, "receipt_unusable"
     ),
-    "old head": Lie({}, name="stale"),
-    "old head from the start": Lie({}, name="stale", is_old=True),
+    "old head": Lie({}, name="stale", rests=True),
+    "old head from the start": Lie({}, name="stale", rests=True, is_old=True),
+    "head ahead": Lie({"eth_getBlockByNumber": block_with("number", 50)}, rests=True),
     "base fee": Lie({"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
 }
 
@@ -113,7 +116,7 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
     assert set(told[-1]["codes"]) == codes
     assert {code for health in told for code in health["codes"]} == codes
     resting = ChainWatch.objects.get().resting_nodes
-    assert bool(resting) == (is_first and bool(lie.name))
+    assert bool(resting) == lie.rests
     if codes or resting:
         assert url.removeprefix("http://").rstrip("/") in f"{told[-1]['problems']}{resting}"
 
