@@ -175,7 +175,7 @@ attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running se
 	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEQUENCES),--sequences $(SEQUENCES))
 
-incidents: .venv/ready node_modules/ready ## Run a table of incidents under load: each must be told within 30 s, and nothing be lost (ONLY=text SEED=1)
+incidents: .venv/ready node_modules/ready ## Run a table of incidents under load, and the lies of one of two nodes: each must be told in time, and nothing be lost (ONLY=text,text SEED=1)
 	@$(BIN)/python -m campaigns.incidents $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
 chaos: .venv/ready node_modules/ready ## Upgrade under load, then fail at each statement and kill at each exchange (ENGINE=name SEED=1)

@@ -8,7 +8,7 @@ from devnet.devchain import ACCOUNTS
 
 
 def balances(
-    blocks: Iterable[int], accounts: Iterable[str] = (ACCOUNTS[0][0],), *, fee: int = 0, chain_id: int = CHAIN_ID
+    blocks: Iterable[int], accounts: Iterable[str] = (ACCOUNTS[0][0],), *, fee: int | str = 0, chain_id: int = CHAIN_ID
 ) -> dict[str, Any]:
     """Return a body that asks a chain about itself: the balances of these accounts at each of these blocks."""
     named = {"accounts": {account: {"props": ["BALANCE"]} for account in accounts}}

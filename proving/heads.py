@@ -90,7 +90,7 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     """
     latest, last = rpc.must_have_head(answers[0]), _last.setdefault(rpc, _LastReading())
     highest = last.heads.latest.number if last.heads else highest_lately(chain.id)
-    if let_stale_rest(chain, rpc, latest, highest):
+    if let_wrong_rest(chain, rpc, latest, highest):
         answers = rpc.ask(QUESTIONS)
         latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
@@ -112,23 +112,36 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     return heads
 
 
-def let_stale_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -> bool:
-    """Let nodes rest that are far behind others. Return whether there are any: then the next question goes to another.
+def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -> bool:
+    """Let nodes rest that are far behind others; or the one that is ahead, if it lacks blocks below its newest one.
 
-    The nodes are compared only if `latest` is late, or far behind the highest block that was seen lately.
+    Return whether there are any: then the next question goes to another. The nodes are compared only at first, if
+    `latest` is late or has come sooner than blocks do, or if it is far behind the highest block that was seen lately.
     """
     last = _last.setdefault(rpc, _LastReading())
     # A chain may stand still, so that its nodes agree.
-    is_due = is_late(chain, latest) and time.monotonic() - last.compared_at > MAX_REST_SECONDS
-    if not is_due and not is_far_behind(chain, highest - latest.number):
+    is_due = time.monotonic() - last.compared_at > MAX_REST_SECONDS
+    is_odd = last.heads is None or is_late(chain, latest)
+    is_early = last.heads is not None and _is_early(chain, latest, last.heads.latest)
+    if not (is_due and is_odd) and not is_early and not is_far_behind(chain, highest - latest.number):
         return False
     last.compared_at = time.monotonic()
     told = {host: header.number for host, header in rpc.answers_of_each(QUESTIONS[0]).items() if header}
     ahead = max(told, key=told.__getitem__, default="")
-    stale = [host for host, number in told.items() if is_far_behind(chain, told[ahead] - number)]
-    for host in stale:
-        rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {ahead} block {told[ahead]}")
-    return bool(stale)
+    wrong = {host for host, number in told.items() if is_far_behind(chain, told[ahead] - number)}
+    # One URL may lead to several nodes, so the last few blocks may be missing.
+    if wrong and rpc.ask_each([questions.header(max(0, told[ahead] - _BLOCKS_BEHIND))]).get(ahead) == [None]:
+        wrong = {ahead}
+    for host in wrong:
+        right = max(told.keys() - wrong, key=told.__getitem__)
+        rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {right} block {told[right]}")
+    return bool(wrong)
+
+
+def _is_early(chain: Chain, latest: Header, before: Header) -> bool:
+    """Return whether far more blocks have come since `before` than in the time between them."""
+    seconds = latest.timestamp - before.timestamp
+    return is_far_behind(chain, latest.number - before.number - int(seconds / chain.block_seconds))
 
 
 def is_far_behind(chain: Chain, blocks: int) -> bool:

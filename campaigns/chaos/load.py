@@ -15,18 +15,29 @@ from devnet.devchain import ACCOUNTS
 _USERS = 2
 # In a mixed load, each third batch names a recent block, and each twentieth is cancelled.
 _RECENT, _CANCELLED = 3, 20
-# In wei: enough to prove all again, dearer. With `auto` a batch waits for cheaper gas after a registry was replaced.
-_FEE = 10**18
+DEAR_FEE = 10**18
+"""In wei: enough to prove all again, dearer. An `auto` fee waits for cheaper gas after a registry was replaced."""
 
 
 class Load(threading.Thread):
     """A thread that submits batches with a pause after each. A batch is submitted again until it is accepted.
 
-    If it `is_mixed`, some batches ask for the signer's balance at a recent block, and some are cancelled.
+    If it `is_mixed`, some batches ask for the signer's balance at a recent block, some are cancelled, and `fee` is the
+    fee of each, in wei or `auto`.
     """
 
-    def __init__(self, target: Installed, seed: int, *, batches: int, pause: float, is_mixed: bool = False) -> None:
+    def __init__(
+        self,
+        target: Installed,
+        seed: int,
+        *,
+        batches: int,
+        pause: float,
+        is_mixed: bool = False,
+        fee: int | str = DEAR_FEE,
+    ) -> None:
         super().__init__(daemon=True)
+        self._fee = fee
         self._target, self._batches, self._pause, self._is_mixed = target, batches, pause, is_mixed
         self._keys = [target.key(user) for user in range(_USERS)]
         self._chosen = random.Random(seed)
@@ -42,7 +53,12 @@ class Load(threading.Thread):
         self._batches = 0
 
     def run(self) -> None:
-        while len(self.answered) < self._batches:
+        self.submit(self._batches)
+
+    def submit(self, count: int) -> None:
+        """Submit so many further batches, unless the load ends before."""
+        most = len(self.answered) + count
+        while len(self.answered) < min(most, self._batches):
             key = self.key_of(len(self.answered))
             try:
                 self.answered.append(submit(self._target.base_url, key, self._request()))
@@ -61,7 +77,7 @@ class Load(threading.Thread):
             return balances([block], accounts)
         if len(self.answered) % _RECENT == 0:
             block = self._target.chain.head() - self._chosen.randrange(1, OLD_BLOCKS // 2)
-        return balances([block], [*accounts, ACCOUNTS[3][0]], fee=_FEE)
+        return balances([block], [*accounts, ACCOUNTS[3][0]], fee=self._fee)
 
 
 def kinds(counted: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""The service as operators run it: PostgreSQL on a disk of its own, a web server, three workers, and a proxied node."""
+"""The service as operators run it: PostgreSQL on a disk of its own, a web server, three workers, and proxied nodes."""
 
 import os
 import signal
@@ -6,24 +6,26 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import requests
 
 from campaigns.chaos.engines import OLD_BLOCKS, WORKERS, Installed
 from campaigns.chaos.judge import Expected
-from campaigns.chaos.load import Load
+from campaigns.chaos.load import DEAR_FEE, Load
 from campaigns.incidents.watcher import Watcher
+from demo.client import TIMEOUT
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
 from devnet.servers import Postgres
-from tests.chains.lying_node import Raw, lying_node, result
-from tests.proving.money_node import Node
+from tests.chains.lying_node import Raw, lying_node
+from tests.proving.money_node import Liar
 from tests.proving.proxy import Proxy
 
 SIGNER = ACCOUNTS[3][0]
@@ -36,35 +38,26 @@ TOML = CHAINS_TOML.replace("test_network = true", 'daily_limit = "1000"\ndaily_l
 _EPOCH = 32
 _DISK = "700m"
 _TOOK = "SELECT id, extract(epoch FROM finished_at - created_at) FROM queries_batch WHERE finished_at IS NOT NULL"
-_STALE_BLOCKS = 60
-# Values that a liar changes in the results of a method, besides the lies of `tests.proving.money_node`.
-_LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
-    ("false proofs", "eth_getProof"): lambda proof: proof | {"accountProof": proof["accountProof"][:-1]},
-    ("another chain", "eth_chainId"): lambda _: "0x5",
-    # No `anvil_setBalance`, after which anvil proves nothing of the newest block.
-    ("no money", "eth_getBalance"): lambda _: "0x0",
-}
+_OPEN = "SELECT id FROM queries_batch WHERE finished_at IS NULL"
+_RESTING = "SELECT 1 FROM proving_chainwatch WHERE resting_nodes::text <> '[]'"
 
 
 @dataclass
-class ProxiedNode(Node):
+class ProxiedNode(Liar):
     """A node that hangs, refuses, lags, lies, or loses what it takes, according to `lie`."""
 
     is_honest: threading.Event = field(default_factory=threading.Event)
+    lies_told: int = 0
 
     def __call__(self, body: Any) -> Any:
         if self.lie == "hanging":
             self.is_honest.wait()
         return Raw(b"Too many requests", 429) if self.lie == "limited" else super().__call__(body)
 
-    def _head(self) -> int:
-        return self.chain.head() - _STALE_BLOCKS
-
     def _reply(self, question: Any, reply: Any) -> Any:
-        lie = _LIES.get((self.lie, question["method"]))
-        return (
-            result(question, lie(reply["result"])) if lie and reply.get("result") else super()._reply(question, reply)
-        )
+        told = super()._reply(question, reply)
+        self.lies_told += told != reply or self.lie == "stale"
+        return told
 
 
 class SmallDisk(Postgres):
@@ -94,8 +87,10 @@ class SmallDisk(Postgres):
 class Site(Installed):
     postgres: SmallDisk
     service: Service
-    node: ProxiedNode
+    nodes: Sequence[ProxiedNode]
+    """In the order of chains.toml. All are of one chain."""
     proxy: Proxy
+    """Stands before the first node."""
     watcher: Watcher
     load: Load
     expected: Expected
@@ -139,28 +134,47 @@ class Site(Installed):
                 return len(left), max((took[name] for name in batches if name in took), default=0)
             time.sleep(0.5)
 
+    def waits(self) -> list[str]:
+        """Return the codes that say what open batches wait for."""
+        urls = [f"{self.base_url}/explorer/query/{name}.json" for (name,) in self.rows(_OPEN)]
+        return sorted({wait["code"] for url in urls for wait in requests.get(url, timeout=TIMEOUT).json()["waits"]})
+
+    def wait_until_no_node_rests(self, seconds: float) -> None:
+        """Wait until workers ask all nodes in the order of chains.toml again, or for so long."""
+        deadline = time.monotonic() + seconds
+        while self.rows(_RESTING) and time.monotonic() < deadline:
+            time.sleep(0.5)
+
     def configure(self, chains_toml: str) -> None:
         (self.service.folder / "chains.toml").write_text(chains_toml)
 
 
 @contextmanager
-def site(seed: int) -> Iterator[Site]:
+def site(seed: int, *, nodes: int = 1, fee: int | str = DEAR_FEE) -> Iterator[Site]:
+    """Start a service with so many nodes. The load isn't started; its batches have this `fee`, in wei or `auto`."""
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, slots_in_an_epoch=_EPOCH))
         chain.mine(OLD_BLOCKS)
-        node = ProxiedNode(chain)
-        proxy = running.enter_context(Proxy(running.enter_context(lying_node(node))))
+        proxied = [ProxiedNode(chain) for _ in range(nodes)]
+        first, *others = [running.enter_context(lying_node(node)) for node in proxied]
+        proxy = running.enter_context(Proxy(first))
         postgres = running.enter_context(SmallDisk(settings=["max_wal_size=64MB", "min_wal_size=32MB"]))
         variables = {"DATABASE_URL": postgres.url(), "MAX_BATCHES_PER_MINUTE": "100000", "ALLOWED_ADDRESSES": "*"}
-        service = Service(running, folder / "state", TOML % proxy.url, ACCOUNTS[3][1], free_port(), **variables)
+        service = Service(
+            running,
+            folder / "state",
+            TOML % '", "'.join([proxy.url, *others]),
+            ACCOUNTS[3][1],
+            free_port(),
+            **variables,
+        )
         registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
         service.serve()
         for name in WORKER_NAMES[1:]:
             service.start_worker(name)
         watcher = Watcher(service.base_url)
         named = ("postgresql", service.base_url, chain, registry, postgres)
-        load = Load(Installed(*named), seed, batches=1_000_000, pause=1, is_mixed=True)
+        load = Load(Installed(*named), seed, batches=1_000_000, pause=1, is_mixed=True, fee=fee)
         watcher.start()
-        load.start()
-        yield Site(*named, service, node, proxy, watcher, load, Expected())
+        yield Site(*named, service, proxied, proxy, watcher, load, Expected())

@@ -12,6 +12,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 
 import psycopg
 
+from campaigns.incidents.lies import lying
 from campaigns.incidents.site import SIGNER, TOML, WORKER_NAMES, Site
 from campaigns.incidents.watcher import NO_ANSWER
 from demo.installation import CHAIN_ID
@@ -145,11 +146,8 @@ def _node_down(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _node(site: Site, lie: str) -> Iterator[None]:
-    site.node.is_honest.clear()
-    site.node.lie = lie
-    yield
-    site.node.lie = ""
-    site.node.is_honest.set()
+    with lying(site.nodes[0], lie):
+        yield
     # A worker has stopped the signer if it doubts the node (docs/operating/watching.md).
     site.service.manage("resume", str(CHAIN_ID), "--signer", SIGNER)
 
@@ -225,8 +223,8 @@ INCIDENTS: Mapping[str, Incident] = {
     "node-hanging": Incident("the node doesn't answer", partial(_node, lie="hanging"), ["chain_unavailable"]),
     "node-limited": Incident("the node answers 429", partial(_node, lie="limited"), ["chain_unavailable"]),
     "node-stale": Incident("the node lags by a minute", partial(_node, lie="stale"), ["head_went_back", "clock"]),
-    "node-moved": Incident("the node is one of another chain", partial(_node, lie="another chain"), ["wrong_chain"]),
-    "false-proofs": Incident("the node sends false proofs", partial(_node, lie="false proofs"), ["no_proofs"]),
+    "node-moved": Incident("the node is one of another chain", partial(_node, lie="chain-id"), ["wrong_chain"]),
+    "false-proofs": Incident("the node sends false proofs", partial(_node, lie="proofs"), ["no_proofs"]),
     "hidden-receipts": Incident(
         "the node hides receipts", partial(_node, lie="hidden"), ["node_doubtful", "signer_waits"], _UNMINED_SECONDS
     ),
@@ -239,7 +237,7 @@ INCIDENTS: Mapping[str, Incident] = {
     ),
     "reorg": Incident(f"{_DEEP_REORG} blocks are replaced, where 2 confirmations count", _reorganised),
     "dear": Incident("gas costs more than the cap", _dear, ["signer_waits"]),
-    "signer-empty": Incident("the signer is empty", partial(_node, lie="no money"), ["signer_unfunded"]),
+    "signer-empty": Incident("the signer is empty", partial(_node, lie="balance"), ["signer_unfunded"]),
     "robbed": Incident("a thief sends with the signer's key", _robbed, ["foreign_transactions"]),
     "stopped": Incident("the operator stops the signers", _stopped, ["signing_stopped"]),
     "wrong-file": Incident("chains.toml is wrong, and processes that read it start anew", _wrong_file, ["chains_file"]),

@@ -273,7 +273,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
     head, balances, nonces = None, dict[str, int](), dict[str, int]()
     try:
         head = rpc.head()
-        if heads.let_stale_rest(chain, rpc, head, highest):
+        if heads.let_wrong_rest(chain, rpc, head, highest):
             head = rpc.head()
         problems += _apart_from_clock(chain, head)
         problems += _of_history(chain, rpc, head)

@@ -13,7 +13,7 @@ from proving.reconcile import rows
 from proving.reconcile.decide import TakeHeader
 from queries.models import Block
 from tests.chains.lying_node import ask, lying_node, recording
-from tests.proving.money_node import STALE_BLOCKS, Node
+from tests.proving.money_node import STALE_BLOCKS, Liar, Node, block_with
 from tests.service import ALICE, a_key, reconfigure, request, submit, work_until_done
 
 
@@ -38,12 +38,27 @@ def test_a_stale_node_rests_where_another_one_tells_a_later_head(service, settin
             heads.read(chain, rpc)
             ChainHead.objects.all().delete()
         else:
-            ChainHead.objects.create(chain_id=31337, number=service.head(), final=0, seen_at=timezone.now())
+            values = {"number": service.head(), "final": 0, "seen_at": timezone.now()}
+            ChainHead.objects.update_or_create(pk=31337, defaults=values)
         stale.lie = "stale"
         assert rpc.head().number == service.head() - STALE_BLOCKS
         assert heads.read(chain, rpc).latest.number == service.head()
         (problem,) = rpc.resting_nodes().values()
     assert f"tells block {service.head() - STALE_BLOCKS} as the newest" in problem
+
+
+@pytest.mark.parametrize("is_read_before", [True, False])
+def test_a_node_rests_that_lacks_the_blocks_before_the_newest_that_it_tells(service, settings, is_read_before):
+    liar = Liar(service)
+    with lying_node(liar) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
+        chain, rpc = get_chains().chain(31337), get_rpc(31337)
+        if is_read_before:
+            heads.read(chain, rpc)
+        liar.changes = {"eth_getBlockByNumber": block_with("number", 50)}
+        assert heads.read(chain, rpc).latest.number == service.head()
+        (problem,) = rpc.resting_nodes().values()
+    assert f"tells block {service.head() + 50} as the newest" in problem
 
 
 def test_nodes_of_a_chain_that_stands_still_are_compared_once_a_minute(service, settings, monkeypatch, pass_time):

@@ -10,10 +10,15 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from tests.chains.lying_node import error, result
+from tests.headers import with_hash
 
 GWEI = 10**9
 # Blocks between a head and its final block, and blocks by which a stale node lags. A reorg is shorter than the first.
 FINAL_DEPTH, STALE_BLOCKS = 8, 3
+# Blocks by which a `Liar` lags.
+_LIAR_STALE_BLOCKS = 60
+Change = Callable[[Any, DevChain], Any]
+"""Changes the true result of a method. It also gets the chain."""
 # Lies by name and method. Each changes a true result.
 LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("hidden", "eth_getTransactionReceipt"): lambda _: None,
@@ -72,6 +77,46 @@ class Node:
 
 def _raw(question: Any) -> bytes:
     return bytes.fromhex(question["params"][0][2:]) if question["method"] == "eth_sendRawTransaction" else b""
+
+
+@dataclass
+class Liar(Node):
+    """A node that changes the results of the methods in `changes`, of headers only the newest."""
+
+    changes: Mapping[str, Change] = field(default_factory=dict)
+
+    def _head(self) -> int:
+        return self.chain.head() - _LIAR_STALE_BLOCKS
+
+    def _reply(self, question: Any, reply: Any) -> Any:
+        reply = super()._reply(question, reply)
+        change = self.changes.get(question["method"])
+        if not change or not reply.get("result") or question["params"][:1] == ["finalized"]:
+            return reply
+        if question["method"] == "eth_getBlockByNumber" and question["params"][0] != "latest":
+            return reply
+        return reply | {"result": change(reply["result"], self.chain)}
+
+
+def constant(value: Any) -> Change:
+    return lambda *_: value
+
+
+def higher_by(difference: int) -> Change:
+    return lambda number, _: hex(max(0, int(number, 16) + difference))
+
+
+def multiplied_by(factor: float) -> Change:
+    return lambda number, _: hex(int(factor * int(number, 16)))
+
+
+def object_with(name: str, change: Change) -> Change:
+    return lambda value, chain: value | {name: change(value[name], chain)}
+
+
+def block_with(name: str, difference: int) -> Change:
+    change = object_with(name, higher_by(difference))
+    return lambda block, chain: with_hash(change(block, chain))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Two nodes, one of which lies: its word alone pays for nothing, stops nothing and calls nobody."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,9 +13,8 @@ from proving.models import ChainHead, ChainWatch, SignedTransaction, Transaction
 from queries.models import BatchStatus
 from tests.chains.lying_node import between, lying_node
 from tests.explorer.batches import beat
-from tests.headers import with_hash
 from tests.proving.money import in_mempool, serve
-from tests.proving.money_node import Node
+from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
 from tests.proving.rollups import GAS_PRICE_ORACLE
@@ -28,7 +27,6 @@ BATCHES, ROUNDS = 3, 9
 STALE_BLOCKS = 60
 # Wei for transactions with a header and an account each, at a base fee and a tip of 1 gwei: at most 150,000 gas.
 USUAL = BATCHES * 150_000 * 2 * GWEI
-Change = Callable[[Any, DevChain], Any]
 
 
 @pytest.fixture
@@ -37,36 +35,6 @@ def chain() -> Iterator[DevChain]:
     with DevChain(slots_in_an_epoch=32, extra_args=["--timestamp", str(int(time.time()) - 3600)]) as chain:
         chain.mine(5)
         yield chain
-
-
-@dataclass
-class Liar(Node):
-    """A node that changes the results of the methods in `changes`, of headers only the newest."""
-
-    changes: Mapping[str, Change] = field(default_factory=dict)
-
-    def _head(self) -> int:
-        return self.chain.head() - STALE_BLOCKS
-
-    def _reply(self, question: Any, reply: Any) -> Any:
-        reply = super()._reply(question, reply)
-        change = self.changes.get(question["method"])
-        if not change or not reply.get("result") or question["params"][:1] == ["finalized"]:
-            return reply
-        is_of_old_block = question["method"] == "eth_getBlockByNumber" and question["params"][0] != "latest"
-        return reply if is_of_old_block else reply | {"result": change(reply["result"], self.chain)}
-
-
-def constant(value: Any) -> Change:
-    return lambda *_: value
-
-
-def higher_by(difference: int) -> Change:
-    return lambda number, _: hex(max(0, int(number, 16) + difference))
-
-
-def block_with(name: str, difference: int) -> Change:
-    return lambda block, chain: with_hash(block | {name: higher_by(difference)(block[name], chain)})
 
 
 def unless_newest(receipt: Any, chain: DevChain) -> Any:
@@ -84,6 +52,8 @@ class Lie:
     """True if it is noticed when a transaction's fees are about to be raised."""
     is_old: bool = False
     """True if nobody has seen a higher head lately."""
+    rests: bool = False
+    """True if the node rests, wherever it stands."""
 
 
 TIP = {"eth_maxPriorityFeePerGas": constant(hex(150 * GWEI))}
@@ -102,10 +72,11 @@ LIES = {
     ),
     "late receipts": Lie({"eth_getTransactionReceipt": unless_newest}),
     "impossible receipts": Lie(
-        {"eth_getTransactionReceipt": lambda receipt, _: receipt | {"gasUsed": "0x1"}}, "receipt_unusable"
+        {"eth_getTransactionReceipt": object_with("gasUsed", constant("0x1"))}, "receipt_unusable"
     ),
-    "old head": Lie({}, name="stale"),
-    "old head from the start": Lie({}, name="stale", is_old=True),
+    "old head": Lie({}, name="stale", rests=True),
+    "old head from the start": Lie({}, name="stale", rests=True, is_old=True),
+    "head ahead": Lie({"eth_getBlockByNumber": block_with("number", 50)}, rests=True),
     "base fee": Lie({"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
 }
 
@@ -145,7 +116,7 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
     assert set(told[-1]["codes"]) == codes
     assert {code for health in told for code in health["codes"]} == codes
     resting = ChainWatch.objects.get().resting_nodes
-    assert bool(resting) == (is_first and bool(lie.name))
+    assert bool(resting) == lie.rests
     if codes or resting:
         assert url.removeprefix("http://").rstrip("/") in f"{told[-1]['problems']}{resting}"
 

@@ -1,0 +1,62 @@
+"""The lies of one of two nodes, which alone must not pay more, stop a signer or call a person in vain."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from campaigns.incidents.site import ProxiedNode
+from tests.proving.money_node import (
+    GWEI,
+    Change,
+    block_with,
+    constant,
+    higher_by,
+    multiplied_by,
+    object_with,
+)
+
+
+@dataclass(frozen=True)
+class Lie:
+    description: str
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    """Changes of results by method. None: `Node` of tests/proving/money_node.py knows the lie by its name."""
+    codes: Sequence[str] = ()
+    """One of them must be told if it is the first node that lies. No other code may be told."""
+    is_told_anywhere: bool = False
+    """True if they must be told of any node."""
+
+
+LIES: Mapping[str, Lie] = {
+    "balance": Lie("a balance of 12,345 wei", {"eth_getBalance": constant(hex(12_345))}, ["node_doubtful"]),
+    "proofs": Lie("false proofs", {"eth_getProof": object_with("accountProof", lambda proof, _: proof[:-1])}),
+    "head-ahead": Lie("a head 50 blocks ahead", {"eth_getBlockByNumber": block_with("number", 50)}),
+    "price": Lie(
+        "a price in receipts of 40 times as much",
+        {"eth_getTransactionReceipt": object_with("effectiveGasPrice", multiplied_by(40))},
+    ),
+    "failed": Lie("that all transactions failed"),
+    "base-fee": Lie("a base fee of 180 gwei", {"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
+    "nonce-low": Lie("a nonce too low by 3", {"eth_getTransactionCount": higher_by(-3)}),
+    "hidden": Lie("no receipt", codes=["receipt_unusable"]),
+    "high-tip": Lie("a tip of 150 gwei", {"eth_maxPriorityFeePerGas": constant(hex(150 * GWEI))}, ["node_doubtful"]),
+    "estimate": Lie("an estimate of 30,000 gas", {"eth_estimateGas": constant(hex(30_000))}),
+    "estimate-low": Lie("0.6 of the gas", {"eth_estimateGas": multiplied_by(0.6)}),
+    "estimate-high": Lie("10 times the gas", {"eth_estimateGas": multiplied_by(10)}),
+    "nonce-high": Lie("a nonce too high by 3", {"eth_getTransactionCount": higher_by(3)}, ["nonce_gap"]),
+    "chain-id": Lie(
+        "the id of another chain", {"eth_chainId": constant("0x5")}, ["wrong_chain"], is_told_anywhere=True
+    ),
+    "stale": Lie("a head 60 blocks behind"),
+}
+"""Lies by name. A node that lags rests for a minute, so such lies come last."""
+
+
+@contextmanager
+def lying(node: ProxiedNode, name: str) -> Iterator[None]:
+    """Let the node tell a lie of `LIES`, of `ProxiedNode` or of its base classes."""
+    node.is_honest.clear()
+    node.lie, node.changes, node.lies_told = name, LIES[name].changes if name in LIES else {}, 0
+    yield
+    node.lie, node.changes = "", {}
+    node.is_honest.set()
