@@ -26,6 +26,21 @@ def run(folder: Path, *command: str, path: str | None = None) -> subprocess.Comp
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
+def test_files_are_read_as_utf_8_in_any_locale(checkout):
+    asked = 'asked: ; @$(PYTHON) -c "import sys; print(sys.flags.utf8_mode)"'
+    command = (
+        "env",
+        "LC_ALL=de_DE.ISO-8859-1",
+        "PYTHONUTF8=0",
+        "make",
+        "--no-print-directory",
+        "--eval",
+        asked,
+        "asked",
+    )
+    assert run(checkout, *command).stdout == "1\n"
+
+
 # --- Ports ------------------------------------------------------------------------------------------------------------
 
 
