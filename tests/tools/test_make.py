@@ -28,17 +28,9 @@ def run(folder: Path, *command: str, path: str | None = None) -> subprocess.Comp
 
 def test_files_are_read_as_utf_8_in_any_locale(checkout):
     asked = 'asked: ; @$(PYTHON) -c "import sys; print(sys.flags.utf8_mode)"'
-    command = (
-        "env",
-        "LC_ALL=de_DE.ISO-8859-1",
-        "PYTHONUTF8=0",
-        "make",
-        "--no-print-directory",
-        "--eval",
-        asked,
-        "asked",
-    )
-    assert run(checkout, *command).stdout == "1\n"
+    locale = ("env", "LC_ALL=de_DE.ISO-8859-1", "PYTHONUTF8=0")
+    done = run(checkout, *locale, "make", "--no-print-directory", "--eval", asked, "asked")
+    assert done.stdout == "1\n"
 
 
 # --- Ports ------------------------------------------------------------------------------------------------------------
