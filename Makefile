@@ -18,6 +18,8 @@ INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 
 # Compiled modules are kept, even if the shell says otherwise: hundreds of processes would compile each of them anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Files are read as UTF-8, even where the shell's locale has another encoding.
+export PYTHONUTF8 := 1
 
 # In how many processes tests run. They mostly wait for nodes and clocks: four on two cores.
 TEST_PROCESSES ?= 4

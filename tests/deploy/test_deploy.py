@@ -209,7 +209,7 @@ def test_units_are_right(tmp_path):
     """Check units with systemd-analyze. It needs programs that exist, so Python replaces theirs."""
     assert ANALYZE
     for unit in (DEPLOY / "systemd").iterdir():
-        text = re.sub(r"=/opt/\S+/bin/\S+", f"={sys.executable}", unit.read_text())
+        text = re.sub(r"=/opt/\S+/bin/\S+", f'="{sys.executable}"', unit.read_text())
         (tmp_path / unit.name).write_text(text)
     # systemd-analyze checks a template by an instance of it.
     units = [str(tmp_path / unit.name.replace("@.", "@1.")) for unit in UNITS]

@@ -44,7 +44,10 @@ class Unit:
 
     def commands(self, key: str, programs: Path) -> list[list[str]]:
         """Return the commands, with programs from this folder."""
-        return [shlex.split(value.replace(f"{_INSTALLED}/.venv/bin", str(programs))) for value in self.values(key)]
+        return [
+            [word.replace(f"{_INSTALLED}/.venv/bin", str(programs)) for word in shlex.split(value)]
+            for value in self.values(key)
+        ]
 
     def stop_seconds(self) -> int:
         # Seconds. systemd's default is 90.

@@ -26,6 +26,13 @@ def run(folder: Path, *command: str, path: str | None = None) -> subprocess.Comp
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
+def test_files_are_read_as_utf_8_in_any_locale(checkout):
+    asked = 'asked: ; @$(PYTHON) -c "import sys; print(sys.flags.utf8_mode)"'
+    locale = ("env", "LC_ALL=de_DE.ISO-8859-1", "PYTHONUTF8=0")
+    done = run(checkout, *locale, "make", "--no-print-directory", "--eval", asked, "asked")
+    assert done.stdout == "1\n"
+
+
 # --- Ports ------------------------------------------------------------------------------------------------------------
 
 
