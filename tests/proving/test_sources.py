@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from html import unescape
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,7 +25,7 @@ from contracts import DEPLOYER
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
-from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Transaction
+from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
@@ -940,43 +939,6 @@ def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_fro
     FactsRegistry.objects.filter(source_chain_id=THERE).delete()
     with pytest.raises(CommandError, match="has other attesters or another threshold by now"):
         deploy(HERE, THERE)
-
-
-def marked(attester: AttesterProcess) -> str:
-    """Return the mark and the words of an attester on the page of chains."""
-    host = re.escape(attester.url.removeprefix("http://"))
-    html = unescape(" ".join(Client().get("/chains").text.split()))
-    match = re.search(rf'<li><span class="state (\w+)"><svg (?:(?!</svg>).)*</svg>({host}.*?)</li>', html)
-    assert match
-    return f"{match[1]}: {' '.join(re.sub('<[^>]*>', '', match[2]).split())}"
-
-
-def age_answers() -> None:
-    """Let half a minute pass since attesters were asked without work. They are asked again after two minutes."""
-    AttesterWatch.objects.update(asked_at=timezone.now() - timedelta(seconds=31))
-
-
-def test_an_attester_that_stops_or_is_back_is_shown_so_once_a_block_asks_it(
-    chain, there, attesters, settings, tmp_path, tmp_path_factory, key
-):
-    with attesting(tmp_path_factory.mktemp("attester"), there, KEYS[0]) as stopped:
-        connect(settings, tmp_path, chain, there.url, attesters=[stopped], threshold=1)
-        work()
-        assert re.fullmatch(r"ok: 127\.0\.0\.1:\d+ signed \d+ s ago", marked(stopped))
-    batch = submit(key, of_chains(there=[there.head() - 10]))
-    work()
-    assert f"{stopped.url.removeprefix('http://')} can't be reached." in waiting()[0]
-    assert marked(stopped).startswith("ok: "), "It was asked a moment ago."
-    age_answers()
-    work()
-    assert re.fullmatch(r"off: 127\.0\.0\.1:\d+ not asked since .* UTC", marked(stopped))
-    work()
-    assert re.fullmatch(r"fail: 127\.0\.0\.1:\d+ for \d+ s: .* can't be reached\.", marked(stopped))
-    back = attesters[0]
-    reconfigure(settings, stopped.url, back.url)
-    age_answers()
-    work_until_done(batch, chain)
-    assert marked(back).startswith("ok: ")
 
 
 def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_not_sent(
