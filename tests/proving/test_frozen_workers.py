@@ -192,6 +192,8 @@ def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> Non
     awake.terminate()
     assert awake.wait(timeout=60) == 0
     Lane.objects.update(token="another", until=timezone.now() + timedelta(seconds=3))
+    # The next observation of the chain would store it.
+    Signer.objects.update(accounted_nonce=None)
     before = stored()
     frozen.terminate()
     frozen.send_signal(signal.SIGCONT)
