@@ -141,41 +141,6 @@ def test_arguments_about_transactions_become_the_body():
     assert both["transactions"][DIGEST] == {"props": ["STATUS"], "logs": ["3"], "blockLogs": ["17"]}
 
 
-def test_a_csv_file_becomes_the_body(tmp_path):
-    file = tmp_path / "accounts.csv"
-    file.write_text(
-        "\ufeffchain,block,account,props,slots,header\n"
-        "1,15,0xaa,BALANCE NONCE,,\n"
-        "1,15,0xbb,,5;0x6,\n\n"
-        "5,finalized,,,,TIMESTAMP|GAS_USED\n"
-    )
-    data = body_of(file=str(file), destination=10)["data"]
-    assert data["1"]["block:15"]["accounts"]["0xaa"] == {"props": ["BALANCE", "NONCE"], "slots": []}
-    assert data["1"]["block:15"]["accounts"]["0xbb"]["slots"] == [f"0x{5:064x}", f"0x{6:064x}"]
-    assert data["5"] == {"finalized": {"header": ["TIMESTAMP", "GAS_USED"]}}
-
-
-def test_every_line_that_is_wrong_is_named(tmp_path):
-    file = tmp_path / "accounts.csv"
-    file.write_text(
-        "chain,block,account,props\nx,15,0xaa,BALANCE\n1,soon,0xaa,BALANCE\n1,15,,\n1,15,0xaa,\n1,1,a,b,c,d\n"
-        ",1,0xaa,BALANCE\n1,,0xaa,BALANCE\n"
-    )
-    with pytest.raises(click.UsageError) as caught:
-        body_of(file=str(file), destination=10)
-    numbers = re.findall(r"line (\d): ", caught.value.message)
-    assert list(dict.fromkeys(numbers)) == ["2", "3", "4", "5", "6", "7", "8"]
-
-
-def test_a_fault_of_several_lines_is_told_once(tmp_path):
-    (tmp_path / "accounts.csv").write_text("0xaa\n0xbb\n0xcc,,,xyz\n")
-    with pytest.raises(click.UsageError) as caught:
-        body_of(file=str(tmp_path / "accounts.csv"), destination=10, block="1", props=["BALANCE"])
-    assert re.findall(r"lines (.*): It names no chain", caught.value.message) == ["1, 2, 3"]
-    with pytest.raises(click.UsageError, match="line 3: A storage slot is"):
-        body_of(file=str(tmp_path / "accounts.csv"), destination=10, chain=1, block="1", props=["BALANCE"])
-
-
 @pytest.mark.parametrize(
     ("options", "connections", "expected"),
     [

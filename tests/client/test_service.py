@@ -360,13 +360,6 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert bqs("watch", "0" * 26)[0] == ExitCode.NOT_FOUND
 
 
-def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
-    (tmp_path / "batch.json").write_text('{"destinationChainId": "x", "fee": "y", "data": {}}')
-    code, out, errors = bqs("submit", "batch.json")
-    assert (code, out) == (ExitCode.USAGE, "")
-    assert sorted(re.findall(r"^  (/\w+): .*\.$", errors, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
-
-
 def test_what_it_would_cost_is_shown_by_part(bqs):
     question = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--account", BOB, "--prop", "NONCE")
     code, out, errors = bqs("estimate", *question, "--block", "2")

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import rlp
 from django.core.management import call_command
-from eth_utils.crypto import keccak
 
 from contracts import Artifact, load_artifact
 from devnet.devchain import PROJECT, DevChain
 from proving.models import FactsRegistry
 from tests.client.library import SOURCES, compile_library
 from tests.contracts.deployed import SENDER, Deployed, Reverted
-from tests.service import BOB, a_key, asking, header, submit, work_until_done
+from tests.service import BOB, a_key, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -127,33 +126,6 @@ def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, rea
     with pytest.raises(Reverted) as twice:
         vote.send("vote", False, rlp.encode(nodes))
     assert twice.value.error == ("HasVoted", SENDER.lower())
-
-
-def test_a_payout_by_events_that_another_chain_had(service: DevChain, reader: str, client, compiled):
-    topics = keccak(text="Deposited(address,uint256)"), bytes.fromhex(BOB[2:].zfill(64))
-    logs = "".join(f"7f{amount:064x}5f527f{topics[1].hex()}7f{topics[0].hex()}60205fa2" for amount in (5, 7))
-    sent = service.rpc("eth_sendTransaction", {"from": SENDER, "data": f"0x{logs}5f5ff3", "gas": hex(200_000)})
-    service.mine()
-    receipt = service.rpc("eth_getTransactionReceipt", sent)
-    block, emitter = int(receipt["blockNumber"], 16), receipt["contractAddress"]
-    payout = Deployed(service, "PayoutByEvent", reader, 31337, emitter, artifact=compiled["PayoutByEvent"])
-    service.rpc("anvil_setBalance", payout.address, hex(12))
-    prove(service, block, {SENDER: {"props": ["NONCE"]}}, ["RECEIPTS_ROOT"])
-    body = asking({f"block:{block}": {"transactions": {sent: {"logs": ["0", "1"]}}}})
-    told = client.post("/read-proofs", body, content_type="application/json", headers=header(a_key(BOB))).json()[
-        "proofs"
-    ]
-    before = int(service.rpc("eth_getBalance", BOB, "latest"), 16)
-    for proof, amount in zip(told, (5, 7), strict=True):
-        index, log = int(proof["transaction"]["index"]), int(proof["log"]["index"])
-        claim = block, index, log, bytes.fromhex(proof["proof"][2:])
-        assert payout.logged(payout.send("claimByProof", *claim)) == [("Paid", BOB.lower(), amount, block, index, log)]
-        with pytest.raises(Reverted) as twice:
-            payout.send("claimByProof", *claim)
-        assert twice.value.error == ("PaidBefore",)
-    assert int(service.rpc("eth_getBalance", BOB, "latest"), 16) == before + 12
-    with pytest.raises(Reverted):
-        payout.send("claimByProof", block, index, 2, claim[-1])
 
 
 def test_the_interface_of_the_reader_is_its_own(compiled):

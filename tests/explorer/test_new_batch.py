@@ -4,7 +4,6 @@ import json
 import re
 from collections import defaultdict
 from html import unescape
-from itertools import cycle
 from typing import Any
 
 import click
@@ -327,44 +326,6 @@ def test_of_many_faults_some_are_told_and_the_others_counted(alice):
     assert "The form holds 50 rows. A row holds any number of accounts." in html
 
 
-NASTY = ["\0", "9" * 5000, "-1", "\u0663", "\ud7ff\uffff", "<script>", "x" * 40_000, "1e999", "0x" + "f" * 9000, " "]
-
-
-@pytest.mark.parametrize("value", NASTY)
-def test_whatever_is_typed_is_answered(alice, settings, value):
-    settings.MAX_BATCHES_PER_MINUTE = 10_000
-    names = (
-        "source",
-        "at",
-        "block",
-        "time",
-        "accounts",
-        "props",
-        "slots",
-        "transactions",
-        "tx_props",
-        "logs",
-        "block_logs",
-        "block_of",
-        "header",
-        "slot_of",
-        "slot_layout",
-        "slot_key",
-        "slot_base",
-    )
-    others = dict.fromkeys(("destination", "sender", "fee", "webhook", "pasted", "token"), value)
-    buttons = ("submit", "estimate", "add", "remove-0", "remove-7", "slot-0", "json", "paste", value)
-    for do, at in zip(buttons, cycle(("block", "time", "transaction", value)), strict=False):
-        every = form(dict.fromkeys(names, value) | {"at": at}, **others) | {"do": do}
-        assert alice.post("/new-batch", every).status_code in {200, 400}, do
-        assert "<script>" not in alice.post("/new-batch/estimate", every).text
-    for others in ({}, {"rows-0-source": "31337"}, {"rows-TOTAL_FORMS": "x", "rows-999-block": "1"}, {"token": ""}):
-        answer = alice.post("/new-batch", {"do": "submit", "rows-0-accounts": ALICE, **others})
-        assert (answer.status_code, "ManagementForm" in answer.text) == (400, False)
-        assert values(unescape(answer.text), "accounts")[0] == ALICE
-    assert alice.post("/new-batch").status_code == 400
-
-
 def test_the_largest_forms_are_taken(alice, settings):
     settings.CONFIRM_ABOVE_QUERIES = 10_000
     row = {"props": ACCOUNT_FIELDS, "header": HEADER_FIELDS, "slot_base": "0", "slot_key": "0"}
@@ -490,11 +451,6 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
 def test_what_the_lines_leave_out_may_be_corrected_in_the_form_later(alice):
     html = post(alice, "paste", {"at": "block", "block": "soon"}, pasted=f"{ALICE}\n{B}\n")
     assert (values(html, "accounts"), values(html, "block")) == ([f"{ALICE}\n{B}"], ["soon"])
-
-
-def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
-    html = post(alice, "paste", {}, pasted="\n".join(f"{ALICE},noon{line}" for line in range(30)), status=400)
-    assert [sentence for _, sentence in faults_in(html)][20:] == ["There are 10 more faults like these."]
 
 
 def of_all(request: Any) -> set[tuple[object, ...]]:

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from django.core.management import CommandError
 from django.db import InternalError, OperationalError, connection
-from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
@@ -20,26 +19,22 @@ from database.due_rows import Postponement
 from proving import lanes, worker
 from proving.health.service_metrics import ServiceMetrics
 from proving.lanes import HeldLane, LaneKind, LaneName
-from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction, WorkerHeartbeat
+from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction
 from proving.reconcile import proofs, turn
 from proving.transactions import sending, transaction_monitor
-from queries.models import Batch, BatchStatus, Block, Pruning
-from tests.chains.lying_node import between, error
+from queries.models import Batch, BatchStatus, Block
 from tests.deployed import deploy
-from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
-from tests.inside.working import a_worker, admitted, reconcile_block, work_side_by_side
+from tests.inside.working import admitted, reconcile_block
 from tests.metrics import value
 from tests.proving.chain_state import registry
 from tests.service import (
     ALICE,
     BOB,
     CHARLIE,
-    a_key,
     asking,
     balances,
     expire_leases,
-    reconfigure,
     request,
     submit,
     work,
@@ -110,15 +105,6 @@ def test_of_users_with_thousands_hundreds_and_one_block_none_waits_for_the_other
     assert max(share[ALICE] for share in shares) == 25
 
 
-def test_a_turn_advances_a_backlog_that_has_waited_for_long(service):
-    due_blocks(ALICE, range(100))
-    Block.objects.update(due_at=timezone.now() - timedelta(hours=1))
-    assert Client().get("/healthz").json()["standstillSeconds"]["proving"] >= 3600
-    worker.turn(CONNECTION)
-    assert due_rows.due(Block.objects.all()).count() == 50
-    assert Client().get("/healthz").json()["standstillSeconds"]["proving"] < 30
-
-
 @pytest.mark.parametrize(("waiting", "fetched"), [([], 3), ([ALICE], 3), ([BOB], 1)])
 def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_waits(
     service, key, monkeypatch, waiting, fetched
@@ -133,56 +119,6 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
         reconcile_block(block.pk)
         assert AccountProof.objects.filter(block__queries__batch=batch).distinct().count() == count
         assert due_rows.due(Block.objects.filter(pk=block.pk)).exists() == (count < 3)
-
-
-def test_a_turn_that_ends_early_pauses_for_proofs_that_a_node_refuses(service, key, monkeypatch, settings):
-    monkeypatch.setattr(turn, "_SECONDS", 0)
-    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
-    admitted(key, request(ALICE, BOB, CHARLIE, block=1))
-    due_blocks(BOB, range(2, 3))
-
-    def refuse(question, reply):
-        return [error(question, -32000, "out of order") if question["method"] == "eth_getProof" else reply]
-
-    with between(service.url, refuse) as url:
-        reconfigure(settings, service.url, url)
-        reconcile_block(Block.objects.get(number=1).pk)
-    assert Block.objects.get(number=1).attempts == 1
-
-
-def test_a_turn_that_takes_long_fetches_first_for_the_user_with_the_fewest_accounts(service, key, monkeypatch):
-    monkeypatch.setattr(turn, "_SECONDS", 0)
-    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
-    for block in (1, 3):
-        admitted(key, request(ALICE, BOB, CHARLIE, block=block))
-    admitted(a_key(BOB), request(ALICE, block=2))
-    work_side_by_side(LaneKind.CONNECTION)
-    assert list(AccountProof.objects.values_list("block__number", flat=True)) == [2]
-
-
-@pytest.mark.django_db
-def test_the_house_has_a_turn_where_pruning_is_due():
-    Pruning.objects.create(due_at=Now() + timedelta(minutes=1))
-    assert not worker._due_names([HOUSE, ADMISSION]).exists()
-    Pruning.objects.update(due_at=Now())
-    assert list(worker._due_names([HOUSE, ADMISSION])) == [("house",)]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_new_worker_keeps_the_house_although_nothing_is_due(unreachable_chain):
-    WorkerHeartbeat.objects.create(worker="dead", started_at=Now(), beat_at=Now() - timedelta(days=2))
-    with a_worker():
-        until(lambda: not WorkerHeartbeat.objects.filter(worker="dead").exists(), "a turn of the house")
-
-
-@pytest.mark.django_db
-def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service, tmp_path):
-    connect_source(tmp_path)
-    bodies = [asking(balances([1]), source=source) for source in (31337, SOURCE, 31337, SOURCE)]
-    batches = [submit(key, body).pk for key in (a_key(ALICE), a_key(BOB)) for body in bodies]
-    assert set(worker._pick(ADMISSION)) == set(batches[::2])
-    Batch.objects.filter(pk__in=batches[::2]).update(due_at=None)
-    assert set(worker._pick(ADMISSION)) == set(batches[1::2])
 
 
 @pytest.mark.parametrize("loses", [(transaction_monitor, "monitor_all"), (sending, "submit_all")])

@@ -1,12 +1,10 @@
 """The webhook dispatcher, and its last checks before a connection."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
 import pytest
-from django.db.models import F
 
 from accounts.models import User
 from chains.bounded_http import Failed
@@ -15,8 +13,7 @@ from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import Lane
 from proving.webhooks import delivery
 from proving.webhooks.delivery import _next, post
-from queries.models import Batch, Webhook, WebhookDelivery
-from tests.chains.hostile_node import Exchange, hostile_node
+from queries.models import Batch, Webhook
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
 from tests.service import ALICE, BOB, a_key, request, submit
@@ -58,19 +55,6 @@ def test_whose_lane_is_lost_notes_nothing():
     assert attempts(batch) == []
 
 
-def test_a_pause_that_is_longer_than_rows_wait_is_kept():
-    with receiver(lambda _: 500) as hook:
-        done(hook.url)
-        WebhookDelivery.objects.update(failures=12)
-        worker.turn(LaneName(LaneKind.WEBHOOKS))
-        # The webhook is due after ten minutes, but its next delivery only much later.
-        ten_minutes = timedelta(minutes=10, seconds=1)
-        Webhook.objects.update(due_at=F("due_at") - ten_minutes)
-        WebhookDelivery.objects.update(next_try_at=F("next_try_at") - ten_minutes)
-        worker.turn(LaneName(LaneKind.WEBHOOKS))
-        assert len(hook.received) == 1
-
-
 def test_users_and_receivers_have_so_many_at_a_time(hook):
     for block in range(12):
         done(hook.url, block=block)
@@ -108,60 +92,3 @@ def test_no_address_of_this_machine_is_sent_to_though_it_be_public(monkeypatch, 
 
 
 # --- The status of an answer ------------------------------------------------------------------------------------------
-
-OK, NO_CONTENT = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 204 No Content\r\n"
-INTERIM, BROKE_OFF = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "broke off its answer"
-ANSWERS: dict[str, tuple[Sequence[bytes], int | str]] = {
-    "a body that must not be there": ([NO_CONTENT + b"Content-Length: 5\r\n\r\nhello"], 204),
-    "chunks that must not be there": ([NO_CONTENT + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"], 204),
-    "another answer": ([NO_CONTENT + b"\r\n" + NO_CONTENT + b"\r\nnull"], 204),
-    "a space in a header's name": ([OK + b"X Powered By: x\r\n\r\n"], 200),
-    "a control character": ([OK + b"Set-Cookie: a=\x01\0\r\nContent-Length: 0\r\n\r\n"], 200),
-    "no colon": ([OK + b"Access-Control-Allow-Origin\r\n\r\n"], 200),
-    "a name of other letters": ([OK + "\N{GREEK SMALL LETTER ALPHA}: 1\r\n\r\n".encode()], 200),
-    "a line that goes on": ([OK + b" folded: 1\r\n\tmore\r\n\r\n"], 200),
-    "two lengths": ([OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nok"], 200),
-    "a length and chunks": ([OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok"], 200),
-    "a length that is none": ([OK + b"Content-Length: -1\r\n\r\n"], 200),
-    "a chunk that is none": ([OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"], 200),
-    "another protocol's end": ([OK + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n\0\0\0"], 200),
-    "bare line feeds": ([b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok"], 200),
-    "no reason": ([b"HTTP/1.0 200\r\n\r\n"], 200),
-    "an odd reason": ([b"HTTP/1.1 200 \xff\x01\r\n\r\n"], 200),
-    "an endless reason": ([b"HTTP/1.1 200 " + b"x" * 100_000], 200),
-    "a long header": ([OK + b"X: " + b"x" * 100_000 + b"\r\n\r\n"], 200),
-    "many headers": ([OK + b"X: x\r\n" * 10_000 + b"\r\n"], 200),
-    "nothing more": ([OK], 200),
-    "bit by bit": ([bytes([byte]) for byte in INTERIM + b"\r\n" + NO_CONTENT], 204),
-    "interim answers": ([INTERIM * 3, b"HTTP/1.1 100 Con", b"tinue\r\nX Y: 1\r\n\r\n" + OK + b"\r\n"], 200),
-    "an interim answer in two packets": ([b"HTTP/1.1 100 ", b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 500 No\r\n\r\n"], 500),
-    "an interim answer without its end": ([b"HTTP/1.1 100 Continue\r\n" + OK + b"\r\n"], 200),
-    "another error": ([INTERIM + b"HTTP/1.1 503 Busy\r\nX Y: 1\r\n\r\n"], 503),
-    "a redirect": ([b"HTTP/1.1 302 Found\r\nX Y: 1\r\nLocation: /\r\n\r\n"], 302),
-    "another protocol": (
-        [b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n" + OK],
-        101,
-    ),
-    "gone": ([b"HTTP/1.1 410 Gone\r\nX Y: 1\r\n\r\n"], 410),
-    "half a status": ([b"HTTP/1.1 20"], BROKE_OFF),
-    "four digits": ([b"HTTP/1.1 2000 OK\r\n\r\n"], BROKE_OFF),
-    "no status": ([b"SSH-2.0-x\r\n" + OK], BROKE_OFF),
-    "interim answers alone": ([INTERIM * 5_000], BROKE_OFF),
-    "an endless line": ([b"x" * 100_000], BROKE_OFF),
-}
-
-
-def test_the_status_counts_whatever_follows_it():
-    got: dict[str, int | str] = {}
-    for name, (parts, _) in ANSWERS.items():
-
-        def answer(exchange: Exchange, parts: Sequence[bytes] = parts) -> None:
-            for part in parts:
-                exchange.send(part)
-
-        with hostile_node(answer, chain_id=None) as url:
-            try:
-                got[name] = post(url, {}, b"1")
-            except Failed as failed:
-                got[name] = str(failed)
-    assert got == {name: expected for name, (_, expected) in ANSWERS.items()}

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from html import unescape
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,8 +25,8 @@ from contracts import DEPLOYER
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
-from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Transaction
-from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from proving.models import FactsRegistry, SignedTransaction, Transaction
+from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
 from tests.chains.lying_node import between, error, hiding
@@ -39,8 +38,7 @@ from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
-from tests.proving.kills import exchanges
-from tests.proving.money import accepted, limit, stopped
+from tests.proving.money import accepted, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
@@ -180,21 +178,6 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "reorganised" in step.went_back_because
 
 
-def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attested, key):
-    chain.rpc("evm_setAutomine", False)
-    highest = there.head() - 5
-    blocks = [highest, highest - 3, highest - 7]
-    batch = submit(key, of_chains(there=blocks))
-    work()
-    assert Transaction.objects.filter(queries__batch=batch).count() == 3
-    chain.rpc("evm_setAutomine", True)
-    chain.mine()
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert Transaction.objects.filter(queries__batch=batch).count() == 3
-    for block in blocks:
-        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
-
-
 def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, there, proxy, key, client):
     proxy.down()
     here_block, there_block = chain.head(), there.head() - 10
@@ -236,21 +219,6 @@ def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client)
     proxy.up()
 
 
-def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, key):
-    chain.rpc("evm_setAutomine", False)
-    batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
-    work()
-    proxy.down()
-    chain.rpc("evm_setAutomine", True)
-    for _ in range(8):
-        work()
-        chain.mine()
-    assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
-    proxy.up()
-    forget_chains()
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-
-
 def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
@@ -280,28 +248,6 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     origin = there.head() - 5
     l1.tell_of(there, origin)
     assert_proven(chain, there, batch, block)
-
-
-def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
-    chain, there, settings, tmp_path, key
-):
-    L1Block(chain).tell_of(there)
-    connect(settings, tmp_path, chain, there.url)
-    text = settings.CHAINS_FILE.read_text()
-    costly = "test_network = false\nminimum_signer_balance = '0'"
-    settings.CHAINS_FILE.write_text(text.replace("test_network = true", costly, 1))
-    settings.ALLOWED_ADDRESSES = ["*"]
-    forget_chains()
-    body = of_chains(there=[there.head()]) | {"fee": "auto"}
-    old = FactsRegistry.objects.get(source_chain_id=THERE)
-    assert work_until_done(submit(key, body), chain).status == BatchStatus.DONE
-    assert Transaction.objects.filter(to=old.block_hash_source).exists()
-    chain.rpc("anvil_setCode", old.address, "0x00")
-    forget_chains()
-    call_command("deploy_registry", str(HERE), str(THERE), "--replace", stdout=io.StringIO())
-    limit(settings, daily_limit_per_user=int(estimate(Client(), key, body)["wei"]["bound"]))
-    batch = work_until_done(submit(key, body), chain)
-    assert batch.status == BatchStatus.DONE, batch.rejection_reason
 
 
 # --- Arbitrum ---------------------------------------------------------------------------------------------------------
@@ -792,29 +738,6 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
-@pytest.mark.long
-def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
-    """A kill may come between the record of the parent's block and the transaction with both path segments."""
-    parent = elsewhere.outbox.chain
-    elsewhere.confirm(40)
-    parent.mine(3)
-    L1Block(chain).tell_of(parent)
-    nonce, lives = signer_nonce(chain), 0
-    batch = submit(key, of_chains(there=[36]))
-    for exchange in exchanges():
-        # The kill is before the node acts in every other round, and after it in the rest.
-        with killing.at(exchange, after=lives % 2 == 0):
-            work_until_done(batch, chain)
-        if not killing.killed:
-            break
-        lives += 1
-    work()
-    assert lives > 4
-    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
-    assert [tx.succeeded for tx in extending()] == [True, True]
-    assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
-
-
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
     """The call that begins the parent's path is part of the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
@@ -1016,43 +939,6 @@ def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_fro
     FactsRegistry.objects.filter(source_chain_id=THERE).delete()
     with pytest.raises(CommandError, match="has other attesters or another threshold by now"):
         deploy(HERE, THERE)
-
-
-def marked(attester: AttesterProcess) -> str:
-    """Return the mark and the words of an attester on the page of chains."""
-    host = re.escape(attester.url.removeprefix("http://"))
-    html = unescape(" ".join(Client().get("/chains").text.split()))
-    match = re.search(rf'<li><span class="state (\w+)"><svg (?:(?!</svg>).)*</svg>({host}.*?)</li>', html)
-    assert match
-    return f"{match[1]}: {' '.join(re.sub('<[^>]*>', '', match[2]).split())}"
-
-
-def age_answers() -> None:
-    """Let half a minute pass since attesters were asked without work. They are asked again after two minutes."""
-    AttesterWatch.objects.update(asked_at=timezone.now() - timedelta(seconds=31))
-
-
-def test_an_attester_that_stops_or_is_back_is_shown_so_once_a_block_asks_it(
-    chain, there, attesters, settings, tmp_path, tmp_path_factory, key
-):
-    with attesting(tmp_path_factory.mktemp("attester"), there, KEYS[0]) as stopped:
-        connect(settings, tmp_path, chain, there.url, attesters=[stopped], threshold=1)
-        work()
-        assert re.fullmatch(r"ok: 127\.0\.0\.1:\d+ signed \d+ s ago", marked(stopped))
-    batch = submit(key, of_chains(there=[there.head() - 10]))
-    work()
-    assert f"{stopped.url.removeprefix('http://')} can't be reached." in waiting()[0]
-    assert marked(stopped).startswith("ok: "), "It was asked a moment ago."
-    age_answers()
-    work()
-    assert re.fullmatch(r"off: 127\.0\.0\.1:\d+ not asked since .* UTC", marked(stopped))
-    work()
-    assert re.fullmatch(r"fail: 127\.0\.0\.1:\d+ for \d+ s: .* can't be reached\.", marked(stopped))
-    back = attesters[0]
-    reconfigure(settings, stopped.url, back.url)
-    age_answers()
-    work_until_done(batch, chain)
-    assert marked(back).startswith("ok: ")
 
 
 def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_not_sent(
