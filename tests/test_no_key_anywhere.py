@@ -109,6 +109,13 @@ class Caller:
 ROUTES = ["nowhere", *sorted(set(routes()))]
 
 
+@pytest.mark.long(
+    "admin/accounts/user/<path:object_id>/change/-False",
+    "api/docs-False",
+    "dashboard/webhooks/reveal-False",
+    "explorer/query/<batch:internal_id>/<int:number>/read-False",
+    "explorer/query/<batch:internal_id>/facts.csv-False",
+)
 @pytest.mark.parametrize(("route", "debug"), [*product(ROUTES, [False]), *product(ROUTES[::8], [True])])
 def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, route, debug, settings, caplog):
     settings.DEBUG = debug

@@ -32,6 +32,7 @@ def file(tmp_path, monkeypatch) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_is_back(file, tmp_path):
     call_command("migrate", verbosity=0)
     request_headers, body = header(a_key()), json.dumps(request(ALICE, block=5))
@@ -59,6 +60,7 @@ def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_i
     assert ApiKey.objects.count() == 1
 
 
+@pytest.mark.long
 def test_migrate_makes_a_file_that_its_owner_alone_can_read(file, tmp_path, monkeypatch):
     umask = os.umask(0)
     try:

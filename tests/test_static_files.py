@@ -15,6 +15,7 @@ from devnet.devchain import PROJECT
 pytestmark = pytest.mark.outside
 
 
+@pytest.mark.long
 def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tmp_path):
     settings.STATIC_ROOT, settings.STORAGES = str(tmp_path), project.STORAGES
     call_command("collectstatic", "--no-input", verbosity=0)

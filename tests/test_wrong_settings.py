@@ -51,6 +51,7 @@ SENTENCES = [
 NO_FOLDER = {"STATE_DIR": "/dev/null/state"}, ["STATE_DIR: /dev/null/state can't be used: Not a directory."]
 
 
+@pytest.mark.long("celery-variables4-sentences4", "web-variables5-sentences5", "attester-variables6-sentences6")
 @pytest.mark.parametrize(
     ("command", "variables", "sentences"),
     [*((command, WRONG, SENTENCES) for command in COMMANDS), ("web", *NO_FOLDER), ("attester", *NO_FOLDER)],
@@ -64,6 +65,7 @@ def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, 
     assert all(" INFO gunicorn.error: " in line for line in lines[: -len(sentences)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("command", "file"), [("worker", "missing.toml"), ("web", "")])
 def test_chains_that_can_not_be_read_end_the_start(migrated, tmp_path, command, file):
     done = start(command, migrated, CHAINS_FILE=str(tmp_path / file))
@@ -73,6 +75,7 @@ def test_chains_that_can_not_be_read_end_the_start(migrated, tmp_path, command, 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_an_address_that_is_none_ends_the_start_of_the_web_server(migrated):
     done = start("web", migrated, ALLOWED_ADDRESSES="eip155:1:0x1234")
     assert done.returncode == 1
@@ -101,6 +104,7 @@ def test_a_database_that_can_not_be_used_is_said_without_its_password(tmp_path):
     assert done.stderr == "DATABASE_URL must be postgresql://user:password@host:port/database.\n"
 
 
+@pytest.mark.long("https://:secret@broker", "redis://:sec/ret@broker")
 @pytest.mark.parametrize(
     "url", ["secret", "https://:secret@broker", "redis://:sec/ret@broker", "amqp://", "redis://h:0"]
 )
@@ -120,6 +124,7 @@ def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_each_web_process_reads_the_settings_itself(tmp_path):
     program = """
 import sys

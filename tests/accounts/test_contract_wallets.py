@@ -48,6 +48,7 @@ def code_of(message: str, signature: str) -> str:
     return caught.value.code
 
 
+@pytest.mark.long
 def test_a_contract_wallet_signs_in_by_its_owner_s_signature_of_the_message_alone(wallet):
     other = sign(start(wallet, 31337, ""), ALICE)
     message = start(wallet, 31337, "")
@@ -103,6 +104,7 @@ def shown_to(user: User, path: str, accept: str = "text/html") -> Any:
     return client_of(user.address, user.chain_id).get(path, headers={"accept": accept})
 
 
+@pytest.mark.long
 def test_the_wallets_of_one_address_on_two_chains_are_two_users(shared, settings):
     alice, bob = signed_in(shared, 31337, ALICE), signed_in(shared, 5, BOB)
     assert signed_in(shared, 31337, ALICE) == alice != bob

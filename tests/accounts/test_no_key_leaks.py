@@ -69,6 +69,7 @@ def test_a_page_that_fails_while_it_shows_a_key_shows_none(alice_client, secret,
     assert secret not in caplog.text
 
 
+@pytest.mark.long
 def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret, caplog):
     caplog.set_level(logging.DEBUG)
     path = f"/dashboard/keys/{ApiKey.objects.get().pk}"

@@ -385,6 +385,7 @@ def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):
 # --- Sessions ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_a_user_does_to_keys_in_a_minute_is_bounded(alice_client):
     key = ApiKey.objects.get()
     answers = [post_json(alice_client, f"/dashboard/keys/{key.pk}/reveal", {}).status_code for _ in range(61)]

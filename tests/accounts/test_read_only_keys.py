@@ -48,6 +48,7 @@ def operations() -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.long
 def test_the_listed_operations_alone_answer_it(reading):
     full = made("full", "full")
     batch = submit(full, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})

@@ -233,6 +233,7 @@ def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, honest, use, ans
         assert attested(5) == block_hash(devchain, 5)
 
 
+@pytest.mark.long
 def test_a_node_that_hangs_holds_up_no_other(devchain, honest, use, caplog):
     answered = threading.Event()
 

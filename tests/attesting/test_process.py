@@ -94,6 +94,7 @@ Client().post("/attest", json.loads(sys.argv[1]), content_type="application/json
 """
 
 
+@pytest.mark.long
 def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tmp_path):
     chains_file(tmp_path, own_chain.url)
     first = hex_of(own_chain, 8)
@@ -110,6 +111,7 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
         assert refused(attester, 8)[0] == "conflict"
 
 
+@pytest.mark.long
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
     """The two processes' nodes have different blocks. The process that signs a number second must refuse it."""
     own_chain.rpc("anvil_setCoinbase", BOB.address)

@@ -40,6 +40,7 @@ def rows(stage, settings) -> None:
     act(operator, "queries/batch", "cancel", Batch.objects.filter(status="RECEIVED")[0].pk, reason="A test. " * 20)
 
 
+@pytest.mark.long
 def test_each_list_fits_its_window(page, context, rows, sign_in_as):
     sign_in_as(context)
     too_wide = []

@@ -31,6 +31,7 @@ def test_a_batch_is_submitted_by_the_page_with_a_key_that_only_a_header_has(page
     expect(operation.get_by_label("Answer")).to_contain_text('"unauthorized"')
 
 
+@pytest.mark.long
 def test_each_schema_that_the_page_names_is_on_it(page: Page):
     page.goto("/api/docs")
     names = {link.get_attribute("href") for link in page.locator("main a[href^='#']").all()}

@@ -43,6 +43,7 @@ def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
 # --- With a worker and a chain ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done(
     service: DevChain, page: Page, context: BrowserContext, wallet: Wallet
 ):
@@ -131,6 +132,7 @@ def test_a_page_whose_last_script_comes_late_refreshes_itself(page: Page):
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
 
 
+@pytest.mark.long
 def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
     page: Page, context: BrowserContext, alice: User, sign_in_as: Callable[..., User]
 ):
@@ -148,6 +150,7 @@ def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
     expect(page.get_by_role("heading", name="Webhook")).to_be_visible()
 
 
+@pytest.mark.long
 def test_an_update_leaves_whatever_the_reader_and_scripts_have_changed(
     page: Page, alice: User, monkeypatch: pytest.MonkeyPatch
 ):

@@ -104,6 +104,7 @@ def test_what_holds_shows_what_the_client_s_verifier_says(page: Page, made: Batc
         }
 
 
+@pytest.mark.story
 def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
     bundle = with_transactions(bundle_of(made))
     documents: dict[str, str] = {}
@@ -118,6 +119,7 @@ def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
         assert re.fullmatch(rf"Refusal: [^\n]*({sentence})[^\n]*\.", outcomes[name]), (name, outcomes[name])
 
 
+@pytest.mark.long
 def test_the_proof_of_one_query_shows_what_that_of_the_batch_shows(page: Page, made: Batch):
     of_all = verified(page, made, {"": json.dumps(bundle_of(made))})[""]
     for of_batch in of_all["queries"]:
@@ -386,6 +388,7 @@ LEFT = "Everything checked is correct. Items marked “Not checked” need your 
 FAILS = "The proof is wrong, as the last step says."
 
 
+@pytest.mark.long
 def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wallet: Wallet, proven: Batch):
     begin(page)
     ends(page, HOLDS)
@@ -417,6 +420,7 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     assert wallet.asked == []
 
 
+@pytest.mark.long
 def test_a_facts_reader_takes_the_proofs_of_slots_under_a_root_that_is_a_fact(
     page: Page, wallet: Wallet, proven: Batch, service: DevChain
 ):
@@ -435,6 +439,7 @@ def test_a_facts_reader_takes_the_proofs_of_slots_under_a_root_that_is_a_fact(
     assert re.search(r"Wrong: The facts reader 0x(11){20} holds another word than .*: 0x\.", steps(page)[-1])
 
 
+@pytest.mark.long
 def test_what_a_wallet_says_otherwise_is_told_and_what_it_does_not_tell_remains_to_be_trusted(
     page: Page, wallet: Wallet, proven: Batch
 ):
@@ -474,6 +479,7 @@ def test_what_a_wallet_says_otherwise_is_told_and_what_it_does_not_tell_remains_
     assert wallet.chain_id == 31337
 
 
+@pytest.mark.long
 def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Batch, context: BrowserContext):
     page.goto(path(made))
     begin(page)
@@ -486,6 +492,7 @@ def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Bat
     assert faults_for_anybody(page) == []
 
 
+@pytest.mark.long
 def test_slots_by_name_are_computed_from_the_request(page: Page, site: str):
     names = [name for name, _ in NAMED_SLOTS]
     batch = asked_of_everything(None, {BOB: {"slots": ["0x5", *names]}})
@@ -508,6 +515,7 @@ def test_slots_by_name_are_computed_from_the_request(page: Page, site: str):
         assert "slot, or the name of one, that is malformed." in outcome_with(*names, name), name
 
 
+@pytest.mark.long
 def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
     forged = bundle_of(made)
     forged["queries"][0]["facts"]["BALANCE"] = word(1)

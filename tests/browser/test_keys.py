@@ -46,6 +46,7 @@ def test_a_shown_key_is_hidden_when_the_page_is_left(page, key):
         assert secret_of(key) not in page.content(), (event, shown_by)
 
 
+@pytest.mark.long
 def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     secret, sent, holding = secret_of(key), [], []

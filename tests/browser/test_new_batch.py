@@ -15,6 +15,7 @@ from tests.service import ALICE, BOB
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.long
 def test_without_javascript_each_button_does_its_part(
     service: DevChain, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]
 ):
@@ -41,6 +42,7 @@ def test_without_javascript_each_button_does_its_part(
     expect(page).to_have_url(re.compile(path(Batch.objects.get())))
 
 
+@pytest.mark.long
 def test_what_is_typed_stays_on_the_way_back_and_when_a_session_ends(
     service: DevChain, context: BrowserContext, sign_in_as: Callable[..., User]
 ):

@@ -46,6 +46,17 @@ def test_fonts_are_those_of_the_locked_packages(context: BrowserContext):
     assert widths == pytest.approx({"sans-serif": 375, "monospace": 361, NARROW_FONT: 259}, abs=3)
 
 
+@pytest.mark.story("batch--60-queries")
+@pytest.mark.long(
+    "batch--waits-for-attesters",
+    "batch--a-time--slots-and-a-header--done",
+    "list--everybody-s--full",
+    "facts--the-latest",
+    "sign-in-by-hand",
+    "dashboard--full",
+    "api",
+    "operator",
+)
 @pytest.mark.parametrize(
     "picture",
     [

@@ -78,6 +78,8 @@ def kept_back(service: DevChain) -> None:
 # --- Success ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story("one by one")
+@pytest.mark.long("EIP-5792")
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     connected: BrowserContext,
@@ -116,6 +118,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     assert page.evaluate("localStorage.length") == 0
 
 
+@pytest.mark.long
 def test_a_wallet_on_another_chain_is_switched_and_sends_one_by_one_where_it_knows_no_calls(page: Page, wallet: Wallet):
     wallet.chain_id = 1
     wallet.refuses["wallet_switchEthereumChain"] = NO_SUCH_CHAIN
@@ -136,6 +139,7 @@ def test_a_wallet_on_another_chain_is_switched_and_sends_one_by_one_where_it_kno
     assert (len(wallet.sent), wallet.chain_id) == (2, 31337)
 
 
+@pytest.mark.long
 def test_a_batch_that_a_reorg_takes_is_sent_again_from_a_page_that_was_opened_when_it_was_done(
     connected: BrowserContext, service: DevChain, wallet: Wallet, batch: Batch
 ):
@@ -159,6 +163,7 @@ def test_a_batch_that_a_reorg_takes_is_sent_again_from_a_page_that_was_opened_wh
 # --- Failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, service: DevChain, wallet: Wallet):
     kept_back(service)
     begin(page)
@@ -184,6 +189,7 @@ LEFT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left", rows(LEFT, at_once=["one by one, closed before the answer", "EIP-5792, answered"]))
 def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     page: Page, service: DevChain, wallet: Wallet, left: tuple[bool, bool]

@@ -416,6 +416,7 @@ def failed(answers: list[Any]) -> dict[int, str]:
     return {n: str(answer) for n, answer in enumerate(answers) if isinstance(answer, ChainError)}
 
 
+@pytest.mark.long("1")
 @pytest.mark.parametrize(
     ("form", "most"),
     [*((form, 7) for form in TOO_LARGE.values()), (TOO_LARGE["geth, the first"], 25), (TOO_LARGE["a proxy, 403"], 1)],
@@ -436,6 +437,7 @@ def test_batches_are_bounded_and_smaller_for_ten_minutes_where_a_node_takes_less
     assert client.ask([]) == []
 
 
+@pytest.mark.long
 def test_a_node_that_limits_the_requests_in_batches_is_sent_fewer_after_its_rest(nodes):
     """Providers count each request of a batch, so a full batch may exceed the limit per second at every try."""
     node = Echoing()
@@ -505,6 +507,7 @@ def test_a_node_too_slow_for_all_at_once_is_asked_for_fewer(nodes):
     assert sorted(node.sizes) == [14, 25, 25, 50]
 
 
+@pytest.mark.long
 def test_a_node_that_hangs_is_waited_for_twice_whatever_is_asked(nodes):
     node = Echoing()
     node.hangs = lambda _: True
@@ -518,6 +521,7 @@ def test_a_node_that_hangs_is_waited_for_twice_whatever_is_asked(nodes):
     assert node.count() == [1], "it tells no chain id either, and has just failed"
 
 
+@pytest.mark.long
 def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
     node = Echoing()
     node.hangs = lambda asked: any(question["params"][0] == 3 for question in asked)
@@ -568,6 +572,7 @@ def test_what_spoils_a_whole_batch_is_the_loss_of_its_question(nodes, fails, bad
     assert node.count() == [40], "one request is no reason for small batches"
 
 
+@pytest.mark.long("200-<lambda>")
 @pytest.mark.parametrize(
     ("questions", "answer"),
     [

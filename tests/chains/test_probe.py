@@ -26,6 +26,7 @@ def test_an_archive_proves_back_to_the_first_block(devchain, client_of):
     assert abilities.oldest_provable == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kept", "depth"), [(1_000, 1_000), (999, 128), (128, 128), (127, 0)])
 def test_a_pruned_node_proves_down_to_a_depth(client_of, kept, depth):
     with DevChain(extra_args=("--prune-history", str(kept))) as chain:

@@ -73,6 +73,7 @@ def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_
 # --- Random tries, compared with py-trie ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=40, deadline=None, database=None)
 @given(
     size=st.one_of(st.integers(1, 40), st.integers(41, 2000)),

@@ -162,6 +162,7 @@ def test_what_would_take_much_memory_is_not_read(content):
         client.verify_bundle(content, block_hashes={})
 
 
+@pytest.mark.long
 def test_no_flip_of_a_byte_holds(made):
     """Bytes are flipped in each node, header and word, so each of them is verified."""
     places: list[tuple[Any, Any]] = [(made["nodes"], at) for at in range(len(made["nodes"]))]

@@ -495,6 +495,7 @@ def test_shells_complete_it(capsys, shell):
 # --- Installation -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
     build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
     source = tmp_path / "source"

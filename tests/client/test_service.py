@@ -161,6 +161,7 @@ def test_values_and_logs_come_with_the_proofs_that_a_contract_takes(live, proven
     assert (shown.root.property, shown.view.function) == ("RECEIPTS_ROOT", "logByProof")
 
 
+@pytest.mark.long
 def test_callers_that_do_not_block_get_the_same(live):
     async def ask() -> set[int]:
         told = []
@@ -207,6 +208,7 @@ def test_lists_come_in_parts(live, proven):
     assert [fact.value for fact in balances] == [live.balance(BOB, proven.block)]
 
 
+@pytest.mark.long
 def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
     received: queue.Queue[tuple[bytes, dict[str, str]]] = queue.Queue()
 
@@ -254,6 +256,7 @@ def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, s
     return call
 
 
+@pytest.mark.story
 def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_path):
     block = live.chain.head()
     where = ["--destination", str(CHAIN_ID), "--fee", "0"]
@@ -285,6 +288,7 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     assert [of_no_transaction | printed_fact | {"transactionHash": None} for printed_fact in listed] == read
 
 
+@pytest.mark.long
 def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     balance = live.balance(BOB, proven.block)
     for more in ([], ["--rpc-url", live.chain.url], ["--rpc-url", live.chain.url, "--registry", live.registry]):
@@ -329,6 +333,7 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
         assert (code, sentence in errors) == (expected, True), errors
 
 
+@pytest.mark.long
 def test_who_pays_for_a_batch_is_told_the_command_that_sends_it(live, bqs):
     chains = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID))
     code, out, errors = bqs("submit", "--pay-myself", *chains, "--block", "latest", "--account", BOB, "--prop", "NONCE")
@@ -341,6 +346,7 @@ def test_who_pays_for_a_batch_is_told_the_command_that_sends_it(live, bqs):
     assert (code, f"`bqs send {batch.id}`" in errors) == (ExitCode.NOT_DONE, True), errors
 
 
+@pytest.mark.long
 def test_batches_are_listed_and_cancelled(live, bqs, proven):
     batch = soon(live)
     code, out, _ = bqs("list", "--status", "done", "--limit", "3", "--after", "2026-01-01")

@@ -84,6 +84,7 @@ def test_the_interface_is_that_of_the_registry(compiled):
     assert set(told) <= of_interface.keys()
 
 
+@pytest.mark.story
 def test_a_vote_by_what_another_chain_held(service: DevChain, reads: Deployed, compiled):
     block = service.head()
     artifact = compiled["SnapshotVote"]
@@ -137,6 +138,7 @@ def test_the_interface_of_the_reader_is_its_own(compiled):
     assert of_interface == of_reader
 
 
+@pytest.mark.long
 def test_typed_reads_of_what_the_caller_shows(service: DevChain, reads: Deployed, reader: str):
     reads.call("requireSourceChain", reader, 31337)
     with pytest.raises(Reverted) as unknown:
@@ -175,6 +177,7 @@ def test_typed_reads_of_what_the_caller_shows(service: DevChain, reads: Deployed
         assert another.value.error == ("LogDiffers", token, bytes(32) if index else topics[0])
 
 
+@pytest.mark.long
 def test_a_contract_that_was_written_for_satellite(service: DevChain, reads: Deployed, reader: str, compiled):
     satellite = Deployed(service, "SatelliteReads", reader, artifact=compiled["SatelliteReads"])
     (slot, _, _) = reads.call("slots", SENDER)
@@ -203,6 +206,7 @@ def test_a_contract_that_was_written_for_satellite(service: DevChain, reads: Dep
     assert satellite.call("reasonsOf", place) == ("",) * 6
 
 
+@pytest.mark.long
 def test_a_compiler_by_its_own_defaults_has_room_on_the_stack(tmp_path):
     """Users' compilers don't go by the intermediate language, as this project's does."""
     command = [".venv/bin/node", "node_modules/.bin/solcjs", "--bin", "--base-path", "."]
@@ -219,6 +223,7 @@ def test_a_registry_of_another_chain_is_refused(service: DevChain, reads: Deploy
     assert refused.value.error == ("WrongSourceChain", 1, 31337)
 
 
+@pytest.mark.long
 def test_typed_reads_are_what_the_chain_held(service: DevChain, reads: Deployed):
     block = service.head()
     slots = reads.call("slots", SENDER)
@@ -247,6 +252,7 @@ def test_typed_reads_are_what_the_chain_held(service: DevChain, reads: Deployed)
         assert differs.value.error == ("SlotDiffers", reads.address.lower(), block, slot, bytes(32), value.to_bytes(32))
 
 
+@pytest.mark.long
 def test_a_balance_is_required(service: DevChain, reads: Deployed):
     block = service.head()
     with pytest.raises(Reverted) as unproven:

@@ -56,6 +56,7 @@ def unbounded(chain, simulator, world) -> History:
 # --- Places -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("slot", "payload_depth", "_"), LAYOUTS)
 def test_of_all_nodes_of_a_body_one_is_taken_for_the_hash(history, world, slot, payload_depth, _):
     """The attacker's tree may continue below leaves of a real body: graffiti, votes for eth1 data, headers in

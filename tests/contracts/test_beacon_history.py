@@ -35,6 +35,7 @@ def history(chain, simulator, world) -> History:
 # --- Existing blocks --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("capella", [32, 35], ids=["Capella begins with a period", "Capella begins within one"])
 def test_every_old_block_is_proven_from_every_later_one(chain, simulator, capella):
     world = BeaconWorld(random.Random(2), replace(SMALL, capella=capella), missed=MISSED, empty=EMPTY)
@@ -110,6 +111,7 @@ def genuine(world) -> list[Asked]:
     ]
 
 
+@pytest.mark.long
 def test_no_flipped_bit_leaves_a_branch_to_the_same_root(history, genuine):
     for name, (*root, branch) in genuine:
         flipped = [
@@ -146,6 +148,7 @@ def test_beyond_the_forks_that_it_knows_nothing_is_proven(history, world):
         assert reverted.value.error == ("UnknownFork", first)
 
 
+@pytest.mark.long
 def test_only_bounds_refuse_what_leads_to_the_root(chain):
     tally = branches.run(chain, 1, 5000)
     assert tally.accepted.keys() == MODEL.keys()

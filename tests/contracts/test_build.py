@@ -35,6 +35,7 @@ def test_it_says_in_one_sentence_that_the_compiler_is_missing(monkeypatch, capsy
     assert capsys.readouterr().err == "The Solidity compiler is not installed: `make examples` installs it.\n"
 
 
+@pytest.mark.long
 def test_it_refuses_sources_that_do_not_compile(monkeypatch, tmp_path):
     monkeypatch.setattr(build, "CONTRACTS_DIR", tmp_path)
     (tmp_path / "src").mkdir()

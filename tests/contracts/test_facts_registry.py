@@ -170,6 +170,7 @@ def _slot_proofs(storage: HexaryTrie, *slots: int) -> dict[int, list[bytes]]:
     return {slot: tries.proof(storage, keccak(_word(slot))) for slot in slots}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [1, 127, 128, 255, 2**248, 2**255, 2**256 - 2, 2**256 - 1])
 @pytest.mark.parametrize("slot", [0, 1, 255, 256, 2**256 - 1])
 def test_every_slot_and_value_reads_back_exactly(registry, source, slot, value):
@@ -550,6 +551,7 @@ def test_a_known_hash_of_another_header_makes_none_trusted(registry, source):
     registry.send_raw(header + b"\x37")
 
 
+@pytest.mark.long
 def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
     """A walk accepts only a header's parent, even if another header of the parent's number is trusted."""
     parent, other = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK, 1001, b"\x02" * 32)
@@ -563,6 +565,7 @@ def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
     registry.send_raw(child + b"\x38" + parent + b"\x37")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vouched", [bytes(32), b"\x09" * 32], ids=["for nothing", "for another"])
 def test_a_block_that_is_accumulated_makes_no_other_header_trusted(registry, source, vouched):
     header, after = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK + 1, 1012, b"\x01" * 32)

@@ -170,6 +170,7 @@ def proofs(old, trusted) -> list[bytes]:
     ]
 
 
+@pytest.mark.long
 def test_no_flipped_bit_and_no_cut_leaves_a_valid_proof(registry, harness, proofs, old, trusted):
     for proof in proofs:
         sizes = range(len(proof) - 1, 0, -1 if len(proof) < 1500 else -3)
@@ -233,6 +234,7 @@ def mainnet(chain: DevChain) -> tuple[Deployed, Deployed]:
     return Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address), source
 
 
+@pytest.mark.long("22162263")
 @needs_fixtures
 @pytest.mark.parametrize("number", recorded_beacon.numbers())
 def test_recorded_blocks_since_the_merge_are_proven(mainnet, harness, number):

@@ -237,6 +237,7 @@ def other_owners_and_slots() -> Iterator[Tried]:
 # --- Tests ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("absent_at_leaves-4032")
 @pytest.mark.parametrize(
     ("tried", "count"),
     [

@@ -100,6 +100,7 @@ def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes
     ]
 
 
+@pytest.mark.long
 def test_no_flipped_bit_and_no_cut_of_a_generated_proof_verifies(registry, source, harness):
     root, accounts = _mainnet_shaped((16, 9, 2))
     header = tries.header(BLOCK, root)
@@ -263,6 +264,7 @@ def test_what_an_untrusted_state_says_of_blocks_is_not_kept(chain, registry, sou
     assert not registry.call("vouches", BLOCK - 40, OLD_HASH)
 
 
+@pytest.mark.long
 def test_no_flipped_bit_and_no_cut_of_a_block_hash_verifies(registry, source, harness):
     world = _history_world(walked=2)
     _vouch(source, world.headers[0])

@@ -97,6 +97,7 @@ def test_it_proves_several_accounts_of_one_block_at_once(registry, source, numbe
         assert registry.call("accountField", fixture["account"]["address"], number, 1) == balance
 
 
+@pytest.mark.long
 @one_account_at_once
 @pytest.mark.parametrize("known", [False, True], ids=["with header", "block known"])
 def test_no_flipped_bit_and_no_cut_leaves_a_valid_proof(registry, source, harness, fixture, known):
@@ -111,6 +112,7 @@ def test_no_flipped_bit_and_no_cut_leaves_a_valid_proof(registry, source, harnes
     assert harness.accepted_flips(registry, proof) == 0
 
 
+@pytest.mark.long("goerli_7583802_7b2f05ce_depth7")
 @each_account
 def test_python_refuses_the_same_cuts_and_flips(fixture):
     def accepts(proof: bytes) -> bool:

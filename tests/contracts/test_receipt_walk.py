@@ -90,6 +90,7 @@ def picked(block: Block, values: list[bytes]) -> list[int]:
     return sorted(index for index in {*kinds.values(), longest, *CORNERS} if index < len(block.receipts))
 
 
+@pytest.mark.long("eth-mainnet-4369999")
 @pytest.mark.parametrize("name", RECORDED)
 def test_receipts_and_logs_of_recorded_blocks_are_as_the_chain_has_them(simulator, reader, refused, name):
     block = recorded(name)
@@ -160,6 +161,7 @@ def test_an_empty_block_has_two_proofs(refused, proof, is_taken, log):
     assert refusal == ("" if log is None else NO_SUCH_LOG) if is_taken else refusal not in {"", NO_SUCH_LOG}
 
 
+@pytest.mark.long("128")
 @pytest.mark.parametrize("index", [0, 5, 128, 300])
 def test_a_leaf_may_have_as_many_bytes_as_a_full_branch(refused, index):
     path = tries.hex_prefix(tries.encode(index).hex(), leaf=True)

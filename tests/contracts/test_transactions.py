@@ -75,6 +75,13 @@ def every_log(block: Block, index: int) -> range:
     return range(len(block.receipts[index].logs))
 
 
+@pytest.mark.long(
+    "eth-mainnet-16640614",
+    "eth-mainnet-18500000",
+    "eth-mainnet-20472570",
+    "eth-mainnet-8065752",
+    "op-mainnet-154497277",
+)
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_receipt_log_and_transaction_of_a_recorded_block_is_proven(registry, source, name):
     block = recorded(name)
@@ -105,6 +112,7 @@ def test_every_receipt_log_and_transaction_of_a_recorded_block_is_proven(registr
 # --- Random blocks ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("100", "273")
 @pytest.mark.parametrize("count", SIZES)
 def test_facts_of_blocks_of_all_sizes_are_proven_by_header_and_by_number(registry, source, count):
     block = random_block(random.Random(count), count)
@@ -379,6 +387,7 @@ def test_the_encoder_refuses_what_is_not_there():
 # --- Campaign ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_contract_and_model_agree_on_spoilt_proofs(chain):
     tally = campaign.run(chain, 1, 600)
     kinds = {"absent transaction", "log", "transaction", *(f"receipt {each:02x}" for each in decoder._TYPES)}
@@ -456,6 +465,7 @@ def deposit(amount: int, emitter: bytes = DEPOSIT[0], event: bytes = DEPOSIT[1][
     return emitter, [event, DEPOSIT[1][1], *more], amount.to_bytes(32)
 
 
+@pytest.mark.long
 def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
     # The first two logs have the same hash, and are two deposits. The payout mustn't take the others for deposits.
     others = [

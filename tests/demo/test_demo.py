@@ -16,6 +16,7 @@ def command(tmp_path) -> list[str]:
     return demo("demo", tmp_path / "demo")
 
 
+@pytest.mark.story
 def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(command, tmp_path):
     done = run([*command, "--once"])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -61,6 +62,7 @@ def port_in_use() -> Iterator[int]:
 IN_USE = r"Port {} is in use\. Stop what uses it, or choose another one, such as {}\d+\.\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("option", "variable"), [("--port", "PORT"), ("--rpc-port", "RPC_PORT")])
 def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, port_in_use, option, variable):
     command[command.index(option) + 1] = str(port_in_use)
@@ -70,6 +72,7 @@ def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, port_in_use, opt
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.long
 def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "thesis.txt").write_text("years of work")

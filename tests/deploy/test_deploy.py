@@ -54,6 +54,7 @@ def test_all_that_is_copied_is_sent_to_the_builder():
     assert [path for path in copied if not (PROJECT / path).exists()] == []
 
 
+@pytest.mark.long
 def test_the_copied_files_collect_migrate_and_make_keys_alone(tmp_path):
     """Run the image's steps in a folder with only the copied files, using this environment's packages."""
     for path in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE):

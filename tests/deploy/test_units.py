@@ -55,6 +55,7 @@ def answers(units: Units) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", [Units.restart, Units.reload], ids=["restarted", "reloaded"])
 def test_the_web_server_refuses_no_request_and_loses_none(units, way):
     units.start(WEB, APP)
@@ -73,6 +74,7 @@ def test_the_web_server_refuses_no_request_and_loses_none(units, way):
     assert 0 < answered < len(load.took)
 
 
+@pytest.mark.long
 def test_a_worker_starts_and_ends(units, tmp_path):
     (tmp_path / "signer.key").write_text(SIGNER_KEY)
     name = "batch-query-worker@1"
@@ -81,6 +83,7 @@ def test_a_worker_starts_and_ends(units, tmp_path):
     units.stop(name)
 
 
+@pytest.mark.long
 def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
     """gunicorn would end if a new process couldn't start. It would keep running without chains."""
     units.start(WEB)

@@ -186,6 +186,7 @@ def sign_up(database: Path, address: str) -> None:
         )
 
 
+@pytest.mark.long("README.md:35")
 @pytest.mark.parametrize("block", [row(block) for block in RUNNABLE])
 def test_a_pasted_block_does_what_its_page_says(result_of, block):
     each = result_of(block)
@@ -228,6 +229,7 @@ def test_every_toml_block_is_a_chains_file_that_the_service_takes(tmp_path):
         assert load_chains(tmp_path / "chains.toml", {"KEY_ONE": "key", "BEACON_KEY": "key"}).chains
 
 
+@pytest.mark.long
 def test_every_contract_compiles_without_a_warning():
     sources = {str(block): block.code for block in BLOCKS if block.language == "solidity"}
     assert sources

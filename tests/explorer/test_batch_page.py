@@ -57,6 +57,7 @@ def shown_to_alice(batch: Batch) -> list[bool]:
     return [str(10**18) in html, re.search(r"\b1\sETH", unescape(title)) is not None, "at block 12 = 1 ETH" in line]
 
 
+@pytest.mark.long
 def test_no_value_is_shown_before_its_query_is_completed_nor_where_the_registry_may_not_hold_it():
     batch = batches.a_batch()
     batches.accept(batch)
@@ -184,6 +185,7 @@ def taken(batch: Batch) -> int:
     return len(captured)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["open", "done"])
 def test_the_number_of_statements_does_not_grow_with_the_batch(state):
     statements = {}
@@ -197,6 +199,7 @@ def test_the_number_of_statements_does_not_grow_with_the_batch(state):
     assert statements[60] == statements[200] <= statements[10] <= 21, statements
 
 
+@pytest.mark.long
 def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
     sizes, statements = [], []
     for count in (60, 5000):

@@ -40,6 +40,7 @@ def get(batch: Batch, **headers: str) -> Any:
 # --- On a chain -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_was_proven_on_a_chain_is_what_the_bundle_proves(service: DevChain):
     batch = batches.everything(service)
     account, slots, header, timed = batches.proven_by(batches.bundle_of(batch)).queries.values()
@@ -83,6 +84,7 @@ def test_it_has_each_block_and_each_node_once(batch):
         assert (len(alone["blocks"]), query["account"] is None) == (1, not alone["nodes"])
 
 
+@pytest.mark.long
 def test_it_is_read_in_large_parts():
     accounts = {address: {"props": ["BALANCE"]} for address in batches.many_accounts(510)}
     batch = asked_of_everything(None, more=accounts)

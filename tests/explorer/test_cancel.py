@@ -114,6 +114,7 @@ def test_nobody_else_cancels_it_nor_does_a_link(alice, client):
     assert fresh(batch).status == BatchStatus.RECEIVED
 
 
+@pytest.mark.long
 def test_a_contract_wallet_cancels_its_batch_while_a_worker_signs_for_it(service, monkeypatch):
     service.rpc("evm_setAutomine", False)
     wallet = client_of(ALICE, 31337)

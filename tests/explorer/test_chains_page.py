@@ -243,6 +243,7 @@ def ask_again() -> None:
     watch()
 
 
+@pytest.mark.long
 def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(service, attested, monkeypatch):
     monkeypatch.setattr(attester_checks, "ask", partial(ask, timeout_seconds=3))
 

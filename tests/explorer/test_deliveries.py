@@ -30,6 +30,7 @@ def batch() -> Batch:
     return batch
 
 
+@pytest.mark.long
 def test_nobody_else_does(batch):
     for client in (Client(), client_of(BOB)):
         for of in (path(batch), f"{path(batch)}.json", f"{path(batch)}/1"):

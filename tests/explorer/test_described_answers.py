@@ -77,6 +77,7 @@ def answers_about(batch: Batch) -> list[tuple[str, Any]]:
     ]
 
 
+@pytest.mark.long
 def test_every_answer_is_as_described_whatever_the_state(models):
     accounts = {ALICE: {"props": ["NONCE", "BALANCE"], "slots": ["0x5"]}}
     batch = batches.batch_at(
@@ -111,6 +112,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
     assert told == ["RECEIVED", "IN_PROGRESS", "DONE", "REJECTED"]
 
 
+@pytest.mark.long
 def test_deliveries_of_webhooks_are_as_described(models):
     key = a_key()
     batch = submit(key, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})

@@ -40,6 +40,7 @@ def rows(request, django_db_setup, django_db_blocker, tmp_path_factory) -> Itera
         transaction.set_rollback(True)
 
 
+@pytest.mark.long("batch--two-source-chains--one-held-up", "batch--60-queries", "batch--1-200-queries")
 @pytest.mark.parametrize(
     ("rows", "picture"),
     [pytest.param(picture.rows, picture, id=picture.file) for picture in PAGES],

@@ -120,6 +120,7 @@ DUE: dict[str, tuple[type[Model], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DUE)
 def test_what_no_worker_advances_is_told_by_kind_although_one_beats(kind):
     (model, lane), hour = DUE[kind], timedelta(hours=1)

@@ -145,6 +145,7 @@ def told_name(key: ApiKey) -> Any:
     return fact["slotName"]
 
 
+@pytest.mark.long
 def test_each_filter_leaves_others_out(tmp_path):
     batches.connect_source(tmp_path)
     batches.deployed(5)
@@ -198,6 +199,7 @@ def fetch_proofs_of_other_chain(batch: Batch) -> None:
     batches.complete(batch, *StepKind, of=[there])
 
 
+@pytest.mark.long
 def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks():
     for block in (12, 13):
         for start in (0, 150):
@@ -254,6 +256,7 @@ def test_an_account_or_a_block_is_needed():
     assert "account and block" in answer.json()["error"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "parameters", [{"account": ALICE}, {"block": "12"}, {"account": ALICE, "block": "12"}], ids=str
 )
@@ -325,6 +328,7 @@ def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
     assert batches.path(own) in opened(Client())
 
 
+@pytest.mark.long
 def test_the_latest_facts_go_on_page_by_page(settings):
     settings.PUBLIC_BATCH_LIST = True
     expected: list[str] = []

@@ -231,6 +231,7 @@ def as_text(kind: Any, value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@pytest.mark.long
 def test_10_000_values_are_those_that_the_library_decodes():
     chance, logs, values = random.Random(1), [], 0
     expected: dict[str, list[str]] = {}

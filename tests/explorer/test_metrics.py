@@ -109,6 +109,7 @@ def test_a_database_that_does_not_answer_is_told_and_what_processes_count_stays(
     assert (value(text, "batchquery_requests_total", route="chain-connections", status="200") or 0) >= 1
 
 
+@pytest.mark.long
 def test_a_stranger_s_scrapes_load_no_database_and_few_statements_do(django_assert_max_num_queries, pass_time):
     with django_assert_max_num_queries(37):
         assert value(read(), "batchquery_workers") == 1

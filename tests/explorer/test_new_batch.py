@@ -316,6 +316,7 @@ def test_blocks_and_times_far_above_the_stored_head_are_refused_at_their_fields(
     assert not Batch.objects.exists()
 
 
+@pytest.mark.long
 def test_of_many_faults_some_are_told_and_the_others_counted(alice):
     html = post(alice, "submit", {"accounts": "\n".join(f"0x{n}" for n in range(200))}, status=400)
     assert faults_in(html)[0] == ("", "There are 180 more faults like these.")
@@ -326,6 +327,7 @@ def test_of_many_faults_some_are_told_and_the_others_counted(alice):
     assert "The form holds 50 rows. A row holds any number of accounts." in html
 
 
+@pytest.mark.long
 def test_the_largest_forms_are_taken(alice, settings):
     settings.CONFIRM_ABOVE_QUERIES = 10_000
     row = {"props": ACCOUNT_FIELDS, "header": HEADER_FIELDS, "slot_base": "0", "slot_key": "0"}
@@ -578,6 +580,7 @@ def submitted(client: Client, do: str, *rows: dict[str, Any], **others: Any) -> 
     return " ".join(asked[1].split()), asked[2]
 
 
+@pytest.mark.long
 def test_a_batch_above_the_operator_s_limits_is_confirmed_once(chain, alice, settings, tmp_path):
     serve(settings, tmp_path, chain)
     settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI = 2, 10**18
@@ -630,6 +633,7 @@ def test_a_read_only_key_submits_nothing_and_takes_no_room_of_its_owner(alice, k
 # --- Estimates --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice, key):
     row = {"at": "block", "block": str(service.head()), "accounts": f"{ALICE}\n{BOB}"}
     rows = (row, {"accounts": ALICE}, {"at": "block", "block": "99", "accounts": ALICE})

@@ -133,6 +133,7 @@ def test_queries_are_paged_in_the_order_of_the_request():
     assert detail(batch, cursor="900")["queryList"] == []
 
 
+@pytest.mark.long
 def test_an_answer_ends_at_a_mebibyte_of_facts_and_the_next_goes_on_with_the_same_query():
     slots = [batches.word(number) for number in range(2_500)]
     large = batches.batch_at(

@@ -117,6 +117,7 @@ def test_an_identifier_is_found_in_any_case_and_told_in_capitals(written):
     assert Client().get("/batch-query-status", {"batchQueryId": other}, headers=key).json() == {"queryStatus": "DONE"}
 
 
+@pytest.mark.long
 def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
     batch = batches.a_batch()
     key, own, status = header(batch.api_key), client_of(ALICE), f"/batch-query-status?batchQueryId={batch.pk}"

@@ -39,6 +39,7 @@ def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevCh
     assert "<main" in page.text
 
 
+@pytest.mark.long
 def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):
     block = service.head()
     batch = batch_at(**{f"block_{block}": {"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}}})
@@ -51,6 +52,7 @@ def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):
     assert re.findall(r"<dt>slot (0x\w+)</dt>", text) == [hex(slot) for slot in range(50, 60)]
 
 
+@pytest.mark.long
 def test_it_tells_that_the_chain_has_lost_what_was_proven(service: DevChain):
     block = service.head()
     service.mine(3)
@@ -70,6 +72,7 @@ def test_a_node_that_is_down_is_said_in_a_sentence():
     assert "127.0.0.1:1" in response.text
 
 
+@pytest.mark.long
 def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as never_answers:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{never_answers.getsockname()[1]}")
@@ -127,6 +130,7 @@ READS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [of_slots, of_transactions])
 def test_a_large_answer_counts_as_several_reads_of_its_network_and_a_small_one_of_a_page_as_none(make):
     batch, small = make(), a_batch()

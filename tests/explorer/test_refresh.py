@@ -62,6 +62,7 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
     assert poll(next_poll(response.text)).status_code == 204
 
 
+@pytest.mark.long("<lambda>4")
 @pytest.mark.parametrize(
     "change",
     [
@@ -110,6 +111,7 @@ def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert
     assert poll(url).status_code == 200
 
 
+@pytest.mark.long
 def test_a_process_keeps_few_pages(monkeypatch):
     batch = a_batch()
     url = next_poll(page(batch))
@@ -140,6 +142,7 @@ def test_the_older_an_open_batch_is_the_slower_it_polls(age, seconds):
     assert interval(page(batch)) == seconds
 
 
+@pytest.mark.long
 def test_the_answer_is_stored_by_nobody_and_differs_for_htmx():
     batch = a_batch()
     for response in (Client().get(path(batch)), polled(batch), poll(next_poll(page(batch)))):

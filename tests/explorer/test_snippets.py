@@ -69,6 +69,7 @@ def codes_of_everything(service: DevChain) -> Codes:
     return snippets
 
 
+@pytest.mark.long
 def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypatch, capsys, tmp_path):
     codes = codes_of_everything(service)
     assert [code["Solidity"].count("ProvenFacts.requireLog") for code, _ in codes if "logHash" in code["cast"]] == [1]
@@ -86,6 +87,7 @@ def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypat
     assert read_by_solidity(of_reader, service, "FactsReader") == [hex_data(word) for _, word in of_reader]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq")
 def test_a_slot_under_a_storage_root_is_read_by_proof(service: DevChain) -> None:
     (code,) = [code["eth_getProof"] for code, _ in codes_of_everything(service) if "eth_getProof" in code]
@@ -154,6 +156,7 @@ def body_of(command: str) -> str:
     return words[4]
 
 
+@pytest.mark.long
 def test_the_first_query_is_accepted_as_it_stands_and_proves_a_balance(service: DevChain, client: Client):
     key = a_key()
     work_until_done(submit(key, request(BOB, block=3)), service)  # stores a head, a signer and a registry

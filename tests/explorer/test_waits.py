@@ -75,6 +75,7 @@ def test_the_documents_tell_who_must_act_of_each_code():
     assert {*WHO, Actor.INNER} == set(ACTORS.values())
 
 
+@pytest.mark.long
 def test_each_code_is_used_and_each_that_is_used_is_in_the_table_with_its_values():
     literals: set[str] = set()
     for module in SERVICE:

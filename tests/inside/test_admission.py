@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from chains.node_errors import NodeUnavailable
 from proving.lanes import LaneKind
 from queries.models import BatchStatus
@@ -23,6 +25,7 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
     assert (fresh(batch).rejection_code, batch.waits_for, batch.due_at) == ("cancelled_by_user", None, None)
 
 
+@pytest.mark.long
 def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_themselves(
     service, key, settings, monkeypatch
 ):

@@ -217,6 +217,7 @@ LIES: Mapping[str, Mapping[str, Callable[[bytes], bytes]]] = {
 }
 
 
+@pytest.mark.long("blocks/52/root long")
 @pytest.mark.parametrize(
     ("about", "lie"),
     [
@@ -243,6 +244,7 @@ def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configur
         assert any(about in path for path in honest.requested_paths)
 
 
+@pytest.mark.long
 def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
     """Wrong roots are not stored. A node without blocks answers as for missed slots, and one node is down."""
     liar = Liar(node, "blocks/52/root", LIES["blocks/52/root"]["another"])
@@ -266,6 +268,7 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
         assert holds(world, 50, ask(world, 50))
 
 
+@pytest.mark.long
 def test_an_empty_or_false_row_is_not_believed(world, api):
     """A damaged database, or one of another configuration, may have such rows."""
     assert holds(world, 50, ask(world, 50))

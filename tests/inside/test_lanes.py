@@ -158,6 +158,7 @@ OF_BATCH = 'INSERT INTO "queries_block"'
 OF_REGISTRY = 'UPDATE "proving_factsregistry" SET "due_at" = CASE'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "statement", "error", "cause"),
     [

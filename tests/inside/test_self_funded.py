@@ -9,6 +9,7 @@ from queries.models import Batch
 from tests.service import ALICE, request, submit, work_until_done
 
 
+@pytest.mark.long
 def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     """This check is the last line of defence, because no code stores such a transaction."""
     work_until_done(submit(key, request(ALICE, block=service.head())), service)

@@ -125,6 +125,7 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     assert {fresh(batch).status for batch in rich} == {BatchStatus.DONE}
 
 
+@pytest.mark.long
 def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
     """A user could request the oldest block for which the source vouches, and make others pay for a revert."""
     text = settings.CHAINS_FILE.read_text()
@@ -144,6 +145,7 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
     assert Transaction.objects.get(queries__batch=edge).queries.count() == 1
 
 
+@pytest.mark.long
 def test_after_one_that_reverted_each_goes_alone(service, blocks):
     """A shared transaction may revert because of one block. The other blocks must be proven nevertheless."""
     batches = at_blocks(a_key(), blocks[:3])

@@ -128,6 +128,7 @@ def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserve
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service):
     work()
     signer, nonce = Signer.objects.get(), signer_nonce(service)

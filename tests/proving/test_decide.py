@@ -386,6 +386,7 @@ def users_of(*names: str) -> set[str]:
     return {path.relative_to(PROJECT / "proving").as_posix() for path in paths if names_in(path) & set(names)}
 
 
+@pytest.mark.long
 def test_one_module_signs_two_reserve_for_it_and_the_monitor_goes_on():
     signing = "transactions/signing.py"
     assert users_of("sign_transaction", "tell_all") == {signing}

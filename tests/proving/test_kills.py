@@ -154,6 +154,7 @@ def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
     return batch
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("stage", "kind"),
@@ -213,6 +214,7 @@ def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
     assert VERSIONS.get().hash == Transaction.objects.get(queries__batch=batch).hash
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("stop", [{}, {"signer": SIGNER}], ids=["of the chain", "of the signer"])
 def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killing, stop):
@@ -235,6 +237,7 @@ def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killin
     assert signer_nonce(service) == nonce + 1
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killing, settings, tmp_path):
     call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
@@ -370,6 +373,7 @@ LOST = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("holds", long.rows(LOST, at_once=["the batch is taken back"]))
 def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, killing, settings, holds):

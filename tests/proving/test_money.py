@@ -64,6 +64,16 @@ def machine(node: tuple[Node, str], transactional_db, settings, tmp_path) -> Ite
         yield machine
 
 
+@pytest.mark.story("users share a block")
+@pytest.mark.long(
+    "self-funded beside others",
+    "a day until it is final",
+    "a user's day on replacements",
+    "a fee when all reverts",
+    "receipts that say failed, or nothing",
+    "killed, and lost by the node",
+    "reorgs, and another program",
+)
 @pytest.mark.parametrize("sequence", long.rows(SEQUENCES, at_once=AT_ONCE))
 def test_no_promise_about_money_is_broken(machine, sequence):
     machine.run(sequence)

@@ -50,6 +50,7 @@ def told(hook: Receiver) -> list[tuple[str, str, str]]:
     )
 
 
+@pytest.mark.story
 def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook, unreachable_chain, tmp_path):
     connect_source(tmp_path, "http://127.0.0.1:1/secret-path")
     deployed()
@@ -85,6 +86,7 @@ def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook
     assert not any(b"secret" in got.body for got in hook.received)
 
 
+@pytest.mark.long
 def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_receiver_fails(
     settings, monkeypatch, unreachable_chain, start_worker
 ):
@@ -111,6 +113,7 @@ def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_
     assert len({(got.id, got.body) for got in failing.received}) == 1
 
 
+@pytest.mark.long
 def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
     service, settings, monkeypatch, start_worker, tmp_path
 ):

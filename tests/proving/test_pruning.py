@@ -138,6 +138,7 @@ def test_proofs_that_a_younger_batch_uses_stay_with_it():
     assert full() == (0, 0)
 
 
+@pytest.mark.long
 def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
     key = a_key()
     body = request(ALICE, block=service.head())
@@ -154,6 +155,7 @@ def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
     assert bundle(batch).status_code == 410
 
 
+@pytest.mark.long
 def test_receipts_go_with_the_proofs_and_what_they_prove_stays(service):
     key = a_key()
     transactions = {"2": {"props": ["HASH"], "logs": ["1"]}}
@@ -171,6 +173,7 @@ def test_receipts_go_with_the_proofs_and_what_they_prove_stays(service):
     assert bundle(work_until_done(submit(key, body), service)).status_code == 200
 
 
+@pytest.mark.long
 def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
     """After a kill at any chunk, each bundle is complete or reported as gone."""
     batches = [done(31 + number, ALICE, BOB, block=12 + number) for number in range(2)]
@@ -285,6 +288,7 @@ def test_calldata_that_a_bundle_has_its_next_header_from_stays_with_it():
     assert carried(tx) == (b"", b"")
 
 
+@pytest.mark.long
 def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
     """The block was stored as a checkpoint of a path, and its header is pruned."""
     number = service.head()

@@ -27,6 +27,7 @@ def done(service):
     return batch
 
 
+@pytest.mark.story
 @pytest.mark.django_db(transaction=True)
 def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, done):
     work()
@@ -71,6 +72,7 @@ def test_a_node_that_lags_takes_nothing_back(service, done, settings):
     assert "is behind block" in waiting()[0]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killing):
     batch = submit(a_key(), request(ALICE, block=service.head()))
@@ -86,6 +88,7 @@ def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killi
     assert batch.status == BatchStatus.IN_PROGRESS
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_source_block_that_changed_discards_its_proofs(service):
     service.rpc("evm_setAutomine", False)
@@ -110,6 +113,7 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     assert Step.objects.get(query__batch=batch, kind=StepKind.INITIAL_STATE).error is None
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_the_index_of_a_transaction_that_a_reorg_removed_is_told_no_more(service, client):
     service.rpc("evm_setAutomine", False)
@@ -135,6 +139,7 @@ def test_a_reorg_that_keeps_the_facts_takes_nothing_back(service, done):
     assert done.status == BatchStatus.DONE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", ["a time", "a block of a batch that is cancelled"])
 def test_a_transaction_that_carries_the_header_of_another_is_mined_again_too(service, client, names):
     service.mine(3)

@@ -70,6 +70,7 @@ def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dic
 # --- The whole way ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key):
     block = service.head()
     with nothing_spent(service):
@@ -103,6 +104,7 @@ def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key)
     assert get(batch).json()["isComplete"]
 
 
+@pytest.mark.long
 def test_what_rests_on_another_has_a_gas_limit_that_suffices(service, key):
     block = service.head()
     slots = {"props": ["BALANCE", "CODE_HASH"], "slots": [hex(slot * 7919) for slot in range(40)]}
@@ -128,6 +130,7 @@ def test_a_false_estimate_gives_nobody_too_little_or_too_much_gas(service, key, 
     send(service, [tx])
 
 
+@pytest.mark.long
 def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):
     head = service.head()
     body = itself(request(ALICE, block=head))
@@ -167,6 +170,7 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
 # --- Old blocks -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_long_path_is_sent_in_rounds(old, key, settings):
     reconfigure(settings, f"window = {WINDOW}", "window = 1")
     block = old.head() - 50
@@ -178,6 +182,7 @@ def test_a_long_path_is_sent_in_rounds(old, key, settings):
     assert field_on_chain(old, CHARLIE, block, AccountField.BALANCE) == balance_at(old, CHARLIE, block)
 
 
+@pytest.mark.long
 def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
     first = old.head() - 3 * WINDOW - 5
     body = itself(request(CHARLIE, block=first))
@@ -198,6 +203,7 @@ def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
     assert (answer["transactions"], answer["isComplete"]) == ([], False)
 
 
+@pytest.mark.long
 def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key):
     with DevChain(chain_id=sources.THERE) as there:
         sources.grow(there, 30)
@@ -236,6 +242,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
     assert fresh(batch).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
     """The nodes serve no events, by which the service would notice the transaction."""
@@ -256,6 +263,7 @@ def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key,
         until(lambda: fresh(batch).status == BatchStatus.DONE, "what was sent is seen")
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(service, key, settings, start_worker):
     settings.BATCH_DEADLINE_SECONDS = 3600
@@ -310,6 +318,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
 # --- Batches of the operator at the same blocks -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, key):
     block = service.head()
     # The self-funded batch needs the same account with the same property and another one.
@@ -332,6 +341,7 @@ def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, ke
     assert oneself.gas_used == 0
 
 
+@pytest.mark.long
 def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old, key):
     first = old.head() - 3 * WINDOW - 5
     riding = submit(a_key(BOB), itself(request(CHARLIE, block=first + 1)))
@@ -346,6 +356,7 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
         send_until_done(old, riding)
 
 
+@pytest.mark.long
 def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key):
     """A cancellation costs money, and no batch that the operator pays for is waiting."""
     mine_at(costly, 1)
@@ -373,6 +384,7 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
 # --- Without a signer -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_service_without_a_signer_proves_what_others_send(service, key, settings):
     text = settings.CHAINS_FILE.read_text()
     before = submit(key, request(ALICE, block=service.head()))
@@ -411,6 +423,7 @@ def post(key, body: dict[str, Any]) -> Any:
 # --- The endpoint -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_more_than_one_answer_holds_comes_in_the_next(service, key):
     service.mine(18)
     told = send_until_done(service, submit(key, itself(asking(balances(range(3, 21))))))
@@ -452,6 +465,7 @@ def test_a_user_may_ask_so_often(service, key):
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     batch = submit(key, itself(request(ALICE, block=service.head())))
     work()
@@ -473,6 +487,7 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     assert Client().post(path).status_code == 302
 
 
+@pytest.mark.long
 def test_scripts_of_its_page_are_told_what_to_send_and_what_that_costs(service, key):
     batch = submit(key, itself(request(ALICE, block=service.head())))
     work()

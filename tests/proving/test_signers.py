@@ -38,6 +38,7 @@ def mempool(two_signers: DevChain) -> DevChain:
 # --- A signer that can't send -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     (first,) = send_each(key, mempool, 1)
     # The transaction's price is too low from now on.
@@ -77,6 +78,7 @@ def test_a_nonce_of_the_only_signer_that_is_stuck_is_told_by_healthz(mempool, ke
     assert Client().get("/healthz").json()["codes"] == []
 
 
+@pytest.mark.long
 def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
     mempool.rpc("anvil_setBalance", SIGNER, hex(10**15))
     mempool.mine()
@@ -93,6 +95,7 @@ def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
     assert Signer.objects.get(address=SIGNER).wait is None
 
 
+@pytest.mark.long
 def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
     mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER * 11 // 1000))
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * GWEI))
@@ -129,6 +132,7 @@ def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_do
     assert not Signer.objects.exclude(notice="", wait=None).exists()
 
 
+@pytest.mark.long
 def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
     send_each(key, mempool, 1, 2)
     Signer.objects.filter(address=SECOND_SIGNER).update(notice="It holds nothing.")
@@ -149,6 +153,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
 # --- Common rules -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
     settings.ALLOWED_ADDRESSES = ["*"]
     costly = "test_network = false\nminimum_signer_balance = '0'\nmax_fee_per_gas_gwei = 100"
@@ -166,6 +171,7 @@ def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
     assert any("The operator's limit of 0.0035 ETH in 24 hours" in sentence for sentence in waiting())
 
 
+@pytest.mark.long
 def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
     configure(settings, tmp_path, chain, connection=f"window = {WINDOW}")
     deploy(31337, 31337)

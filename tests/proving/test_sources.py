@@ -114,6 +114,7 @@ def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) 
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_facts_of_another_chain_in_a_replaced_registry_are_proven_again_with_lost_ones(
     chain, there, attested, settings, key
 ):
@@ -133,6 +134,7 @@ def test_facts_of_another_chain_in_a_replaced_registry_are_proven_again_with_los
     assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
 
 
+@pytest.mark.long
 def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
     chain, there, attesters, settings, tmp_path, key, caplog
 ):
@@ -157,6 +159,7 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
         assert "1 of 2 required attesters has signed" in wait_of(chain)
 
 
+@pytest.mark.long
 def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
     chain, settings, tmp_path, tmp_path_factory, key
 ):
@@ -178,6 +181,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "reorganised" in step.went_back_because
 
 
+@pytest.mark.long
 def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, there, proxy, key, client):
     proxy.down()
     here_block, there_block = chain.head(), there.head() - 10
@@ -219,6 +223,7 @@ def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client)
     proxy.up()
 
 
+@pytest.mark.long
 def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
@@ -235,6 +240,7 @@ def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attest
 # --- OP Stack ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_path, key):
     l1 = L1Block(chain)
     block = there.head() - 10
@@ -304,6 +310,7 @@ def newest_recorded(chain: DevChain, name: str = "Arbitrum") -> int:
     return newest
 
 
+@pytest.mark.long
 def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
     for number in (30, 40, 50):
         rollup.confirm(number)
@@ -317,6 +324,7 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
     assert newest_recorded(chain) == 50
 
 
+@pytest.mark.long
 def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
     assert wait_of(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
@@ -345,6 +353,7 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     assert_proven(chain, rollup.chain, batch, 43)
 
 
+@pytest.mark.long
 def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
     day = 86_400
     # The clock of the destination is so far ahead that the other delays don't matter.
@@ -374,6 +383,7 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert waiting_one.status == BatchStatus.IN_PROGRESS
 
 
+@pytest.mark.long
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
     rollup.confirm(50)
     later = submit(key, of_chains(there=[60]))
@@ -407,6 +417,7 @@ def know(settings: Any, code: Iterable[str]) -> None:
     forget_chains()
 
 
+@pytest.mark.long
 def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_named_its_code(
     chain, rollup, settings, key
 ):
@@ -433,6 +444,7 @@ def encoded(chain: DevChain, number: int) -> bytes:
     return headers.told(chain.rpc("eth_getBlockByNumber", hex(number), False))
 
 
+@pytest.mark.long
 def test_what_somebody_has_recorded_is_begun_at_without_the_outbox_unless_a_confirmed_block_is_nearer(
     chain, rollup, key
 ):
@@ -466,6 +478,7 @@ def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b""
     return game
 
 
+@pytest.mark.story
 def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     games.settle(output_of(there, 26), 26)
     nearer = settle(games, there, 23)
@@ -484,6 +497,7 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     assert newest_recorded(chain, "OpStackGames") == 23
 
 
+@pytest.mark.long
 def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     settle(games, there, 24)
     games.guardian("updateRetirementTimestamp()")
@@ -513,6 +527,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     assert_proven(chain, there, batch, 24)
 
 
+@pytest.mark.long
 def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
     """The claimed output is no block's, or is another block's, or the claimed number is too large."""
     game = settle(games, there, 24, b"\x66" * 32)
@@ -561,6 +576,7 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
         call_command("check_chains", stdout=output)
 
 
+@pytest.mark.long
 def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
     settle(games, there, 24)
     before = code_that_decides()
@@ -576,6 +592,7 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     assert registry(THERE).notice == ""
 
 
+@pytest.mark.long
 def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_gone_again(
     chain, games, there, settings, key
 ):
@@ -606,6 +623,7 @@ def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
     return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
 
 
+@pytest.mark.long
 def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, buffered, key):
     """The buffer keeps a false hash. A later block of the real chain leads to the right block of that number."""
     batch = submit(key, of_chains(there=[20]))
@@ -633,6 +651,7 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
     assert len(extending()) == 1
 
 
+@pytest.mark.long
 def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, buffered, settings, key):
     BlockHashBuffer(chain).push(*pushed(there, 22, 24))
     batch = submit(key, of_chains(there=[20]))
@@ -676,6 +695,7 @@ def another_address(_: Any, __: DevChain, settings: Any) -> None:
     forget_chains()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "tell", "block", "why"),
     [
@@ -693,6 +713,7 @@ def test_nothing_is_sent_while_a_source_tells_otherwise(request, chain, settings
     assert why in wait_of(chain)
 
 
+@pytest.mark.long
 def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=OTHER)
     submit(key, of_chains(there=[24]))
@@ -711,6 +732,7 @@ def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
         yield Rollup(outbox, *rollup_chain)
 
 
+@pytest.mark.long
 def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chain, elsewhere, key):
     """No attester is needed. The third chain trusts the parent's state, in which the Outbox confirms the rollup's
     block.
@@ -738,6 +760,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
+@pytest.mark.long
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
     """The call that begins the parent's path is part of the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
@@ -763,6 +786,7 @@ def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_
         assert balance_proven(chain, 40) == balance_at(there, CHARLIE, 40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("up_to", [0, 30])
 def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the_parent(
     chain, elsewhere, key, settings, up_to
@@ -791,6 +815,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
 
+@pytest.mark.long
 def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent_is_proven(
     chain, elsewhere, key, settings
 ):
@@ -822,6 +847,7 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     assert told_slot == elsewhere.hash_of(40)
 
 
+@pytest.mark.long
 def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
     chain, elsewhere, key, settings
 ):
@@ -861,6 +887,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
         assert work_until_done(batch, chain).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(
     chain, elsewhere, key
 ):
@@ -919,6 +946,7 @@ def change(contract: str, addresses: Sequence[str], *, signed_by: Sequence[str],
     call_command("change_attesters", str(HERE), str(THERE), *addresses, f"--threshold={threshold}", *signatures)
 
 
+@pytest.mark.long
 def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_from_then_on(
     chain, there, attesters, settings, tmp_path, key, capsys
 ):
@@ -959,6 +987,7 @@ def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_
     assert Transaction.objects.count() == before
 
 
+@pytest.mark.long
 def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(chain, there, attested, key):
     block = there.head() - 10
     chain.rpc("evm_setAutomine", False)
@@ -973,6 +1002,7 @@ def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(chain
     assert Transaction.objects.filter(succeeded=False).count() == 0
 
 
+@pytest.mark.long
 def test_a_change_goes_behind_what_is_under_way(chain, there, attested, attesters, key, capsys):
     batch = submit(key, of_chains(there=[there.head() - 10]))
     chain.rpc("evm_setAutomine", False)
@@ -1015,6 +1045,7 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 
 
+@pytest.mark.long
 def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
     chain, there, attested, attesters, settings, tmp_path, key
 ):

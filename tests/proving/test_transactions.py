@@ -46,6 +46,7 @@ def sent_hashes(chain: DevChain) -> set[str]:
     return {tx["hash"] for by_nonce in pending.values() for tx in by_nonce.values()}
 
 
+@pytest.mark.long
 def test_it_is_stored_before_it_is_broadcast(mempool, batch, settings):
     sent: list[bytes] = []
 
@@ -71,6 +72,7 @@ def test_it_is_stored_before_it_is_broadcast(mempool, batch, settings):
     assert the_transaction().hash == stored.hash
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("says", ["its hash", "already known"])
 def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool, batch, settings, says):
     def keep(body: Any) -> Any:
@@ -90,6 +92,7 @@ def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool
         assert sent_hashes(mempool) == {the_transaction().latest_hash}
 
 
+@pytest.mark.long
 def test_a_retry_sends_the_same_bytes(mempool, batch):
     pending(batch)
     (first,) = sent_hashes(mempool)
@@ -101,6 +104,7 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
     assert the_transaction().versions.count() == 1
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
     first = pending(batch).versions.get()
@@ -128,6 +132,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
     assert the_transaction().versions.count() == 2
 
 
+@pytest.mark.long
 def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
     market = pending(batch).versions.get().max_fee_per_gas
     # Ten replacements, each an eighth above the one before, would be above three times the market.
@@ -137,6 +142,7 @@ def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= 3 * market
 
 
+@pytest.mark.long
 def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
     work()
@@ -148,6 +154,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     work_until_done(other, mempool)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("told", [None, {}], ids=["no receipt", "one that can't be read"])
 def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog, told):
     work_until_done(batch)
@@ -174,6 +181,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
     assert "isn't ours" not in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch):
     nonce = pending(batch).nonce
@@ -194,6 +202,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     assert batch.status == BatchStatus.REJECTED
 
 
+@pytest.mark.long
 def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch, client):
     ours = pending(batch)
     code = mempool.rpc("eth_getCode", ours.to, "latest")
@@ -212,6 +221,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
     assert "nothing was sent for it" not in client.get(f"/explorer/query/{batch.pk}").text
 
 
+@pytest.mark.long
 def test_what_was_sent_after_a_backup_in_which_it_is_reserved_is_known_again(service, batch):
     nonce = signer_nonce(service)
     assert work_until_done(batch).status == BatchStatus.DONE
@@ -226,6 +236,7 @@ def test_what_was_sent_after_a_backup_in_which_it_is_reserved_is_known_again(ser
     assert signer_nonce(service, "pending") == nonce + 1
 
 
+@pytest.mark.long
 def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(mempool, batch):
     ours = pending(batch)
     mempool.rpc("anvil_dropTransaction", ours.versions.get().hash)
@@ -237,6 +248,7 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
     assert Transaction.objects.exclude(to=DEPLOYER).exclude(pk=ours.pk).get().nonce == ours.nonce + 1
 
 
+@pytest.mark.long
 def test_nonces_that_something_else_used_before_are_skipped(service, batch):
     nonce = signer_nonce(service)
     send_from_elsewhere(service, nonce)
@@ -252,6 +264,7 @@ LIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", long.rows(LIES, at_once=["3 more"]))
 @pytest.mark.django_db(transaction=True)
 def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
@@ -296,6 +309,7 @@ def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(m
     assert "receipt_unusable" not in Client().get("/healthz").json()["codes"]
 
 
+@pytest.mark.long
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
     """A displaced transaction, signed beyond a gap in the nonces, may still be mined."""
     leave_behind(mempool, settings, by=40)
@@ -315,6 +329,7 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
     assert later.queries.get().transactions.get().nonce == behind.nonce + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [1, 40], ids=["called used", "left behind"])
 def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent_anew(mempool, batch, settings, by):
     if by == 1:
@@ -385,6 +400,7 @@ def leave_behind(chain: DevChain, settings: Any, *, by: int) -> None:
         reconfigure(settings, url, chain.url)
 
 
+@pytest.mark.long
 def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batch):
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     mempool.mine(70)
@@ -407,6 +423,7 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     assert signer.final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fields", [{}, {"status": None}], ids=["told", "not told"])
 def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, settings, fields):
     first = pending(batch)

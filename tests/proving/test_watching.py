@@ -42,6 +42,7 @@ def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
     assert timedelta(seconds=5) < watch.due_at - timezone.now() < timedelta(seconds=16)
 
 
+@pytest.mark.long
 def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
     service.rpc("anvil_setBalance", SIGNER, hex(10**15))
     work()
@@ -73,6 +74,7 @@ def test_a_history_that_tells_another_hash_is_seen_and_told_by_healthz(service):
     assert any(HISTORY in sentence and "31337" in sentence for sentence in told["problems"])
 
 
+@pytest.mark.long
 def test_nodes_of_which_no_proof_verifies_are_told_by_healthz(service, settings):
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_getProof":
@@ -86,6 +88,7 @@ def test_nodes_of_which_no_proof_verifies_are_told_by_healthz(service, settings)
     assert Client().get("/healthz").json()["codes"] == ["no_proofs"]
 
 
+@pytest.mark.long
 def test_a_stale_first_node_calls_nobody_where_another_node_tells_a_later_block(service, settings):
     reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
     work()
@@ -116,6 +119,7 @@ def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp
     assert (seen(), seen(SOURCE)) == ([], ["chain_unavailable"])
 
 
+@pytest.mark.long
 def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, settings, tmp_path):
     """The nodes before it work, so no ordinary request reaches the wrong node."""
     beat()
@@ -130,6 +134,7 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         assert sentence in Client().get("/healthz").json()["problems"]
 
 
+@pytest.mark.long
 def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, start_worker):
     batch = submit(a_key(), request(ALICE, block=service.head()))
     Batch.objects.update(due_at=timezone.now() + DAY)

@@ -95,6 +95,7 @@ def secret_of(batch: Batch | WebhookDelivery) -> str:
 # --- Delivery ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
     webhook = {"url": hook.url, "events": EVERY, "headers": {"Authorization": "Bearer mine"}}
     batch = submit(a_key(), {**request(ALICE, block=2), "webhook": webhook})
@@ -162,6 +163,7 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
     assert all(abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < SECONDS for delivery in hook.received)
 
 
+@pytest.mark.long
 def test_after_a_day_it_is_given_up_and_the_next_is_told():
     answers = iter([500, 200])
     with receiver(lambda _: next(answers, 200)) as hook:
@@ -303,6 +305,7 @@ def test_a_test_event_to_a_receiver_has_the_url_and_headers_of_its_newest_webhoo
 # --- Slow receivers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start_worker):
     monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
@@ -414,6 +417,7 @@ def public_ones_are_down(monkeypatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", connect)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("public_ones_are_down")
 def test_of_a_name_with_a_public_and_a_private_address_the_public_one_alone_is_tried(names, inside, outcome_of):
     for addresses in (["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"], ["8.8.8.8", "::1"], ["8.8.8.8", "10.0.0.1"]):
@@ -518,6 +522,7 @@ def test_what_was_taken_is_delivered_though_the_connection_is_broken_off():
 # --- Retention and metrics --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings):
     settings.KEEP_WEBHOOK_DELIVERIES_DAYS = 30
     batch = done(hook.url)

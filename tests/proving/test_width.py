@@ -59,6 +59,7 @@ def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
     assert slot_on_chain(service, ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
 
 
+@pytest.mark.long
 def test_hundreds_of_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key, contract):
     block = service.head()
     slots = [hex(slot) for slot in range(700)]
@@ -73,6 +74,7 @@ def test_hundreds_of_slots_fill_transactions_and_none_is_above_what_nodes_take(s
 # --- Headers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(service, key):
     block = service.head()
     batch = work_until_done(submit(key, at_block(block, header=list(HeaderField.__members__))))
@@ -85,6 +87,7 @@ def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(se
         assert header_on_chain(service, block, field) == int(word, 16), name
 
 
+@pytest.mark.long
 def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(tmp_path, db, settings):
     with DevChain(hardfork="cancun") as old:
         settings.CHAINS_FILE = chains_toml(tmp_path, old.url)
@@ -117,6 +120,7 @@ def times(chain: DevChain) -> list[int]:
     return [int(block["timestamp"], 16) for block in blocks]
 
 
+@pytest.mark.long
 def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand_headers(service, key, settings):
     reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
     service.rpc("anvil_mine", hex(2000), hex(12))
@@ -141,6 +145,7 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
     assert len(set(requested_numbers)) <= 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("final", [True, False])
 def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
     service, key, settings, final
@@ -172,6 +177,7 @@ def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_on
     assert block_at(service, at) == first
 
 
+@pytest.mark.long
 def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven):
     number = len(uneven) - 4
     time = uneven[number] + 1 if uneven[number + 1] > uneven[number] + 1 else uneven[number]
@@ -183,6 +189,7 @@ def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven)
     assert header_on_chain(service, number, HeaderField.TIMESTAMP) == uneven[number]
 
 
+@pytest.mark.long
 def test_a_time_that_the_head_has_not_passed_is_waited_for(service, key):
     now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
     batch = submit(key, at_block(f"timestamp:{now}", accounts={BOB: {"props": ["NONCE"]}}))
@@ -197,6 +204,7 @@ def test_a_time_that_the_head_has_not_passed_is_waited_for(service, key):
     assert block_at(service, now) == expected
 
 
+@pytest.mark.long
 def test_a_time_far_ahead_or_before_the_first_block_is_rejected(service, key):
     now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
     too_far = "timestamp_too_far_ahead"
@@ -208,6 +216,7 @@ def test_a_time_far_ahead_or_before_the_first_block_is_rejected(service, key):
     assert Batch.objects.filter(rejection_retryable=True).count() == 1
 
 
+@pytest.mark.long
 def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service, key):
     service.rpc("evm_setAutomine", False)
     for pause in (10, 10, 10):
@@ -233,6 +242,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     assert timed.queries.values_list("block__number", flat=True).get() == number_at_time
 
 
+@pytest.mark.long
 def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
     block = service.head()
     body = at_block(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])

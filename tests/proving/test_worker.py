@@ -55,6 +55,7 @@ def last_log(tmp_path: Path) -> str:
     return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
 
 
+@pytest.mark.long
 def test_a_worker_that_beats_and_does_nothing_is_told_until_it_goes_on(service, start_worker, monkeypatch):
     """Another holder hangs in the lane of admission, and renews it."""
 
@@ -108,6 +109,7 @@ def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on
     until(lambda: is_done(batch), "DONE")
 
 
+@pytest.mark.long
 def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, start_worker, monkeypatch):
     # Workers have no proxy that would overwrite this header.
     monkeypatch.setenv("CLIENT_ADDRESS_HEADER", "Client")
@@ -147,6 +149,7 @@ def kill_until_done(batch: Batch, start_worker: Any, folder: Path, *, seconds: f
     assert lives > 1
 
 
+@pytest.mark.long
 def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
     nonce = signer_nonce(service)
     batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
@@ -179,6 +182,7 @@ def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_h
         assert len(proven) == len(set(proven)) >= 100
 
 
+@pytest.mark.story
 def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional_db, start_worker):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
     deploy()
@@ -199,6 +203,7 @@ def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional
     assert signer_nonce(service) == Transaction.objects.count()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path):
     process = start_worker()

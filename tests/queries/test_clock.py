@@ -54,6 +54,7 @@ JUMPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("to", rows(JUMPS, at_once=["a day back", "a day, the machine alone", "a month"]))
 def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, to):
     jump(*to)
@@ -86,6 +87,7 @@ def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, waits, ju
     assert waits.rejection_reason.endswith("Its last error: The node is mad.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_up", [True, False])
 def test_a_chain_that_stands_still_or_is_down_keeps_a_batch_for_a_further_day(service, waits, jump, settings, is_up):
     if not is_up:
@@ -97,6 +99,7 @@ def test_a_chain_that_stands_still_or_is_down_keeps_a_batch_for_a_further_day(se
     assert (fresh(waits).status, waits.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
 
 
+@pytest.mark.long
 def test_a_day_of_a_clock_that_was_ahead_does_not_count(service, waits, jump):
     jump(MONTH, MONTH)
     work()

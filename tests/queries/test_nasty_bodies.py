@@ -23,6 +23,7 @@ def seconds(body: bytes) -> tuple[float, InvalidRequest | None]:
     return time.thread_time() - began, refused
 
 
+@pytest.mark.long
 def test_the_largest_bodies_are_accepted():
     for body in (GOOD, GOOD_ACCOUNTS, GOOD_NAMES):
         assert parse(body, get_chains(), max_queries=MAX_QUERIES)
@@ -33,6 +34,7 @@ def seconds_of_good() -> float:
     return min(seconds(GOOD_ACCOUNTS)[0] for _ in range(2))
 
 
+@pytest.mark.long("bad blocks", "unknown fields")
 @pytest.mark.parametrize("make", NASTY.values(), ids=NASTY)
 def test_a_body_is_refused_as_fast_as_a_good_one_is_read_and_with_few_faults(seconds_of_good, make):
     body = make()

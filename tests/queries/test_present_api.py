@@ -22,6 +22,7 @@ def asked(service: DevChain, **more: object) -> bytes:
     return json.dumps({"destination_chain_id": "31337", "data": data} | more).encode()
 
 
+@pytest.mark.long
 def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
     def get(path: str) -> Any:
         return client.get(path, headers=header(key)).json()

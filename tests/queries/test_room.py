@@ -118,6 +118,7 @@ def test_after_a_large_batch_was_refused_the_next_one_has_its_turn(post, setting
     assert post(LARGE).status_code == 200
 
 
+@pytest.mark.long
 def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
     """All rows are prepared before the lock, because other submissions wait for it."""
     with CaptureQueriesContext(connection) as statements:

@@ -57,6 +57,7 @@ def overdue() -> None:
     work()
 
 
+@pytest.mark.long
 def test_each_step_is_told_once_when_all_queries_have_completed_it_and_then_done(service, key):
     body = request(ALICE, block=service.head())
     body["data"]["31337"][f"block:{service.head() + 6}"] = {"accounts": {BOB: {"props": ["NONCE"]}}}
@@ -95,6 +96,7 @@ def test_a_rejection_is_told_with_why_and_once_of_each_batch_by_itself(batch, ke
     assert WebhookDelivery.objects.count() == 2
 
 
+@pytest.mark.long
 def test_going_back_from_done_is_told_once_however_many_queries_go_back(service, key):
     """Each webhook gets only its kinds of events. The batch keeps the time and the reason."""
     before = service.head()

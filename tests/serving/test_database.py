@@ -35,6 +35,7 @@ def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[in
         return set(pool.map(ask, range(times)))
 
 
+@pytest.mark.long
 def test_a_database_that_was_locked_is_written_to_again_by_all_threads(server):
     key = a_key(server)
     batch = submit(server, key).json()["internalId"]
@@ -50,6 +51,7 @@ def test_a_database_that_was_locked_is_written_to_again_by_all_threads(server):
     assert {answer.status_code for answer in taken} == {200}
 
 
+@pytest.mark.long
 def test_a_database_that_is_put_in_its_place_is_read_by_all_threads(server):
     key = a_key(server)
     batch = submit(server, key).json()["internalId"]

@@ -78,6 +78,7 @@ def python_client(document: Path) -> Path:
     return document.parent
 
 
+@pytest.mark.long
 def test_a_python_client_is_made_that_works(web, python_client):
     run(GENERATORS / "python", "-c", USE_IN_PYTHON, web.url, a_key(web), json.dumps(BODY), folder=python_client)
 
@@ -89,6 +90,7 @@ def test_a_python_client_is_strictly_typed(python_client):
     run(PROJECT / ".venv/bin/mypy", "--python-executable", GENERATORS / "python", "generated", folder=python_client)
 
 
+@pytest.mark.long
 def test_types_for_typescript_are_made_that_check(document, tmp_path):
     run(NODE_MODULES / ".bin/openapi-typescript", document, "-o", "api.d.ts", folder=tmp_path)
     (tmp_path / "use.ts").write_text(USE_IN_TYPESCRIPT)

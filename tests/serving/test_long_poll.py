@@ -44,6 +44,7 @@ def status(answer: Answer) -> str:
 # --- Answers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_it_is_answered_as_soon_as_the_status_is_another(asker):
     with asker.waiting() as connection:
         assert not is_answered(connection, 0.7)
@@ -58,6 +59,7 @@ def test_it_is_answered_as_soon_as_the_status_is_another(asker):
         assert status(read_answer(connection)) == "DONE"
 
 
+@pytest.mark.long
 def test_after_its_time_it_is_answered_as_before(asker):
     began = time.monotonic()
     answer = asker.ask(2)
@@ -68,6 +70,7 @@ def test_after_its_time_it_is_answered_as_before(asker):
     assert 1.4 < time.monotonic() - began < SOON
 
 
+@pytest.mark.long
 def test_news_is_told_at_once(asker):
     assert status(asker.ask(25, 'If-None-Match: W/"another"')) == "IN_PROGRESS"
     asker.become("DONE")
@@ -91,6 +94,7 @@ def test_a_key_that_is_revoked_meanwhile_is_told_nothing(asker):
             other.execute("UPDATE accounts_apikey SET revoked_at = NULL WHERE last_four = ?", (ends,))
 
 
+@pytest.mark.long
 def test_beyond_the_bound_the_answer_comes_at_once_and_says_when_to_ask_again(asker):
     with all_places_taken(asker):
         began = time.monotonic()

@@ -37,6 +37,7 @@ def folders(supervisor: int) -> list[Path]:
     return [each for each in Path("/dev/shm").glob(f"batch-query-service-metrics.{supervisor}.*") if each.is_dir()]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
 def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
     supervisor, processes = own.pids()

@@ -182,6 +182,7 @@ def is_answered(nginx: Nginx) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("addresses", "clients"), [(1, 3 * OF_ADDRESS), (2, OF_ADDRESS)])
 def test_who_does_not_fill_the_connections_of_nginx_shuts_nobody_out(guarded, addresses, clients):
     with trickling(guarded, [f"127.0.{addresses}.{number}" for number in range(addresses)] * clients):
@@ -267,6 +268,7 @@ def form_status(nginx: Nginx, source: str, *fields: str) -> int:
     return ask(nginx, request(b"GET /new-batch", *fields), source)[0].status
 
 
+@pytest.mark.long
 def test_a_web_server_that_is_created_anew_is_found_at_its_new_address(tmp_path):
     addresses, port = ["127.0.0.2", "127.0.0.3"], free_port()
     with name_server(addresses) as resolver, running_container_nginx(tmp_path, f"web:{port}", "", resolver) as nginx:

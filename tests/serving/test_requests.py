@@ -27,6 +27,7 @@ def request(line: bytes = b"GET /sign-out HTTP/1.1", *fields: bytes, host: bytes
     return line + b"\r\n" + host + b"".join(field + b"\r\n" for field in fields) + b"\r\n" + body
 
 
+@pytest.mark.long
 def test_only_a_server_on_loopback_signs_visitors_in(web, tmp_path):
     with serving(tmp_path, host="0.0.0.0") as for_all:
         pages = [ask(server.port, request(b"GET /sign-in HTTP/1.1")).body for server in (web, for_all)]
@@ -45,6 +46,7 @@ def test_nobody_says_where_the_service_lies(web, name, value):
     assert b'href="/explorer"' in answer.body
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("behind_proxy", "status"), [("false", 301), ("true", 200)])
 def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy, status):
     with serving(tmp_path, BASE_URL="https://127.0.0.1", BEHIND_TLS_PROXY=behind_proxy) as server:
@@ -189,6 +191,7 @@ def test_a_parameter_with_an_unknown_charset_breaks_nothing(web):
 # --- Reloads ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "file", "content", "fault"),
     [
@@ -237,6 +240,7 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
     assert max(map(len, log.splitlines())) < 1000
 
 
+@pytest.mark.long
 def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):
     """Only time-outs and users' limits keep requests to hanging nodes from occupying all threads."""
     with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(40) as clients:

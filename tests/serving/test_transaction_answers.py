@@ -87,6 +87,7 @@ def test_answers_tell_each_fact_with_its_transaction_and_log(service, key, told)
     assert [fact["log"]["index"] for fact in queries[2]["facts"]] == ["1", "0"]
 
 
+@pytest.mark.long
 def test_what_is_not_proven_yet_is_told_as_the_request_names_it(service, key):
     number = block_with_logs(service)
     tx_hash = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"][2]
@@ -123,6 +124,7 @@ SEARCHES: list[tuple[dict[str, str], list[str]]] = [
 ]
 
 
+@pytest.mark.long
 def test_a_search_finds_facts_about_transactions_by_property_index_and_hash(key, told):
     batch, number, hashes = told
     proven_by: set[str] = set()

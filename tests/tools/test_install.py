@@ -93,6 +93,7 @@ def bqs_greeting(project: Path) -> str:
     ).stdout
 
 
+@pytest.mark.long
 def test_where_uv_can_not_be_had_pip_installs_what_the_lock_has_and_nothing_else(project):
     done = install(project, "bqs_greeting.txt")
     assert (done.returncode, done.stderr) == (0, "")
@@ -100,6 +101,7 @@ def test_where_uv_can_not_be_had_pip_installs_what_the_lock_has_and_nothing_else
     assert bqs_greeting(project) == "hello\n"
 
 
+@pytest.mark.long
 def test_pip_alone_misses_a_dependency_that_the_lock_lacks(project):
     done = install(project, "bqs_greeting.txt", "--by-pip")
     assert (done.returncode, done.stdout) == (1, "")
@@ -129,6 +131,7 @@ FAILURES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lock", "variables", "cause", "line"), FAILURES.values(), ids=FAILURES)
 def test_the_cause_of_a_failure_is_told_in_a_sentence_with_the_line_that_tells_it(
     project, lock, variables, cause, line
@@ -245,6 +248,7 @@ def is_told(done: subprocess.CompletedProcess[str], cause: str) -> bool:
     return done.returncode == 1 and done.stderr.startswith(begin) and done.stderr.endswith(end)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "place", "cause"), NPM_FAILURES)
 def test_an_npm_package_that_can_not_be_installed_is_told_even_if_npm_could_do_without_it(
     npm_project, kind, place, cause

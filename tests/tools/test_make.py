@@ -42,6 +42,7 @@ def port_in_use() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@pytest.mark.long("demo-RPC_PORT=", "testnet-PORT=", "run-BIND=127.0.0.1:")
 @pytest.mark.parametrize(
     ("target", "chosen"),
     [

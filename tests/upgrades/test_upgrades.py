@@ -117,6 +117,8 @@ def test_a_release_has_left_rows_in_each_table(old):
     assert empty_tables() == []
 
 
+@pytest.mark.story("0.3.0")
+@pytest.mark.long("f79de48e")
 def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path, monkeypatch):
     signed = values("SELECT hash FROM proving_signedtransaction WHERE hash IS NOT NULL")
     statuses = dict(rows("SELECT id, status FROM queries_batch"))
@@ -242,6 +244,7 @@ def new_schema(transactional_db) -> dict[str, Any]:
     return schema()
 
 
+@pytest.mark.long
 def test_an_upgraded_database_has_the_schema_of_a_new_one(new_schema, old):
     call_command("migrate", verbosity=0)
     assert schema() == new_schema
@@ -267,6 +270,7 @@ def schema() -> dict[str, Any]:
         }
 
 
+@pytest.mark.long("proving-f79de48e")
 @pytest.mark.parametrize("lacking", ["accounts", "queries", "proving"])
 def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, lacking):
     rows(f"DELETE FROM django_migrations WHERE app = '{lacking}' AND name > '0001'")

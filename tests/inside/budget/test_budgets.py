@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
 from proving import money
@@ -13,6 +14,7 @@ from tests.proving.prices import ETHER, up_to_a_gwei
 from tests.service import ALICE, BOB, request, submit, work
 
 
+@pytest.mark.long
 def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     _, tx = in_mempool(costly, key)
     costly.mine()
@@ -29,6 +31,7 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     assert late.spent_at > tx.spent_at - timedelta(minutes=1)
 
 
+@pytest.mark.long
 def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
     work()
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))

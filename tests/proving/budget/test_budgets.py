@@ -17,6 +17,7 @@ pytestmark = pytest.mark.outside
 # --- Counted amounts --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("blocks", "state"),
     [(0, TransactionState.PENDING), (1, TransactionState.MINED)],
@@ -35,6 +36,7 @@ def test_what_a_cancelled_batch_has_sent_counts(costly, key, settings, blocks, s
     assert counts_of_day(settings, key, costly, tx.gas_used * tx.gas_price if blocks else tx.cost)
 
 
+@pytest.mark.long
 def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, key, settings):
     batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     assert counts_of_day(settings, key, costly, batch.estimated_wei or 0)
@@ -44,6 +46,7 @@ def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, k
     assert counts_of_day(settings, key, costly, tx.cost)
 
 
+@pytest.mark.long
 def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
     batch, tx = in_mempool(costly, key)
     cancel(batch)
@@ -87,6 +90,7 @@ def test_what_a_user_has_spent_elsewhere_or_before_is_no_matter(costly, key, set
     assert counts_of_day(settings, key, costly, 0)
 
 
+@pytest.mark.long
 def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, settings):
     before = balance(costly)
     _, tx = in_mempool(costly, key)
@@ -106,6 +110,7 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wei", "is_node_down", "is_retryable", "sentence"),
     [(0, True, False, ""), (10**12, False, True, "Send it in parts.")],

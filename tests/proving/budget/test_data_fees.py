@@ -31,6 +31,7 @@ def set_data_fee(chain: DevChain, of_a_byte: int, of_gas: int = 0, *, is_before_
 # --- Counting ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
@@ -47,6 +48,7 @@ def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, ke
     assert (spent_today() or 0) <= most + GWEI
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("accounts", "oracle", "told"),
     [
@@ -81,6 +83,7 @@ def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, setti
     assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # the data fee is a large part
 
 
+@pytest.mark.long
 def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, settings, tmp_path):
     serve(settings, tmp_path, chain)
     elsewhere = accepted(key, request(ALICE, block=chain.head() - 1, fee=ETHER))
@@ -97,6 +100,7 @@ def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, 
     assert fresh(batch).spent + fresh(elsewhere).spent in {spent := before - balance(chain), spent - 1}
 
 
+@pytest.mark.long
 def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, settings, tmp_path):
     with telling_receipts(op_stack) as url:
         serve(settings, tmp_path, op_stack, url)
@@ -139,6 +143,7 @@ def the_fee(chain: DevChain, settings) -> None:
     set_data_fee(chain, 100 * FEE_OF_A_BYTE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("too_low", "fee", "sentence", "relieved"),
     [
@@ -172,6 +177,7 @@ def test_data_that_is_too_dear_is_waited_out(
     assert work_until_done(batch).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     batch = submit(key, request(ALICE, block=op_stack.head(), fee=150_000 * 2 * GWEI))
@@ -179,6 +185,7 @@ def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, s
     assert " wei for its data, " in batch.rejection_reason
 
 
+@pytest.mark.long
 def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
@@ -192,6 +199,7 @@ def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_st
     assert tx.versions.count() == 1
 
 
+@pytest.mark.long
 def test_fees_are_not_raised_where_the_data_has_become_too_dear(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)

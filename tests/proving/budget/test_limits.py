@@ -26,6 +26,7 @@ def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly, cl
 # --- The signer's limit -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings):
     mine_at(costly, 10)
     block = costly.head()
@@ -68,6 +69,7 @@ def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, set
     assert not Transaction.objects.exists()
 
 
+@pytest.mark.long
 def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
     mine_at(costly, 1)
     batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
@@ -85,6 +87,7 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
     assert (spent_today() or 0) <= up_to_a_gwei(most)
 
 
+@pytest.mark.long
 def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):
     costly.mine(70)
     mine_at(costly, 1)
@@ -116,6 +119,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
 # --- Raising fees -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["daily_limit", "daily_limit_per_user"])
 def test_fees_are_not_raised_above_a_limit(costly, key, settings, name):
     """When a transaction's fee is raised, its own earlier cost doesn't count against the limit."""

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.outside
 # --- Offers of a replacement ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     mine_at(costly, 1)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ACCOUNT_GAS * 4 * GWEI))
@@ -65,6 +66,7 @@ BEHIND = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("behind", long.rows(BEHIND, at_once=["another block", "another account of the same block"]))
 def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, behind):
     """In the last two cases, the other batch waits for the same block's header, so it has no transaction in the mempool
@@ -86,6 +88,7 @@ def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, 
         assert any(sentence.startswith("The batch's fee leaves") for sentence in waiting())
 
 
+@pytest.mark.long
 def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
     """The market price is 5 % above the price offered. The fee allows 10 % more, but a replacement needs 13 %."""
     mine_at(costly, 25)
@@ -100,6 +103,7 @@ def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_t
     assert fresh(rich).status == BatchStatus.DONE, waiting()
 
 
+@pytest.mark.long
 def test_what_a_node_says_of_the_balance_cancels_nothing(costly, key, settings):
     mine_at(costly, 1)
     block = costly.head()
@@ -115,6 +119,7 @@ def test_what_a_node_says_of_the_balance_cancels_nothing(costly, key, settings):
     assert not first.newest.is_cancellation
 
 
+@pytest.mark.long
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
     """Arbitrum's nodes refuse a transaction whose gas doesn't cover its share of L1's cost."""
     takes = [25_000]
@@ -142,6 +147,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
             assert tx.newest.gas >= gas
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [10, 0])
 def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_node_estimates(
     costly, key, settings, times
