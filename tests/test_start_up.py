@@ -13,8 +13,16 @@ from devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 
+# Each of these takes a tenth of a second or more to import.
+OF_SERVICE = {
+    *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "prometheus_client"),
+    *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
+}
+OF_CLIENT = {"pydantic", "httpx", "rich", "keyring", "trie", "rlp", "eth_utils", "eth_account", "Crypto", "asyncio"}
+
 
 _MANAGE = "import manage; manage.main()"
+_BQS = "from batch_query_client.command_line import main; main()"
 
 
 def loaded(program: str, *arguments: str, **environment: str) -> set[str]:
@@ -37,6 +45,26 @@ def state(tmp_path_factory) -> str:
     folder = str(tmp_path_factory.mktemp("state"))
     loaded(_MANAGE, "migrate", STATE_DIR=folder)
     return folder
+
+
+@pytest.mark.parametrize("command", ["migrate", "check_chains --help", "stop", "resume"])
+def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, command):
+    modules = loaded(_MANAGE, *command.split(), STATE_DIR=state)
+    assert "proving.models" in modules
+    assert OF_SERVICE & modules == set()
+
+
+@pytest.mark.parametrize("command", ["", "submit", "watch", "verify", "login"])
+def test_help_of_the_client_loads_nothing_of_what_commands_do(command):
+    modules = loaded(_BQS, *command.split(), "--help")
+    assert "click" in modules
+    assert OF_CLIENT & modules == set()
+
+
+def test_a_program_loads_the_part_of_the_client_that_it_uses():
+    modules = loaded("from batch_query_client import verify_webhook")
+    assert "batch_query_client.webhooks" in modules
+    assert {"httpx", "trie", "rlp", "eth_utils"} & modules == set()
 
 
 def test_the_client_has_the_names_that_a_type_checker_sees_in_it():

@@ -2,6 +2,7 @@ import html
 import json
 import re
 import socket
+import time
 from datetime import timedelta
 
 import pytest
@@ -147,6 +148,18 @@ def test_a_message_is_for_the_address_of_the_service(message, settings, url):
     settings.BASE_URL = url
     assert code_of(finish, message, sign(message, ALICE)) == "wrong_domain"
     assert not User.objects.exists()
+
+
+def test_a_changed_message_costs_no_more_than_an_issued_one(message):
+    def seconds(text: str) -> float:
+        SignInNonce.objects.update(consumed_at=None)
+        began = time.thread_time()
+        code_of(finish, text, sign(text, BOB))
+        return time.thread_time() - began
+
+    changed = message.replace("prover.example:8443\n", f"{'a' * 600}\n")
+    assert len(changed) > 900
+    assert min(seconds(changed) for _ in range(3)) < 2 * min(seconds(message) for _ in range(3))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import questions
+from chains.header import Header, UnknownLayout
 from chains.node_errors import InvalidReply, UnreadableHeader
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
@@ -83,6 +85,17 @@ def test_another_header_is_asked_for_as_it_is(client_of, fields):
     assert node.count() == ["eth_getBlockByNumber", "debug_getRawHeader"]
 
 
+def test_it_can_be_asked_for_in_all_ways(client_of):
+    fields = headers.UNTOLD
+    with lying_node(Node(fields)) as url:
+        client = client_of(url)
+        head = client.head()
+        assert head.encode() == encoded(fields, HEAD)
+        assert client.answer(questions.header_by_hash(keccak(encoded(fields, 5)))) == client.header(5)
+        assert client.header(HEAD + 1) is None
+        assert client.headers([3, HEAD + 1, HEAD]) == [client.header(3), None, head]
+
+
 def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_look_like_ethereums(client_of):
     """The node leaves out the base fee of a London block."""
 
@@ -112,6 +125,21 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
 
 
 @pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (headers.IBFT_BLOCK | {"mixHash": "0x" + 31 * "00"}, "whose mixHash is 31 bytes instead of 32"),
+        (headers.IBFT_BLOCK | {"nonce": "0x0"}, "whose nonce is data that is not hexadecimal"),
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71"]}, "with a seal that is not canonical RLP"),
+        (headers.SOKOL_BLOCK | {"sealFields": None}, "with a seal that is"),
+        (headers.SOKOL_BLOCK | {"sealFields": None, "step": -1}, "with a seal that is"),
+    ],
+)
+def test_a_field_that_a_node_writes_otherwise_is_named_and_the_header_itself_is_asked_for(block, fault):
+    with pytest.raises(UnknownLayout, match=fault):
+        Header.from_rpc(block)
+
+
+@pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"stateRoot": "0x" + 32 * "00"}, "The header has no state root: the field is zero."),
@@ -133,6 +161,28 @@ def test_the_header_as_it_is_is_not_asked_for_where_it_would_not_help(client_of,
     assert "answered eth_getBlockByNumber with block 7, which can't be read: " in str(caught.value)
     assert str(caught.value).endswith(fault)
     assert node.count() == ["eth_getBlockByNumber"]
+
+
+def test_a_hash_of_another_size_is_named(client_of):
+    class Short(Node):
+        def _answer(self, body: Any) -> Any:
+            answer = super()._answer(body)
+            return answer | {"result": answer["result"] | {"hash": "0x12"}} if "result" in answer else answer
+
+    def answer(body: Any) -> Any:
+        return result(body, "0x7a69") if is_chain_id(body) else Short(headers.LONDON)(body)
+
+    with lying_node(answer) as url, pytest.raises(InvalidReply, match="hash is 1 bytes instead of 32"):
+        client_of(url).header(7)
+
+
+def test_where_a_node_refuses_headers_the_next_is_asked(client_of):
+    near, far = Node(headers.UNTOLD, raw=False), Node(headers.UNTOLD)
+    with lying_node(near) as first, lying_node(far) as second:
+        client = client_of(first, second)
+        assert client.head().number == HEAD
+        assert near.count() == ["eth_getBlockByNumber", "debug_getRawHeader"]
+        assert client.headers([1, 2])[1] == client.header(2)
 
 
 @pytest.mark.parametrize(
@@ -180,3 +230,10 @@ def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
     assert len(rlp.decode(headers.encode(fields))) == 14
     with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="begins with have other sizes"):
         client_of(url).head()
+
+
+@pytest.mark.parametrize(("fields", "base_fee"), [(headers.AVALANCHE, 100), (headers.LONDON, 1_234_567_890)])
+def test_the_base_fee_of_another_layout_is_what_the_node_says(client_of, fields, base_fee):
+    with lying_node(Node(fields)) as url:
+        fees = client_of(url).fees()
+    assert (fees.base_fee, fees.priority_fee) == (base_fee, 10**6)

@@ -14,8 +14,9 @@ from explorer.lists import batch_list
 from queries import ens_names, progress
 from queries.columns import RejectionCode
 from queries.ens_names import Account, NoAccount
-from queries.models import Batch, Block
+from queries.models import Batch, Block, StepKind
 from tests.explorer import batches
+from tests.explorer.pages import text_of
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
@@ -170,6 +171,22 @@ def test_the_beginning_of_an_identifier_finds_what_its_reader_may_list(alice, cl
     # A number is that of a block.
     batch = batches.a_batch(block=12_345_678)
     assert listed(alice, q="12345678") == [batch.pk]
+
+
+def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
+    batches.finish(done := batches.a_batch(block=1_234_567))
+    batch, _ = batches.a_batch(BOB, block=13, fee=1_234_567_890_000_000_000_000), batches.a_batch(block=14)
+    batches.accept(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE)
+    progress.reject([Batch.objects.latest("pk").pk], code=RejectionCode.BLOCK_TOO_OLD, reason="X.", retryable=False)
+    html = alice.get("/explorer").text
+    text = text_of(html)
+    assert f"Balance of {ALICE} at block 1,234,567 = 123,456,789.0123… ETH" in text
+    assert re.search(r"1,234.56789 ETH IN_PROGRESS Cancel batch \w+ 1 of 4 steps", text)
+    assert re.search(r"DONE in \d", text)
+    assert "REJECTED block_too_old" in text
+    assert f'<a href="{batches.path(done)}">' in html
+    assert not re.search(r"(?<![.\d])\d{5}", re.sub(r"0x\w+|[0-9A-Z]{26}|\(\d+\)", "", text))
 
 
 BLOCK_77 = "sourceChainId=31337&amp;block=77"

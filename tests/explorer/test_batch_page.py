@@ -147,6 +147,40 @@ def test_a_fee_is_shown_where_gas_has_a_price(settings, tmp_path):
     )
 
 
+def test_each_step_of_several_queries_has_its_status_its_start_and_its_completion():
+    batch = batches.a_batch(*batches.many_accounts(60))
+    batches.accept(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE)
+    batches.complete(batch, StepKind.BLOCKHASH_AVAILABLE, of=batches.queries_of(batch)[:1])
+    moment, time = r"[\d-]{10} [\d:]{8}\s+UTC", r"[\d:]{8}"
+    steps = [
+        rf"INITIAL_STATE COMPLETED 60 of 60, [\d.]+ s {moment} to {time}",
+        rf"BLOCKHASH_AVAILABLE IN_PROGRESS 1 of 60, \d+ s so far {moment} ",
+        rf"HEADER_ACCUMULATED IN_PROGRESS 0 of 60, \d+ s so far {moment} ",
+        "ACCOUNT_ACCUMULATED not begun 0 of 60 60 queries",
+    ]
+    assert re.search(".*".join(steps), text_of(batches.page(batch)))
+    batches.reject(batch)
+    stopped = rf"COMPLETED 60 of 60.*_AVAILABLE STOPPED 1 of 60, [\d.]+ s {moment} to {time}.*not begun 0 of 60"
+    assert re.search(stopped, text_of(batches.page(batch)))
+
+
+@pytest.mark.parametrize("queries", [1, 2, 60])
+def test_a_batch_that_is_rejected_at_once_shows_the_steps_that_it_had(queries):
+    batch = batches.a_batch(*batches.many_accounts(queries))
+    batches.reject(batch)
+    assert re.search(r"INITIAL_STATE STOPPED .*UTC to [\d:]{8}.*_AVAILABLE not begun", text_of(batches.page(batch)))
+
+
+def test_a_rejected_batch_says_once_what_happened_and_what_to_do():
+    batch, reason = batches.a_batch(), wait("node_fails", problem="The node is down.")
+    progress.note_failure(batches.queries_of(batch), reason)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
+    text = text_of(batches.page(batch))
+    once = ("deadline", "The node is down.", "send the same batch again", "Edit and submit again")
+    assert [text.count(word) for word in once] == [1] * len(once)
+
+
 @pytest.mark.parametrize("unit", ["hops", "jumps"])
 def test_the_digits_of_every_number_on_a_page_are_grouped(unit):
     batch = batches.a_batch(*batches.many_accounts(1100), block=12_345)

@@ -1,5 +1,6 @@
 """Logs on a batch's page, decoded by the signature of an event that a reader types."""
 
+import gc
 import random
 import re
 import sys
@@ -150,6 +151,22 @@ def lists(count: int, items: Sequence[int]) -> bytes:
     return words(*[32 * count] * count, len(items), *items)
 
 
+ADDRESSES = [2**159 + number for number in range(2000)]
+# Each list's pointers all lead to the next list.
+POINTERS = [60, *[32 * 60] * 60]
+COSTLY = [
+    ("address[]," * 14 + "address[]", lists(15, ADDRESSES)),
+    ("address," * 49 + "address", words(*ADDRESSES)),
+    ("uint[][][][]", words(32, *POINTERS * 3, 60, *range(60))),
+    ("uint[][][][][][][][]", words(*[32] * 4000)),
+    ("uint[99999999][9999999999]", words(*ADDRESSES)),
+    (f"uint[{'9' * 400}]", words(*ADDRESSES)),
+    (f"{'(' * 8}{'int,' * 100}int{')' * 8}[]", words(32, 9, *ADDRESSES)),
+    ("string[]", words(32, 2000, *[64_000] * 2000, 0)),
+    ("bytes[]", words(32, 1000, *[32_000] * 1000, 60_000, *ADDRESSES)),
+]
+
+
 def calls(batch: Batch, **parameters: Any) -> int:
     """Return the number of functions that the page calls, which doesn't depend on the machine."""
     count = 0
@@ -166,6 +183,13 @@ def calls(batch: Batch, **parameters: Any) -> int:
     return count
 
 
+@pytest.mark.parametrize(("types", "data"), COSTLY, ids=map(str, range(len(COSTLY))))
+def test_decoding_costs_less_than_the_rest_of_a_page_of_logs(types, data):
+    batch = batch_about(*[a_log("", data=data)] * 50)
+    calls(batch)
+    assert calls(batch, event=f"E({types})anonymous") < 2 * calls(batch)
+
+
 def seconds(batch: Batch, **parameters: Any) -> float:
     """Return the processor seconds of the page, the least of several."""
     taken = []
@@ -174,6 +198,29 @@ def seconds(batch: Batch, **parameters: Any) -> float:
         shown(batch, **parameters)
         taken.append(time.thread_time() - began)
     return min(taken)
+
+
+def test_white_space_in_a_signature_costs_nothing():
+    batch = batch_about(PAIR)
+    seconds(batch)
+    assert seconds(batch, event=f"E(){' ' * 480}x") < 2 * seconds(batch)
+
+
+def test_no_signature_stays_in_memory():
+    batch = batch_about(PAIR)
+
+    def kept(*events: str) -> int:
+        """Return the number of objects that stay after these pages."""
+        gc.collect()
+        before = len(gc.get_objects())
+        for event in events:
+            shown(batch, event=event)
+        gc.collect()
+        return len(gc.get_objects()) - before
+
+    plain = ["E(uint8[])"] * 10
+    kept(*plain)
+    assert kept(*(f"E(uint{8 * bits}[],(int{8 * bits},bytes{bits})[])" for bits in range(1, 11))) < kept(*plain) + 50
 
 
 def test_a_page_decodes_1000_values_of_its_logs_in_all():

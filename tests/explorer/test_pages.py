@@ -136,6 +136,14 @@ def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("address", ["/", "/nowhere", "/dashboard", "/batch-queries", "/explorer/query/a%00/1"])
+def test_nul_breaks_nothing(address):
+    # A quoted cookie may contain octal escapes.
+    for name in ("sessionid", "csrftoken", "other"):
+        answer = Client().get(address, headers={"cookie": rf'{name}="{"a" * 32}\000"'})
+        assert answer.status_code == Client().get(address).status_code < 500
+
+
 @pytest.mark.parametrize("address", ["/sign-in/verify", "/dashboard/keys", "/admin/", "/nowhere"])
 def test_a_form_is_small(address):
     parts = "--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n--x--\r\n"
@@ -155,6 +163,13 @@ def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):
     settings.OPERATOR_ADDRESSES = [ALICE]
     # PostgreSQL refuses text that contains NUL.
     assert client_of(ALICE).get("/admin/queries/batch/", {"status": "a\0"}).status_code in {200, 302, 400}
+
+
+@pytest.mark.parametrize("page", ["", ".json", "/deliveries", "/deliveries/x", "/1/read", "/transactions", "/1"])
+def test_no_identifier_breaks_a_page(page):
+    for identifier in ("1.json", "a%00", "%00", "1%00.json", "\u212a" * 26, "%F0%9F%A6%84", "<b>", "1" * 5000):
+        for reader in (Client(), client_of(ALICE)):
+            assert reader.get(f"/explorer/query/{identifier}{page}").status_code in {302, 404}
 
 
 @pytest.mark.parametrize(

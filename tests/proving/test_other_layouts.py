@@ -22,7 +22,7 @@ from tests.proving.chain_state import AccountField, HeaderField, balance_at, fie
 from tests.proving.estimated_batches import estimate
 from tests.proving.relaid import Relaid
 from tests.proving.sources import THERE, connect, grow
-from tests.service import CHARLIE, asking, submit, work_until_done
+from tests.service import CHARLIE, asking, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -73,6 +73,30 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
     ]
     assert [list(query.facts) for query in proven] == [["BALANCE"], SHARED_PROPERTIES, ["BALANCE"]]
     assert proven[2].timestamp == time
+
+
+@pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_properties_that_it_may_have_elsewhere_are_rejected(chain, there, settings, tmp_path, key, layout, raw):
+    with lying_node(Relaid(there, layout, raw=raw)) as url:
+        connect(settings, tmp_path, chain, url)
+        batch = submit(key, of_there("block:5", header=["TIMESTAMP", "MIX_HASH", "BASE_FEE_PER_GAS"]))
+        work_until_done(batch)
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
+    assert batch.rejection_reason == (
+        f"The header of block 5 of chain {THERE} has no MIX_HASH, BASE_FEE_PER_GAS: after the first 13, its fields are "
+        "not known to be Ethereum's."
+    )
+
+
+def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there, settings, tmp_path, key):
+    relaid = Relaid(there, headers.UNTOLD, raw=False)
+    with lying_node(relaid) as url:
+        connect(settings, tmp_path, chain, url)
+        submit(key, of_there("block:5"))
+        work()
+        (sentence,) = waiting()
+    assert sentence.startswith(f"No node of The other chain ({THERE}) can be used: 127.0.0.1:")
+    assert "refuses debug_getRawHeader" in sentence
 
 
 def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):

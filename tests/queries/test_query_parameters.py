@@ -1,11 +1,31 @@
 """Requests with malformed query parameters."""
 
+import gc
+import logging
+
 import pytest
+from django.core.handlers.wsgi import WSGIRequest
 from django.test import Client
 
 from tests.service import a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
+REQUESTS = 20
+
+
+@pytest.fixture
+def no_logs():
+    """Disable logging, because pytest keeps log records and their requests."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def kept() -> int:
+    gc.collect()
+    # `isinstance` would evaluate lazy objects of other tests, so types are compared.
+    return sum(type(each) is WSGIRequest for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(
@@ -36,3 +56,18 @@ def test_a_time_is_iso_8601_with_an_offset_or_refused_with_the_cause(time, cause
         answer = Client().get("/batch-queries", {name: time}, headers=fields)
         assert answer.status_code == (400 if cause else 200)
         assert not cause or (name in answer.json()["error"] and cause in answer.json()["error"])
+
+
+PATHS = (
+    *("/facts?account=x", "/facts?block=x", "/facts?block=1&slot=x", "/facts?block=1&sourceChainId=x"),
+    *("/batch-queries?account=x", "/batch-queries?createdAfter=0001-01-01T00:00:00%2B14:00"),
+    *("/batch-queries?limit=x", "/batch-query-status?wait=x", "/webhook-deliveries?cursor=x"),
+)
+
+
+def test_no_request_stays_in_memory(no_logs):
+    fields, before = header(a_key()), kept()
+    for path in PATHS:
+        for _ in range(REQUESTS):
+            assert Client().get(path, headers=fields).status_code == 400
+    assert kept() - before < REQUESTS / 2

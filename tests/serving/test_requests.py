@@ -183,6 +183,40 @@ def test_the_address_of_the_service_is_allowed_or_refused_in_a_sentence(tmp_path
 
 # --- Costly fields ----------------------------------------------------------------------------------------------------
 
+COSTLY = {
+    "backslashes in a cookie": b'Cookie: a="%s"' % (b"\\" * 30_000),
+    "a quoted parameter of the body's type": b'Content-Type: a/b; x="%s' % (b";" * 30_000),
+    "a quoted parameter of a wanted type": b'Accept: a/b; x="%s' % (b";" * 30_000),
+    "many wanted types": b"Accept: %s" % (b"a/b;q=1," * 3_750),
+}
+
+
+@pytest.mark.parametrize("field", COSTLY.values(), ids=COSTLY)
+def test_a_field_of_the_header_costs_no_more_than_the_page(web, field):
+    def seconds(*fields: bytes) -> float:
+        before = web.processor_seconds()
+        for _ in range(20):
+            assert ask(web.port, request(b"GET /explorer/query/none HTTP/1.1", *fields)).status == 404
+        return float(web.processor_seconds() - before)
+
+    seconds()
+    plain = seconds()
+    # The time comes in hundredths of a second. A busy machine may take longer once.
+    assert any(seconds(field) < 3 * plain + 0.02 for _ in range(3))
+
+
+def test_no_name_of_a_charset_stays_in_memory(web):
+    def kept(first: int) -> int:
+        before = web.memory()
+        with requests.Session() as session:
+            for number in range(first, first + 1000):
+                kind = f"text/plain; charset={number:0>900}"
+                assert session.get(f"{web.url}/livez", headers={"Content-Type": kind}, timeout=ANSWER_SECONDS).ok
+        return int(web.memory() - before)
+
+    kept(0)
+    assert any(kept(first) < 500_000 for first in (1000, 2000, 3000))
+
 
 def test_a_parameter_with_an_unknown_charset_breaks_nothing(web):
     assert ask(web.port, request(b"GET /livez HTTP/1.1", b"Content-Type: text/plain; x*=nonsense''y")).status == 200

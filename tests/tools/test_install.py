@@ -18,6 +18,7 @@ from types import MappingProxyType
 import pytest
 
 from devnet.devchain import PROJECT
+from tests.disks import small_disk
 from tools.install import link, why
 
 # A source distribution that needs a compiler.
@@ -145,6 +146,13 @@ def test_the_cause_of_a_failure_is_told_in_a_sentence_with_the_line_that_tells_i
     assert bqs_greeting(project) == ""
 
 
+def test_an_environment_that_can_not_be_made_is_told(project):
+    done = install(project, "bqs_greeting.txt", environment="/dev/null/.venv")
+    assert (done.returncode, done.stdout) == (1, "")
+    told = "The packages of bqs_greeting.txt could not be installed: [Errno 20] Not a directory: '/dev/null/.venv'\n"
+    assert done.stderr == told
+
+
 # A part of the cause, and what uv 0.13, pip 23 or npm 11 prints then.
 LINES = [
     ("disk", "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"),
@@ -259,6 +267,13 @@ def test_an_npm_package_that_can_not_be_installed_is_told_even_if_npm_could_do_w
     assert (npm_project / "node_modules/bqs-greeting/random").exists()
     lock(npm_project, kind=kind, place=place, is_forged=True)
     assert is_told(install(npm_project, *NPM_OPTIONS), cause)
+
+
+def test_an_npm_package_that_a_full_disk_cuts_is_told(npm_project):
+    lock(npm_project, kind="dependencies")
+    (npm_project / "node_modules").mkdir()
+    with small_disk(npm_project / "node_modules", "256k"):
+        assert is_told(install(npm_project, *NPM_OPTIONS), "the disk is full")
 
 
 # --- The project's own modules ----------------------------------------------------------------------------------------
