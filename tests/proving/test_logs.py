@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from django.db.models import Q
 from django.utils import timezone
+from eth_utils.crypto import keccak
 
 from contracts import DEPLOYER
 from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block, StepKind
 from tests.chains.lying_node import between, error
-from tests.proving.chain_state import signer_nonce
+from tests.proving.chain_state import call, signer_nonce
 from tests.proving.estimated_batches import estimate
 from tests.proving.kills import BEFORE_AND_AFTER, exchanges
 from tests.proving.logs import (
@@ -25,6 +26,7 @@ from tests.proving.logs import (
     emitting,
     emitting_empty,
     hashes_of,
+    receipt_of,
 )
 from tests.proving.money import stopped
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
@@ -35,6 +37,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # The checks in the minute after which a batch is rejected, without the last.
 LOOKS_IN_A_MINUTE = 6
+STATE_ROOT = keccak(b"stateRoot(uint256)")[:4].hex()
 
 
 def asking_of(number: int, transactions: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -43,6 +46,20 @@ def asking_of(number: int, transactions: dict[str, Any], **more: Any) -> dict[st
 
 def sent(batch: Batch) -> list[Transaction]:
     return list(Transaction.objects.filter(queries__batch=batch).distinct().order_by("pk"))
+
+
+def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(service, key):
+    number = block_of(service, [emitting(32)] * 40)
+    asked = {hashes_of(service, number)[3]: {"logs": ["0"]}}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service)
+    assert batch.status == BatchStatus.DONE
+    assert [step.kind for step in batch.queries.get().steps.order_by("pk")] == list(StepKind)
+    assert are_right(service, number, asked)
+    assert call(service, STATE_ROOT, number) == 0
+    # Logs of a receipt known by its header: at most 112,000 gas.
+    assert [tx.gas_used < 95_000 for tx in sent(batch)] == [True]
+    batch.refresh_from_db()
+    assert batch.gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
 
 
 def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(service, key):
@@ -65,6 +82,19 @@ def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(se
     another = work_until_done(submit(key, asking_of(number, further)), service)
     assert are_right(service, number, further)
     assert sent(another)[0].gas_used < 80_000
+
+
+def test_more_logs_than_fit_a_transaction_are_divided(service, key, settings):
+    settings.MAX_QUERIES_PER_BATCH = settings.MAX_QUERIES_PER_MINUTE = 2000
+    service.rpc("evm_setBlockGasLimit", hex(100_000_000))
+    number = block_of(service, [emitting(*[0] * 300), emitting(*[0] * 300)])
+    logs = {"logs": [str(log) for log in range(300)], "props": ["HASH"]}
+    asked = {"0": logs, "1": logs}
+    batch = work_until_done(submit(key, asking_of(number, asked)), service, rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert are_right(service, number, asked)
+    assert 1 < len(sent(batch)) < 5
+    assert batch.gas_used <= (batch.estimated_gas or 0)
 
 
 def test_a_transaction_selects_its_block(service, key):
@@ -201,6 +231,30 @@ def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
     service.rpc("anvil_reorg", 1, [])
     work()
     assert fresh(batch).finished_at == done
+
+
+def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
+    service.rpc("evm_setAutomine", False)
+    codes = {ALICE: LOG + LOG + RETURNS, BOB: LOG + RETURNS}
+    for sender, code in codes.items():
+        service.rpc("eth_sendTransaction", {"from": sender, "data": f"0x{code}", "gas": hex(1_000_000)})
+    service.mine()
+    number = service.head()
+    service.mine()
+    before = hashes_of(service, number)
+    raw = [service.rpc("eth_getRawTransactionByHash", each) for each in before]
+    asked = {before[1]: {"blockLogs": [str(int(receipt_of(service, number, 1)["logs"][0]["logIndex"], 16))]}}
+    batch = submit(key, asking_of(number, asked))
+    with stopped():
+        work()
+        assert batch.queries.get().transaction_index == 1
+        service.rpc("anvil_reorg", service.head() - number + 1, [[each, 0] for each in reversed(raw)])
+        assert hashes_of(service, number) == before[::-1]
+        service.mine(2)
+        work()
+        assert batch.queries.get().step == StepKind.INITIAL_STATE
+        assert "its only log is" in " ".join(waiting())
+    service.rpc("evm_setAutomine", True)
 
 
 def test_what_no_node_takes_in_a_transaction_is_rejected(service, client, key):

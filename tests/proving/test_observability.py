@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from proving.models import Signer, Transaction, TransactionState
+from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from queries.models import Batch
 from tests.deployed import deploy
 from tests.metrics import value
+from tests.proving.prices import up_to_a_gwei
 from tests.proving.proxy import Proxy
 from tests.service import chains_toml, request, submit, work, work_until_done
 from tests.users import ALICE, SIGNER, a_key, header
@@ -99,6 +100,19 @@ def test_what_final_transactions_cost_is_counted_once(service):
     assert signer.final_failures == 0
     assert signer.final_gas == sum(tx.gas_used for tx in final)
     assert signer.final_wei == sum(tx.cost for tx in final) > 0
+
+
+def test_a_worker_stores_what_it_sees_of_balances_and_the_day(service):
+    work_until_done(submit(a_key(), request(ALICE, block=service.head())), service)
+    work()
+    watch = ChainWatch.objects.get()
+    held = int(service.rpc("eth_getBalance", SIGNER, "latest"), 16)
+    assert watch.balances == {SIGNER: str(held)}
+    assert watch.number == service.head()
+    assert watch.spent_in_day == sum(up_to_a_gwei(tx.reserved) for tx in Transaction.objects.all())
+    text = Client().get("/metrics").text
+    assert value(text, "batchquery_signer_balance_wei", chain=31337, signer=SIGNER) == float(held)
+    assert value(text, "batchquery_daily_spent_wei", chain=31337) == float(watch.spent_in_day or 0)
 
 
 def test_a_request_can_be_followed_from_the_api_to_the_chain(service, lines):

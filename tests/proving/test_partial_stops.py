@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from contracts import DEPLOYER
-from proving.models import SignedTransaction, Stop, Transaction, TransactionState
+from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.factories import log_of_operators
@@ -95,6 +95,12 @@ def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
     assert not Transaction.objects.exclude(to=DEPLOYER).exists()
 
 
+def test_a_stop_of_another_connection_is_no_matter(service, key):
+    Stop.objects.create(source_chain_id=5, chain_id=31337)
+    Stop.objects.create(source_chain_id=31337, chain_id=5)
+    assert work_until_done(submit(key, request(ALICE, block=service.head()))).status == BatchStatus.DONE
+
+
 def test_only_configured_connections_can_be_stopped(service):
     with pytest.raises(CommandError, match="Chain 5 is not connected to chain 31337"):
         call_command("stop", "31337", "--source", "5")
@@ -151,6 +157,15 @@ def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
 
 
+def test_the_next_signer_deploys_while_the_first_one_is_stopped(two_signers, settings):
+    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
+    output_of("stop", "31337", "--signer", SIGNER)
+    FactsRegistry.objects.all().delete()
+    call_command("deploy_registry", "31337", "31337")
+    assert Transaction.objects.filter(to=DEPLOYER).order_by("-pk")[0].signer.address == SECOND_SIGNER
+    assert FactsRegistry.objects.get().deployed_at is not None
+
+
 def test_only_configured_signers_can_be_stopped(service):
     with pytest.raises(CommandError, match="Not a signer of Development chain"):
         call_command("stop", "31337", "--signer", ALICE)
@@ -170,3 +185,18 @@ def test_health_tells_of_stops(service):
     stopped = {STOPPED, f"The operator has stopped sending by the signer {SIGNER} on chain 31337."}
     by = f" By manage.py ({LOGIN})."
     assert {told for told in told["problems"] if "has stopped" in told} == {sentence + by for sentence in stopped}
+
+
+def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
+    """Follow the steps in docs/operating/deploying.md."""
+    two_signers.rpc("evm_setAutomine", False)
+    before = submit(key, request(ALICE, block=two_signers.head()))
+    work()
+    work()
+    assert senders() == {SIGNER}
+    output_of("stop", "31337", "--signer", SIGNER)
+    meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))
+    for batch in (before, meanwhile):
+        assert work_until_done(batch, two_signers).status == BatchStatus.DONE
+    assert senders() == {SIGNER, SECOND_SIGNER}
+    assert Transaction.objects.exclude(to=DEPLOYER).filter(signer__address=SIGNER).count() == 1

@@ -17,8 +17,9 @@ from prometheus_client import REGISTRY
 from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
-from queries.models import BatchStatus, Block, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
+from tests.factories import is_done, until
 from tests.metrics import value
 from tests.proving.chain_state import (
     HEADER_ACCUMULATED,
@@ -29,6 +30,7 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
+from tests.proving.proxy import Proxy
 from tests.service import asking, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, a_key
 
@@ -293,6 +295,18 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
     )
 
 
+def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, settings, monkeypatch):
+    batch = submit(key, request(ALICE, block=service.head()))
+    with without_proofs(service, settings):
+        for _ in range(3):
+            work()
+        assert Block.objects.get().refused_since
+        now = timezone.now()
+        monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
+        work()
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+
+
 def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
@@ -304,6 +318,26 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert "is not the one that was proven here" in waiting()[0]
     assert signer_nonce(service) == before
+
+
+def is_done_after_work(batch: Batch) -> bool:
+    work()
+    return is_done(batch)
+
+
+def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, settings):
+    batch = submit(key, request(ALICE, block=service.head()))
+    with Proxy(service.url) as node:
+        reconfigure(settings, service.url, node.url)
+        node.down()
+        work()
+        assert fresh(batch).status == BatchStatus.RECEIVED
+        assert "can't be reached" in waiting()[0]
+        node.up()
+        # After a failure the node isn't asked for a moment.
+        until(lambda: is_done_after_work(batch), "DONE")
+        work()
+        assert waiting() == []
 
 
 def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service, key, caplog):

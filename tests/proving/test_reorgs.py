@@ -11,7 +11,7 @@ from tests.chains.lying_node import between, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
 from tests.proving.logs import LOG, RETURNS
-from tests.service import asking, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import asking, expire, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -88,6 +88,16 @@ def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killi
     assert batch.status == BatchStatus.IN_PROGRESS
 
 
+def test_a_batch_that_was_done_gets_its_time_anew(service, done):
+    expire()
+    service.rpc("anvil_reorg", 1, [])
+    service.rpc("evm_setAutomine", False)
+    for _ in range(2):
+        work()
+        done.refresh_from_db()
+        assert done.status == BatchStatus.IN_PROGRESS
+
+
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_source_block_that_changed_discards_its_proofs(service):
@@ -137,6 +147,14 @@ def test_a_reorg_that_keeps_the_facts_takes_nothing_back(service, done):
     work()
     done.refresh_from_db()
     assert done.status == BatchStatus.DONE
+
+
+def test_a_final_batch_is_not_looked_at_any_more(service, done):
+    service.mine(5)
+    work()
+    work()
+    assert Block.objects.get().due_at is None
+    assert Transaction.objects.exclude(to=DEPLOYER).get().state == TransactionState.FINAL
 
 
 @pytest.mark.long

@@ -182,6 +182,19 @@ def test_a_long_path_is_sent_in_rounds(old, key, settings):
     assert field_on_chain(old, CHARLIE, block, AccountField.BALANCE) == balance_at(old, CHARLIE, block)
 
 
+def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(old, key):
+    first = old.head() - 3 * WINDOW - 5
+    body = itself(request(CHARLIE, block=first))
+    (accounts,) = body["data"]["31337"].values()
+    time = int(old.rpc("eth_getBlockByNumber", hex(first + 3), False)["timestamp"], 16)
+    body["data"]["31337"] |= {f"block:{first + 1}": accounts, f"timestamp:{time}": accounts}
+    batch = submit(key, body)
+    with nothing_spent(old):
+        (answer,) = send_until_done(old, batch)
+    assert answer["isComplete"]
+    assert [tx["what"].startswith("Leads") for tx in answer["transactions"]].count(True) == 1
+
+
 @pytest.mark.long
 def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
     first = old.head() - 3 * WINDOW - 5
@@ -216,6 +229,20 @@ def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key
             told = send_until_done(chain, batch)
         assert [answer["isComplete"] for answer in told] == [False, True]
         assert told[0]["transactions"][0]["what"].startswith("Records a hash")
+        assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+
+
+def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_path, key):
+    with DevChain(chain_id=sources.THERE) as there:
+        sources.grow(there, 30)
+        block = there.head() - 10
+        signed = bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(block), False)["hash"][2:])
+        with sources.liar(sources.KEYS[0], signed) as honest:
+            sources.connect(settings, tmp_path, chain, there.url, attesters=[honest], threshold=1)
+            batch = submit(key, itself(sources.of_chains(there=[block])))
+            with nothing_spent(chain):
+                (answer,) = send_until_done(chain, batch)
+            assert answer["isComplete"]
         assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
@@ -261,6 +288,19 @@ def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key,
         assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
         assert get(batch).json()["transactions"] == []
         until(lambda: fresh(batch).status == BatchStatus.DONE, "what was sent is seen")
+
+
+def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
+    block = service.head()
+    service.mine(3)
+    batch = submit(key, itself(request(ALICE, block=block)))
+    send_until_done(service, batch)
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    assert len(left_of(batch)["transactions"]) == 1
+    with nothing_spent(service):
+        assert len(send_until_done(service, batch)) == 1
 
 
 @pytest.mark.long
@@ -354,6 +394,20 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
     assert len(events(old, BLOCK_HASH_PROVEN)) == 3
     with nothing_spent(old):
         send_until_done(old, riding)
+
+
+def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
+    """The self-funded batch's time needs the next header, but the operator's batch doesn't."""
+    block = old.head() - 3 * WINDOW
+    time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
+    submit(a_key(BOB), itself(asking(data)))
+    work()
+    work()
+    before = Transaction.objects.count()
+    paid = submit(key, request(CHARLIE, block=block))
+    assert work_until_done(paid, old, rounds=20).status == BatchStatus.DONE
+    assert Transaction.objects.count() == before + 1
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
 from proving.models import FactsRegistry, SignedTransaction, Transaction
-from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
 from tests.chains.lying_node import between, error, hiding
@@ -38,7 +38,8 @@ from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
-from tests.proving.money import accepted, stopped
+from tests.proving.kills import exchanges
+from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
@@ -181,6 +182,21 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "reorganised" in step.went_back_because
 
 
+def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attested, key):
+    chain.rpc("evm_setAutomine", False)
+    highest = there.head() - 5
+    blocks = [highest, highest - 3, highest - 7]
+    batch = submit(key, of_chains(there=blocks))
+    work()
+    assert Transaction.objects.filter(queries__batch=batch).count() == 3
+    chain.rpc("evm_setAutomine", True)
+    chain.mine()
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert Transaction.objects.filter(queries__batch=batch).count() == 3
+    for block in blocks:
+        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+
+
 @pytest.mark.long
 def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, there, proxy, key, client):
     proxy.down()
@@ -223,6 +239,21 @@ def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client)
     proxy.up()
 
 
+def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, key):
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
+    work()
+    proxy.down()
+    chain.rpc("evm_setAutomine", True)
+    for _ in range(8):
+        work()
+        chain.mine()
+    assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
+    proxy.up()
+    forget_chains()
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+
+
 @pytest.mark.long
 def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
     text = settings.CHAINS_FILE.read_text()
@@ -254,6 +285,28 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     origin = there.head() - 5
     l1.tell_of(there, origin)
     assert_proven(chain, there, batch, block)
+
+
+def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
+    chain, there, settings, tmp_path, key
+):
+    L1Block(chain).tell_of(there)
+    connect(settings, tmp_path, chain, there.url)
+    text = settings.CHAINS_FILE.read_text()
+    costly = "test_network = false\nminimum_signer_balance = '0'"
+    settings.CHAINS_FILE.write_text(text.replace("test_network = true", costly, 1))
+    settings.ALLOWED_ADDRESSES = ["*"]
+    forget_chains()
+    body = of_chains(there=[there.head()]) | {"fee": "auto"}
+    old = FactsRegistry.objects.get(source_chain_id=THERE)
+    assert work_until_done(submit(key, body), chain).status == BatchStatus.DONE
+    assert Transaction.objects.filter(to=old.block_hash_source).exists()
+    chain.rpc("anvil_setCode", old.address, "0x00")
+    forget_chains()
+    call_command("deploy_registry", str(HERE), str(THERE), "--replace", stdout=io.StringIO())
+    limit(settings, daily_limit_per_user=int(estimate(Client(), key, body)["wei"]["bound"]))
+    batch = work_until_done(submit(key, body), chain)
+    assert batch.status == BatchStatus.DONE, batch.rejection_reason
 
 
 # --- Arbitrum ---------------------------------------------------------------------------------------------------------
@@ -761,6 +814,28 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
 
 
 @pytest.mark.long
+def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
+    """A kill may come between the record of the parent's block and the transaction with both path segments."""
+    parent = elsewhere.outbox.chain
+    elsewhere.confirm(40)
+    parent.mine(3)
+    L1Block(chain).tell_of(parent)
+    nonce, lives = signer_nonce(chain), 0
+    batch = submit(key, of_chains(there=[36]))
+    for exchange in exchanges():
+        # The kill is before the node acts in every other round, and after it in the rest.
+        with killing.at(exchange, after=lives % 2 == 0):
+            work_until_done(batch, chain)
+        if not killing.killed:
+            break
+        lives += 1
+    work()
+    assert lives > 4
+    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
+    assert [tx.succeeded for tx in extending()] == [True, True]
+    assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
+
+
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
     """The call that begins the parent's path is part of the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:

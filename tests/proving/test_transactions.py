@@ -104,6 +104,17 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
     assert the_transaction().versions.count() == 1
 
 
+def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
+    pending(batch)
+    mempool.rpc("anvil_dropAllTransactions")
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(2 * the_transaction().versions.get().max_fee_per_gas))
+    mempool.mine()
+    SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
+    work()
+    assert str(the_transaction().error) == "The node wants higher fees."
+    assert not sent_hashes(mempool)
+
+
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
@@ -152,6 +163,18 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     work()
     assert (lowest.versions.count(), highest.versions.count()) == (2, 1)
     work_until_done(other, mempool)
+
+
+def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempool, batch):
+    first = pending(batch).versions.get()
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice this is above the cap of 200 gwei
+    mempool.rpc("anvil_dropTransaction", first.hash)
+    mempool.mine()
+    age()
+    work()
+    newest = the_transaction().versions.order_by("-pk")[0]
+    assert newest.pk != first.pk
+    assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
 
 
 @pytest.mark.long

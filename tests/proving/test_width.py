@@ -12,7 +12,7 @@ from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from tests import headers
 from tests.chains.lying_node import between, error
 from tests.deployed import deploy
-from tests.proving.chain_state import HeaderField, call, header_on_chain
+from tests.proving.chain_state import HeaderField, call, header_on_chain, signer_nonce
 from tests.service import asking, chains_toml, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, a_key
 
@@ -100,6 +100,18 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
         work_until_done(bad)
         assert (bad.status, bad.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
         assert "no REQUESTS_HASH" in bad.rejection_reason
+
+
+def test_a_state_root_is_there_once_the_header_is_and_its_properties_are_added(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    before = signer_nonce(service)
+    body = at_block(block, header=["STATE_ROOT", "BLOCK_NUMBER"])
+    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
+    assert signer_nonce(service) == before
+    assert work_until_done(submit(key, at_block(block, header=["TIMESTAMP"]))).status == BatchStatus.DONE
+    time = service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"]
+    assert header_on_chain(service, block, HeaderField.TIMESTAMP) == int(time, 16)
 
 
 # --- Times ------------------------------------------------------------------------------------------------------------
