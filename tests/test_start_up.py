@@ -47,6 +47,7 @@ def state(tmp_path_factory) -> str:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["migrate", "check_chains --help", "stop", "resume"])
 def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, command):
     modules = loaded(_MANAGE, *command.split(), STATE_DIR=state)

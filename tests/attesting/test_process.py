@@ -197,6 +197,7 @@ def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, atteste
 # --- Start and stop ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
     chains_file(tmp_path, "http://127.0.0.1:1/secret")
     with running(tmp_path) as attester:
@@ -211,6 +212,7 @@ def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
     assert tables == {"attesting_signedblock", "django_migrations", "sqlite_sequence"}
 
 
+@pytest.mark.long
 def test_where_its_port_is_in_use_it_does_not_start(tmp_path):
     chains_file(tmp_path, "http://127.0.0.1:1")
     with socket.create_server(("127.0.0.1", 0)) as taken:

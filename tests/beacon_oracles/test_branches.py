@@ -165,6 +165,7 @@ def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
 # --- Recorded blocks --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @needs_fixtures
 def test_branches_of_recorded_blocks_are_the_same(tmp_path):
     numbers = recorded_beacon.numbers()

@@ -216,6 +216,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     assert len(wallet.sent) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("together", rows({"one by one": False, "EIP-5792": True}, at_once=["one by one"]))
 def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
     page: Page,
@@ -274,6 +275,7 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     assert len(wallet.sent) == 2
 
 
+@pytest.mark.long
 def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, service: DevChain, wallet: Wallet):
     kept_back(service)
     begin(page)
@@ -306,6 +308,7 @@ def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
     said(page, "Nothing is missing")
 
 
+@pytest.mark.long
 def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, context: BrowserContext, wallet: Wallet):
     """If the page did not wait, it would offer transactions again that are sent."""
     told: list[Any] = []
@@ -324,6 +327,7 @@ def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, co
     assert len(wallet.sent) == 2
 
 
+@pytest.mark.long
 def test_two_pages_of_a_browser_don_t_send_at_once(
     page: Page, context: BrowserContext, service: DevChain, batch: Batch
 ):

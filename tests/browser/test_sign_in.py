@@ -20,6 +20,7 @@ def press(page: Page, wallet: str = "Test Wallet") -> None:
 # --- Success ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_a_wallet_signs_in(page, context, wallet):
     wallet.put_into(context)
     open_sign_in(page)
@@ -54,6 +55,7 @@ def test_a_wallet_on_another_chain_signs_for_the_first_one_here_and_hears_so(pag
     assert wallet.chain_id == 31337
 
 
+@pytest.mark.long
 def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
     wallet.put_into(context)
     open_sign_in(page)

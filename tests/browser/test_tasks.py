@@ -23,6 +23,7 @@ def hand(context: BrowserContext, sign_in_as: Callable[..., User]) -> Hand:
     return Hand(context.new_page())
 
 
+@pytest.mark.long
 def test_find_a_proven_balance(stage: Stage, hand: Hand):
     states.a_page_of_batches()
     hand.page.goto("/")
@@ -46,6 +47,7 @@ def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: 
     expect(hand.page.get_by_text("interface IFactsRegistry")).to_be_visible()
 
 
+@pytest.mark.long
 def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Path):
     stage.chain()
     file = tmp_path / "accounts.csv"
@@ -60,6 +62,7 @@ def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Pat
     assert (hand.clicks, hand.scrolls) == (4, 0)
 
 
+@pytest.mark.long
 def test_learn_why_a_batch_waits(stage: Stage, hand: Hand):
     connect_source(stage.folder)
     batch = states.of_two_sources_waiting()
@@ -71,6 +74,7 @@ def test_learn_why_a_batch_waits(stage: Stage, hand: Hand):
     assert (hand.clicks, hand.scrolls) == (2, 0)
 
 
+@pytest.mark.long
 def test_see_what_mainnet_would_cost(stage: Stage, hand: Hand):
     connect_source(stage.folder)
     installations.seen_chains()

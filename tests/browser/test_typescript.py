@@ -96,6 +96,7 @@ def outcome(page: Page, text: str | re.Pattern[str]) -> None:
     expect(page.locator("#outcome")).to_have_text(text)
 
 
+@pytest.mark.long
 def test_a_voter_s_wallet_proves_the_balance(
     page: Page, context: BrowserContext, site: str, service: DevChain, wallet: Wallet, votes: Deployed
 ):

@@ -170,6 +170,7 @@ def test_nonsense_is_refused(reply):
     assert told.code == "bad_answer"
 
 
+@pytest.mark.long
 def test_a_drip_is_not_waited_for():
     # Each other drip is stopped in tests/chains/test_bounded_http.py.
     with hostile_node(dripped_reply, chain_id=None) as url, lying_node(lambda _: answer(signer=BOB)) as honest:

@@ -52,6 +52,7 @@ def within(seconds: float) -> Iterator[None]:
     assert time.monotonic() - began < seconds
 
 
+@pytest.mark.long
 def test_a_node_that_hangs_is_passed_over(world, node):
     with Slow(node, "/", 20) as slow, BeaconApi(node) as other:
         client = client_of(world, slow.url, other.url, timeout_seconds=3)

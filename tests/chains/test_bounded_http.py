@@ -49,6 +49,7 @@ for url in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_no_flood_of_a_node_fills_our_memory():
     with ExitStack() as running:
         urls = [running.enter_context(hostile_node(flood)) for flood in FLOODS.values()]

@@ -97,6 +97,7 @@ def test_roots_and_blocks_of_a_period(world, path, root, roots):
                 assert files.block(slot, root, world.root(slot)) == world.blocks[slot]
 
 
+@pytest.mark.long
 def test_records_of_an_epoch(world, tmp_path, epoch):
     epoch.write(tmp_path)
     site = Site(tmp_path)
@@ -159,6 +160,7 @@ def _damages(good: bytes, step: int) -> Iterator[bytes]:
     yield bytes(len(good))
 
 
+@pytest.mark.long
 def test_a_damaged_period_is_no_period(world, path, root, roots):
     """Damage to an unneeded part has no effect. All other damage gives this sentence."""
     files, good = EraFiles(world.chain, [path.parent]), path.read_bytes()
@@ -175,6 +177,7 @@ def test_a_damaged_period_is_no_period(world, path, root, roots):
     assert all(why.startswith(f"No era file {path.name} can be read: ") for why in errors)
 
 
+@pytest.mark.long
 def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
     path = epoch.write(tmp_path)
     files, good, wrong = EraFiles(world.chain, [tmp_path]), path.read_bytes(), 0

@@ -47,6 +47,7 @@ def test_real_headers_of_ethereum_and_arbitrum_are_known_in_all_their_fields():
         assert header.is_ethereums
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=100, deadline=None, database=None)
 @given(ETHEREUMS)
 def test_any_number_of_ethereums_fields_is_known(values):

@@ -3,7 +3,8 @@ test_real_proofs.py.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from eth_utils.crypto import keccak
 
 from chains import packed
 from chains.encoding import hex_data
-from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode, encode_parent_hash
+from chains.packed import BLOCK_HASH, HISTORY_ADDRESS, SLOT, AccountToProve, CannotPack, encode, encode_parent_hash
 from contracts import NO_CONTRACT, load_artifact
 from tests.contracts import decoder, tries
 from tests.contracts.conftest import BLOCK, SOURCE_CHAIN_ID
@@ -34,6 +35,66 @@ def python_accepts(proof: bytes, world: World, *, accumulated: bool) -> PackedFa
         )
     except InvalidPacked:
         return None
+
+
+@pytest.fixture
+def trust(registry: Deployed, source: Deployed) -> Callable[[bytes], None]:
+    """Return a function that accumulates a block with the given state root."""
+
+    def accumulate(root: bytes) -> None:
+        header = tries.header(BLOCK, root)
+        source.send("set", BLOCK, keccak(header))
+        registry.send_raw(encode(header, root))
+
+    return accumulate
+
+
+@dataclass
+class Recorded:
+    """The parts of packed calldata that the model has read."""
+
+    # Offset and byte of each operation. The byte that ends the headers is included.
+    operations: list[tuple[int, int]] = field(default_factory=list)
+    # Each child's origin (True: from the stack) and the size of its reference.
+    children: set[tuple[bool, int]] = field(default_factory=set)
+    # Offsets of single-byte fields: operations, sizes, depths, children.
+    single: list[int] = field(default_factory=list)
+    # Offsets of all bytes outside of hashes, including masks, numbers, addresses and paths.
+    loose: set[int] = field(default_factory=set)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    record = Recorded()
+    reader, proof = decoder._Reader, decoder._Decoder
+    at_end, byte, take, children = reader.at_end, reader.byte, reader.take, proof._children
+
+    # The model calls `at_end` only before an operation.
+    def recording_operations(self: decoder._Reader) -> bool:
+        if not at_end(self):
+            record.operations.append((self.cursor, self._data[self.cursor]))
+        return at_end(self)
+
+    def recording_single(self: decoder._Reader) -> int:
+        record.single.append(self.cursor)
+        return byte(self)
+
+    def recording_loose(self: decoder._Reader, size: int) -> bytes:
+        if size != 32:
+            record.loose.update(range(self.cursor, self.cursor + size))
+        return take(self, size)
+
+    def recording_children(self: decoder._Decoder, size: int, mine: Sequence[decoder._Subtree]) -> list[bytes]:
+        all_children = children(self, size, mine)
+        own = {child.place for child in mine}
+        record.children |= {(index in own, len(child)) for index, child in enumerate(all_children)}
+        return all_children
+
+    monkeypatch.setattr(reader, "at_end", recording_operations)
+    monkeypatch.setattr(reader, "byte", recording_single)
+    monkeypatch.setattr(reader, "take", recording_loose)
+    monkeypatch.setattr(proof, "_children", recording_children)
+    return record
 
 
 def test_no_function_begins_as_a_proof_does():
@@ -71,6 +132,22 @@ def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, 
                     assert registry.call("accountField", address, BLOCK, index) == word
 
 
+@pytest.mark.long
+def test_random_states_have_every_form_of_node_and_of_absence(recorded):
+    chance = random.Random(3)
+    for number in range(150):
+        # In a large state, few keys give full branches. In a small state, many keys give other ones.
+        size, most = (200, 1) if number % 50 == 0 else (chance.choice([1, 2, 3, 20]), 6)
+        world = random_world(chance, number, size)
+        assert python_accepts(world.prove(world.ask(most)), world, accumulated=False)
+    operations = {operation for _, operation in recorded.operations}
+    # Required operations: branches of both forms and of several subtrees, extensions, a fact and a block hash of the
+    # history contract, zero slots, and absent accounts in four forms (78 and above also close a storage).
+    assert {*b"\x00\x10\x11\x12\x30\x36\x40\x43\x32\x34\x35\x70\x72\x74\x77\x78\x7a\x7c"} <= operations
+    # Required children: hashes, embedded nodes and empty places, from the stack and from calldata.
+    assert {(True, 33), (True, 31), (True, 1), (False, 33), (False, 31), (False, 1)} <= recorded.children
+
+
 # --- Exhaustive trials ------------------------------------------------------------------------------------------------
 
 ALICE = b"\xa1" * 20
@@ -101,6 +178,27 @@ def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes
 
 
 @pytest.mark.long
+def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, recorded):
+    root, accounts = _mainnet_shaped((16, 16, 16, 9, 2))
+    trust(root)
+    proof = encode(BLOCK, root, accounts)
+    decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
+    operations = [operation for _, operation in recorded.operations]
+    assert {0x00, 0x10, 0x11, SLOT, BLOCK_HASH} <= set(operations)
+    # These bytes only choose which facts are stored. Other values of them are valid.
+    choices = {
+        offset for offset, operation in recorded.operations if operation in {SLOT, BLOCK_HASH} or operation > 0x7F
+    }
+    assert len(choices) == 4
+    assert len(recorded.loose) > 100
+    assert harness.accepted(registry, [proof]) == [True]
+    assert harness.accepted_bytes(registry, proof, sorted(recorded.loose - choices)) == 0
+    # An account with a slot has 7 other choices. The account without slots has 6, because it must store a fact. A slot
+    # has one.
+    assert harness.accepted_bytes(registry, proof, sorted(choices)) == 7 + 6 + 1 + 1
+
+
+@pytest.mark.long
 def test_no_flipped_bit_and_no_cut_of_a_generated_proof_verifies(registry, source, harness):
     root, accounts = _mainnet_shaped((16, 9, 2))
     header = tries.header(BLOCK, root)
@@ -109,6 +207,83 @@ def test_no_flipped_bit_and_no_cut_of_a_generated_proof_verifies(registry, sourc
     assert harness.accepted(registry, [proof]) == [True]
     assert harness.accepted_flips(registry, proof) == 0
     assert not any(harness.accepted(registry, (proof[:size] for size in range(len(proof)))))
+
+
+def test_a_flipped_bit_can_only_make_another_absent_slot_of_one(registry, trust, harness):
+    """A flipped bit may name another absent slot. This is also a true fact, since no hash covers an
+    absent slot's name.
+    """
+    chance = random.Random(6)
+    world = World(chance, BLOCK)
+    world.accounts[ALICE] = (1, 2, tries.EMPTY_CODE_HASH)
+    world.storages[ALICE] = dict.fromkeys(range(12), 1)
+    trust(world.close().root)
+    requested = [0, 1, 100, 101, 102, 2**255, 2**255 + 1]
+    proof = world.prove([(ALICE, 3, requested)], known=True)
+    flipped = [
+        proof[:offset] + bytes([proof[offset] ^ 1 << bit]) + proof[offset + 1 :]
+        for offset in range(2, len(proof))
+        for bit in range(8)
+    ]
+    taken = [each for each, answer in zip(flipped, harness.accepted(registry, flipped), strict=True) if answer]
+    assert taken
+    for each in taken:
+        facts = python_accepts(each, world, accumulated=True)
+        assert facts is not None
+        assert world.agrees(facts)
+        assert facts.accounts.keys() == {ALICE}
+        assert facts.accounts[ALICE].fields == 3
+        slots = facts.accounts[ALICE].slots
+        assert len(slots) == len(requested)
+        assert len(slots.keys() - set(requested)) == 1
+
+
+@pytest.mark.story
+def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, recorded):
+    root, accounts = _mainnet_shaped()
+    trust(root)
+    proof = encode(BLOCK, root, accounts)
+    decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
+    starts = sorted({*recorded.single, *(offset for offset, _ in recorded.operations)})
+    pieces = [(start, end) for start in starts for end in [*starts, len(proof)] if end > start > 1]
+    spoilt = [proof[:start] + proof[end:] for start, end in pieces]
+    spoilt += [proof[:end] + proof[start:end] + proof[end:] for start, end in pieces if end - start < 700]
+    assert len(spoilt) > 500
+    assert not any(harness.accepted(registry, dict.fromkeys(spoilt)))
+
+
+BOB = b"\xb0" * 20
+# Head of an account at depth 0 with nonce 1 and balance 2. No other account is in the state.
+_HEAD = (1 << 6 | 1).to_bytes(2)
+_ROOT, _CODE = b"\x0a" * 32, b"\x0c" * 32
+_OTHER = tries.account(1, 2, _ROOT, _CODE)
+
+
+@pytest.mark.parametrize(
+    ("root", "before", "operation", "following"),
+    [
+        (tries.EMPTY_ROOT, b"", 0x70, ALICE + b"\x00"),
+        (
+            keccak(tries.leaf(keccak(BOB), _OTHER)),
+            b"\x30" + ALICE + b"\x32\x01\x05\x00",
+            0x7F,
+            _HEAD + keccak(BOB) + b"\x01\x02" + _ROOT + _CODE,
+        ),
+        (
+            keccak(tries.leaf(keccak(BOB), _OTHER)),
+            b"",
+            0xC7,
+            _HEAD + BOB + b"\x01\x02" + _ROOT + _CODE,
+        ),
+    ],
+    ids=["absent", "absent, closes a storage", "account"],
+)
+def test_only_one_operation_does_it(accepts, root, before, operation, following):
+    for other in range(0x100):
+        # Operations from 0x80 on are accounts with other stored facts, which are also true.
+        if other != operation and (operation < 0x80 or other < 0x80):
+            assert not accepts(root, before + bytes([other]) + following), hex(other)
+    assert accepts(root, before + bytes([operation]) + following)
 
 
 # --- Block hashes -----------------------------------------------------------------------------------------------------

@@ -183,6 +183,7 @@ def calls(batch: Batch, **parameters: Any) -> int:
     return count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("types", "data"), COSTLY, ids=map(str, range(len(COSTLY))))
 def test_decoding_costs_less_than_the_rest_of_a_page_of_logs(types, data):
     batch = batch_about(*[a_log("", data=data)] * 50)
@@ -206,6 +207,7 @@ def test_white_space_in_a_signature_costs_nothing():
     assert seconds(batch, event=f"E(){' ' * 480}x") < 2 * seconds(batch)
 
 
+@pytest.mark.long
 def test_no_signature_stays_in_memory():
     batch = batch_about(PAIR)
 

@@ -165,6 +165,7 @@ def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):
     assert client_of(ALICE).get("/admin/queries/batch/", {"status": "a\0"}).status_code in {200, 302, 400}
 
 
+@pytest.mark.long("")
 @pytest.mark.parametrize("page", ["", ".json", "/deliveries", "/deliveries/x", "/1/read", "/transactions", "/1"])
 def test_no_identifier_breaks_a_page(page):
     for identifier in ("1.json", "a%00", "%00", "1%00.json", "\u212a" * 26, "%F0%9F%A6%84", "<b>", "1" * 5000):

@@ -55,6 +55,7 @@ def test_whose_lane_is_lost_notes_nothing():
     assert attempts(batch) == []
 
 
+@pytest.mark.long
 def test_users_and_receivers_have_so_many_at_a_time(hook):
     for block in range(12):
         done(hook.url, block=block)

@@ -72,6 +72,7 @@ def test_an_operator_cancels_a_batch():
     assert len(log_of_operators()) == 1
 
 
+@pytest.mark.long
 def test_rows_are_listed_found_and_only_shown():
     batch = submit(a_key(BOB), request(ALICE, block=12))
     block = Block.objects.get()

@@ -56,6 +56,7 @@ def accepted(batch: Batch) -> Batch:
 # --- Blocks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, key, settings):
     settings.MAX_BLOCKS_AHEAD = 5
     batch = work_until_done(submit(key, request(ALICE, block=service.head() + 6)))
@@ -133,6 +134,7 @@ MISTYPED: dict[str, Callable[[DevChain], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MISTYPED)
 def test_a_mistyped_block_is_told_with_the_time_until_it_is_rejected_and_blames_nobody(service, key, kind):
     WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
@@ -168,6 +170,7 @@ def test_a_block_that_may_still_come_has_the_deadline_of_its_batch_alone(service
     assert "note wait" not in html
 
 
+@pytest.mark.long
 def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(service, key, settings):
     settings.MAX_BLOCKS_AHEAD = 5
     service.mine(100)
@@ -208,6 +211,7 @@ def told() -> str:
     return " ".join(Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()["problems"])
 
 
+@pytest.mark.long
 def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, key, settings):
     settings.MAX_BLOCKS_AHEAD = 5
     service.mine(5)
@@ -230,6 +234,7 @@ def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
     """A node whose chain is far ahead makes the block look too old."""
     coming = service.head() + 2
@@ -247,6 +252,7 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", ["block", "timestamp"])
 def test_headers_of_another_chain_reject_no_accepted_batch(service, key, settings, named):
     """Blocks of the wrong chain have no `withdrawalsRoot`, or are all later than the requested time."""

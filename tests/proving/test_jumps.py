@@ -173,6 +173,7 @@ def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_pat
 # --- Obstacles --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(service, there, key, monkeypatch):
     node = service.node
     states, node.states = node.states, {}
@@ -199,6 +200,7 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     assert proven(service, there, OLD)
 
 
+@pytest.mark.long
 def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, settings, key):
     contract, refusal = registry(THERE).address.lower(), "0x" + keccak(text="InvalidProof()")[:4].hex()
 
@@ -224,6 +226,7 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
     assert proven(service, there, OLD)
 
 
+@pytest.mark.long
 def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings, key):
     reconfigure(settings, f'beacon_urls = ["{service.api.url}"]', "max_fee_per_gas_gwei = 100")
     batch = submit(key, of_there(OLD))
@@ -237,6 +240,7 @@ def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings
 # --- Cost -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key):
     bodies = {
         "a balance by a jump": of_there(OLD),
@@ -297,6 +301,7 @@ def origin_of(number: int) -> int | None:
     return Block.objects.get(number=number).path_origin
 
 
+@pytest.mark.long
 def test_an_origin_serves_for_as_long_as_it_remembers_enough_and_the_chain_has_it(service, there, key):
     service.tell(30)
     # The chain has grown, but the destination knows no newer block.

@@ -43,6 +43,7 @@ from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
+@pytest.mark.story("after it acted")
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
@@ -200,6 +201,7 @@ def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_kille
         assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
     batch, nonce = submit(a_key(), request(ALICE, block=service.head())), signer_nonce(service)
 

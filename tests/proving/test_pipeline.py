@@ -191,6 +191,7 @@ def change_slots(proof: dict[str, Any]) -> None:
         slot["proof"] = ["0x" + "00" * 40]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", [cut_account, change_slots])
 def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, key, settings, lie):
     def change(question: Any, reply: Any) -> list[Any]:
@@ -227,6 +228,7 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "slots"), [*zip(NO_USABLE_ANSWER, (0, 200, 200, 0), strict=True)])
 def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
     random.seed(1)  # accounts come in random order
@@ -248,6 +250,7 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
     assert not steps.keys() - {evil.pk}
 
 
+@pytest.mark.long
 def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
     def give_up(body: Any) -> Any:
         questions = body if isinstance(body, list) else [body]
@@ -276,6 +279,7 @@ def without_proofs(chain: DevChain, settings: Any) -> Iterator[None]:
     reconfigure(settings, url, chain.url)
 
 
+@pytest.mark.long
 def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, settings, caplog):
     caplog.set_level(logging.INFO)
     batch = submit(key, request(ALICE, block=service.head()))
@@ -295,6 +299,7 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
     )
 
 
+@pytest.mark.long
 def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, settings, monkeypatch):
     batch = submit(key, request(ALICE, block=service.head()))
     with without_proofs(service, settings):
@@ -307,6 +312,7 @@ def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, 
     assert fresh(batch).status == BatchStatus.ACCEPTED
 
 
+@pytest.mark.long
 def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
@@ -325,6 +331,7 @@ def is_done_after_work(batch: Batch) -> bool:
     return is_done(batch)
 
 
+@pytest.mark.long
 def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, settings):
     batch = submit(key, request(ALICE, block=service.head()))
     with Proxy(service.url) as node:
@@ -340,6 +347,7 @@ def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, s
         assert waiting() == []
 
 
+@pytest.mark.long
 def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service, key, caplog):
     submit(key, request(BOB, block=service.head() - 1))
     good = submit(key, request(ALICE, block=service.head()))

@@ -182,6 +182,7 @@ def test_a_long_path_is_sent_in_rounds(old, key, settings):
     assert field_on_chain(old, CHARLIE, block, AccountField.BALANCE) == balance_at(old, CHARLIE, block)
 
 
+@pytest.mark.long
 def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(old, key):
     first = old.head() - 3 * WINDOW - 5
     body = itself(request(CHARLIE, block=first))
@@ -290,6 +291,7 @@ def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key,
         until(lambda: fresh(batch).status == BatchStatus.DONE, "what was sent is seen")
 
 
+@pytest.mark.long
 def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
     block = service.head()
     service.mine(3)
@@ -396,6 +398,7 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
         send_until_done(old, riding)
 
 
+@pytest.mark.long
 def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
     """The self-funded batch's time needs the next header, but the operator's batch doesn't."""
     block = old.head() - 3 * WINDOW

@@ -182,6 +182,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "reorganised" in step.went_back_because
 
 
+@pytest.mark.story
 def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attested, key):
     chain.rpc("evm_setAutomine", False)
     highest = there.head() - 5
@@ -239,6 +240,7 @@ def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client)
     proxy.up()
 
 
+@pytest.mark.long
 def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, key):
     chain.rpc("evm_setAutomine", False)
     batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
@@ -287,6 +289,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     assert_proven(chain, there, batch, block)
 
 
+@pytest.mark.long
 def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
     chain, there, settings, tmp_path, key
 ):
@@ -836,6 +839,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
 
 
+@pytest.mark.long
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
     """The call that begins the parent's path is part of the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:

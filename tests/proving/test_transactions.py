@@ -165,6 +165,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     work_until_done(other, mempool)
 
 
+@pytest.mark.long
 def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempool, batch):
     first = pending(batch).versions.get()
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice this is above the cap of 200 gwei

@@ -102,6 +102,7 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
         assert "no REQUESTS_HASH" in bad.rejection_reason
 
 
+@pytest.mark.long
 def test_a_state_root_is_there_once_the_header_is_and_its_properties_are_added(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))

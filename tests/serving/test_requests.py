@@ -191,6 +191,7 @@ COSTLY = {
 }
 
 
+@pytest.mark.long("backslashes in a cookie")
 @pytest.mark.parametrize("field", COSTLY.values(), ids=COSTLY)
 def test_a_field_of_the_header_costs_no_more_than_the_page(web, field):
     def seconds(*fields: bytes) -> float:
@@ -205,6 +206,7 @@ def test_a_field_of_the_header_costs_no_more_than_the_page(web, field):
     assert any(seconds(field) < 3 * plain + 0.02 for _ in range(3))
 
 
+@pytest.mark.long
 def test_no_name_of_a_charset_stays_in_memory(web):
     def kept(first: int) -> int:
         before = web.memory()

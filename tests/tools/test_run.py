@@ -69,6 +69,7 @@ def is_served(port: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_without_a_signers_key_the_web_server_goes_on_and_that_is_said(start, port):
     process = start()
     output = said_until(process, "runworker")
@@ -82,6 +83,7 @@ def test_without_a_signers_key_the_web_server_goes_on_and_that_is_said(start, po
     assert process.returncode == 0
 
 
+@pytest.mark.story
 def test_with_one_both_run_until_it_is_ended(start, port):
     process = start(SIGNER_KEY=ACCOUNTS[1][1])
     while not is_served(port):
@@ -94,6 +96,7 @@ def test_with_one_both_run_until_it_is_ended(start, port):
     assert not is_served(port)
 
 
+@pytest.mark.long
 def test_it_ends_with_the_web_server(start, port):
     with socket.create_server(("127.0.0.1", port)):
         process = start(SIGNER_KEY=ACCOUNTS[1][1])

@@ -132,6 +132,8 @@ STATES = (reserved, signed, sent, replaced, cancelling)
 CASES = {f"{name}, {state.__name__}": (state, words) for name, words in REFUSALS.items() for state in STATES}
 
 
+@pytest.mark.story("gas too low, signed")
+@pytest.mark.long("insufficient funds, replaced")
 @pytest.mark.parametrize("case", long.rows(CASES, at_once=["gas too low, signed", "insufficient funds, replaced"]))
 def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killing, case):
     state, words = case
@@ -149,6 +151,7 @@ def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killin
     assert len(events(costly, ACCOUNT_PROVEN)) == proven
 
 
+@pytest.mark.long
 def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key, node, caplog):
     node.why = lambda _: "txpool is full"
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
@@ -211,6 +214,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", long.rows(WRONG, at_once=["too little for the bytes, and the node refuses it"]))
 def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     costly, key, node, separate_transactions, wrong
@@ -228,6 +232,7 @@ def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     assert all(tx.newest.is_cancellation and gwei == 190 for tx in failed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [0, 10])
 def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(
     costly, key, node, separate_transactions, times

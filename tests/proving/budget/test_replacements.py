@@ -163,6 +163,7 @@ def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_n
     assert (tx.newest.is_cancellation, tx.newest.gas, tx.gas_used) == (True, 21_000, 21_000)
 
 
+@pytest.mark.long
 def test_a_cancellation_uses_up_a_fee_of_auto_too(costly, key):
     mine_at(costly, 1)
     poor, _ = paying_up_to(3, key, ALICE, block=costly.head())
@@ -176,6 +177,7 @@ def test_a_cancellation_uses_up_a_fee_of_auto_too(costly, key):
     assert poor.status == BatchStatus.IN_PROGRESS
 
 
+@pytest.mark.long
 def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(costly, key):
     mine_at(costly, 1)
     batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
@@ -190,6 +192,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
     """No transaction waits behind it, and a cancellation would use up the batch's fee."""
     mine_at(costly, 1)
@@ -203,6 +206,7 @@ def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
     assert fresh(batch).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(costly, key, settings):
     mine_at(costly, 1)
     block = costly.head()
@@ -249,6 +253,7 @@ def for_their_fee(batch: Batch) -> None:
     set_fee(batch, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("give_up", [cancel, for_their_fee])
 def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, settings, give_up):
     """The second transaction was simulated after the first. If the first is cancelled, the second must pay for more
@@ -272,6 +277,7 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
     assert (first.newest.is_cancellation, first.succeeded, second.succeeded) == (True, False, True)
 
 
+@pytest.mark.long
 def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key):
     """A stranger's pending transaction proves the same facts. The service simulates upon it, and the stranger then
     replaces it.

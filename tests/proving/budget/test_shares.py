@@ -28,6 +28,7 @@ def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key)
     assert sum(share.weight for share in Share.objects.filter(transaction=tx)) == tx.gas_limit
 
 
+@pytest.mark.long
 def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     block = costly.head()
     costly.rpc("evm_setAutomine", True)

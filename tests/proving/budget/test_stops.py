@@ -21,6 +21,7 @@ def stop() -> None:
     call_command("stop", "31337", stdout=StringIO())
 
 
+@pytest.mark.long
 def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     call_command("stop", "31337", "--reason", "The key may have leaked.")
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
