@@ -282,11 +282,13 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, setting
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_the_oldest_block_of_the_window_is_proven(service, key, short_window):
     service.mine(10)
     assert work_until_done(submit(key, request(ALICE, block=service.head() - 9))).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_an_old_block_whose_header_is_accumulated_is_proven(service, key, short_window):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
@@ -310,6 +312,7 @@ def test_a_block_that_ages_out_while_it_waits_is_proven_by_a_hop(service, key, s
 # --- Money ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_fee_below_the_estimate_is_rejected_with_the_estimate(service, key, costly):
     batch = work_until_done(submit(key, request(ALICE, block=service.head(), fee=1)))
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
@@ -321,6 +324,7 @@ def test_a_fee_below_the_estimate_is_rejected_with_the_estimate(service, key, co
     assert "its fee of 1 wei" in batch.rejection_reason
 
 
+@pytest.mark.long
 def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     block = service.head()
     first = work_until_done(submit(key, request(ALICE, block=block, fee=10**18)))
@@ -344,6 +348,7 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     )
 
 
+@pytest.mark.long
 def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
     """The batch is accepted at one gas price and waits at a higher one."""
     batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
@@ -366,6 +371,7 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
 # --- Waiting ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(service, key):
     row = FactsRegistry.objects.get()
     FactsRegistry.objects.update(deployed_at=None)
@@ -396,6 +402,7 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
     assert "lacks headers" in str(batch.waits_for)
 
 
+@pytest.mark.long
 def test_a_header_below_the_head_that_nodes_lack_is_the_fault_of_the_source_s_nodes(service, key, settings):
     WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
     number = service.head() + 2
@@ -417,6 +424,7 @@ def test_a_header_below_the_head_that_nodes_lack_is_the_fault_of_the_source_s_no
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("short_window")
 def test_a_block_from_which_a_path_begins_that_nodes_lack_is_told(service, key, settings):
     service.mine(30)
@@ -429,6 +437,7 @@ def test_a_block_from_which_a_path_begins_that_nodes_lack_is_told(service, key, 
     assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_block_after_that_of_a_time_that_nodes_lack_is_not_told_as_still_to_come(service, key, settings):
     service.rpc("anvil_setBlockTimestampInterval", 10)
     service.mine(2)
@@ -476,6 +485,7 @@ def old(service) -> int:
     return int(service.head()) - 150
 
 
+@pytest.mark.long
 def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old):
     batch = submit(key, request(ALICE, block=old))
     with instead_of_proofs(service, lambda asked, _: error(asked, -32000, "Exceeded the quota usage")) as url:
@@ -500,6 +510,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.long
 def test_a_refusal_at_an_old_block_is_told_with_its_cause(service, client, key, settings, old):
     body, says, expected = request(ALICE, block=old), [""], ""
     with instead_of_proofs(service, lambda asked, _: error(asked, -32000, says[-1])) as url:
@@ -528,6 +539,7 @@ def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, clie
     assert "(-32000). Accounts and slots at old blocks take an archive node." in rejection["error"]
 
 
+@pytest.mark.long
 def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, client, key, settings, old):
     batch, patient = submit(key, request(ALICE, block=old)), submit(key, request(ALICE, block=old + 1))
     with instead_of_proofs(service, of_another_state) as url, lying_node(lambda _: Raw(b"<html>")) as down:
@@ -576,6 +588,7 @@ def of_the_empty_trie(question: Any, reply: Any) -> Any:
     return reply | {"result": reply["result"] | {"accountProof": []}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", [0, 200])
 def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_reason(service, client, key, blocks):
     service.mine(blocks)
@@ -605,6 +618,7 @@ def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_rea
     assert work_until_done(submit(key, of_header), service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_block_0_is_waited_for_as_long_as_a_node_may_prove_it_and_then_proven(service, key, settings):
     batch = submit(key, request(ALICE, block=0))
     checked(batch, 5)

@@ -84,6 +84,7 @@ def sent() -> list[Transaction]:
     return list(Transaction.objects.exclude(to=DEPLOYER).order_by("pk"))
 
 
+@pytest.mark.story
 def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots, there, key):
     for number in range(38, 46):
         roots.derive(number)

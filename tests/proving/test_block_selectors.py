@@ -38,6 +38,7 @@ def done(batch: Batch) -> list[bool]:
 # --- Tags -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_a_tag_becomes_the_block_of_the_moment_and_stays_it(service, key):
     service.mine(5)
     batch = submitted(key, latest=[ALICE, BOB], finalized=[ALICE], block_3=[ALICE])
@@ -76,6 +77,7 @@ def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
     assert numbers(batch) == [head]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, key, killing):
     batch = submitted(key, latest=[ALICE, BOB])

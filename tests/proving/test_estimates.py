@@ -279,6 +279,7 @@ def test_its_body_and_its_rate_are_those_of_a_submission(service, client, key, s
 # --- The estimate as the fee ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     costly.mine(10)
     head = costly.head()

@@ -56,6 +56,7 @@ def told() -> list[str]:
     return [sentence for code, sentence in zip(health["codes"], health["problems"], strict=True) if code == CODE]
 
 
+@pytest.mark.story
 def test_a_thief_is_told_everywhere_until_the_operator_accepts_it(observed, settings, monkeypatch, caplog):
     steal(observed)
     with receiver() as hook:
@@ -88,6 +89,7 @@ def test_a_command_that_checks_chains_counts_without_a_worker(observed):
         call_command("check_chains", stdout=StringIO())
 
 
+@pytest.mark.long
 def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed):
     observed.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=observed.head()))
@@ -139,6 +141,7 @@ def copies(tmp_path) -> Callable[[str, str], None]:
     return exchange
 
 
+@pytest.mark.long
 def test_a_restored_backup_is_told(observed, copies):
     copies("backup", "backup")
     prove(observed)

@@ -95,6 +95,7 @@ def stop(worker: subprocess.Popen[bytes]) -> None:
     os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
 
 
+@pytest.mark.story("broadcasting")
 @pytest.mark.parametrize("exchange", long.rows(EXCHANGES, at_once=["broadcasting"]))
 def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings, tmp_path, start_worker, exchange):
     with one_of_two_frozen(chain, settings, tmp_path, start_worker, exchange) as freezer:

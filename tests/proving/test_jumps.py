@@ -95,6 +95,7 @@ def of_batch(batch: Batch) -> list[Transaction]:
 # --- The whole way ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, there, key):
     batch = submit(key, of_there(OLD, OLD + 1, OLD + 20))
     assert work_until_done(batch, service.here).status == BatchStatus.DONE

@@ -343,6 +343,7 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
     assert exchange > 8
 
 
+@pytest.mark.long
 def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing):
     """Each replaced registry stays on record, and an open batch is finished."""
     key = a_key()

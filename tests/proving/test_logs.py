@@ -48,6 +48,7 @@ def sent(batch: Batch) -> list[Transaction]:
     return list(Transaction.objects.filter(queries__batch=batch).distinct().order_by("pk"))
 
 
+@pytest.mark.story
 def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(service, key):
     number = block_of(service, [emitting(32)] * 40)
     asked = {hashes_of(service, number)[3]: {"logs": ["0"]}}
@@ -62,6 +63,7 @@ def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(serv
     assert batch.gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
 
 
+@pytest.mark.long
 def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(service, key):
     number = block_with_logs(service)
     asked = {
@@ -84,6 +86,7 @@ def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(se
     assert sent(another)[0].gas_used < 80_000
 
 
+@pytest.mark.long
 def test_more_logs_than_fit_a_transaction_are_divided(service, key, settings):
     settings.MAX_QUERIES_PER_BATCH = settings.MAX_QUERIES_PER_MINUTE = 2000
     service.rpc("evm_setBlockGasLimit", hex(100_000_000))
@@ -97,6 +100,7 @@ def test_more_logs_than_fit_a_transaction_are_divided(service, key, settings):
     assert batch.gas_used <= (batch.estimated_gas or 0)
 
 
+@pytest.mark.long
 def test_a_transaction_selects_its_block(service, key):
     number = block_with_logs(service)
     tx_hash = hashes_of(service, number)[2]
@@ -109,6 +113,7 @@ def test_a_transaction_selects_its_block(service, key):
     assert are_right(service, number, transactions)
 
 
+@pytest.mark.long
 def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, client, key):
     number = block_with_logs(service)
     unknown, status = "0x" + "ab" * 32, {"props": ["STATUS"]}

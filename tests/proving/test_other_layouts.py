@@ -43,6 +43,7 @@ def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]
     return asking({name: block}, source=THERE)
 
 
+@pytest.mark.story("told by its block")
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_path, key, layout, raw):
     relaid, block = Relaid(there, layout, raw=raw), 5

@@ -48,6 +48,7 @@ def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_pat
     assert_proven(chain, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
 
 
+@pytest.mark.story
 def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, key):
     block = old.head() - 3 * WINDOW - 5
     before = Transaction.objects.count()

@@ -42,6 +42,7 @@ EMPTY_TRIE_ROOT = 0x56E81F171BCC55A6FF8345E692C0F86E5B48E01B996CADC001622FB5E363
 EMPTY_CODE_HASH = 0xC5D2460186F7233C927E7DB2DCC703C0E500B653CA82273B7BFAD8045D85A470
 
 
+@pytest.mark.story
 def test_it_proves_a_balance_through_all_four_steps(service, key):
     block = service.head()
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
@@ -95,6 +96,7 @@ def test_it_proves_what_nodes_tell_in_their_own_forms(service, key, settings, no
         assert work_until_done(submit(key, body), service).status == BatchStatus.DONE
 
 
+@pytest.mark.story
 def test_it_proves_every_field_of_a_contract(service, key):
     block, contract = service.head(), registry().address
     assert work_until_done(submit(key, request(contract, block=block, props=ALL))).status == BatchStatus.DONE
@@ -120,6 +122,7 @@ def test_a_balance_of_256_bits_is_exact_everywhere(service, key):
     assert {who: field_on_chain(service, who, block, AccountField.BALANCE) for who in balances} == balances
 
 
+@pytest.mark.story
 def test_batches_on_one_block_share_one_transaction(service, key):
     block = service.head()
     batches = [

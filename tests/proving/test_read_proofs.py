@@ -51,6 +51,7 @@ def shown_on_chain(service, proof) -> bytes:
     )
 
 
+@pytest.mark.story
 def test_the_reader_answers_each_once_its_root_is_a_fact(service, client, key):
     call_command("deploy_reader", 31337, stdout=io.StringIO())
     blocks = asked(service)
@@ -81,6 +82,7 @@ def test_the_reader_answers_each_once_its_root_is_a_fact(service, client, key):
     assert not AccountProof.objects.filter(address=BOB).exists()
 
 
+@pytest.mark.long
 def test_the_reader_answers_receipts_and_logs_once_their_root_is_a_fact(service, client, key):
     call_command("deploy_reader", 31337, stdout=io.StringIO())
     number = block_with_logs(service)
@@ -141,6 +143,7 @@ RECEIPT_LIES: dict[Any, Any] = {
 ONE_BY_ONE = {"eth_getBlockByHash", "eth_getTransactionReceipt"}
 
 
+@pytest.mark.long
 def test_receipts_that_make_another_root_are_not_believed(service, client, key, settings):
     settings.MAX_BATCHES_PER_MINUTE = 100
     blocks = {f"block:{block_with_logs(service)}": {"transactions": {"0": {"props": ["STATUS"], "logs": ["0"]}}}}

@@ -112,6 +112,7 @@ def of_header(number: int, *fields: HeaderField) -> dict[str, Any]:
     return asking({f"block:{number}": {"header": [field.name for field in fields]}}, source=1)
 
 
+@pytest.mark.long
 def test_headers_of_each_era_are_proven(service, chain, key, client):
     fields = {
         number: [HeaderField.TIMESTAMP, HeaderField.GAS_USED, HeaderField.PARENT_HASH, HeaderField.MIX_HASH]
@@ -138,6 +139,7 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     assert BeaconAnchor.objects.count() == 1
 
 
+@pytest.mark.long
 def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
     assert work_until_done(batch).rejection_code == "header_property_missing"
@@ -146,6 +148,7 @@ def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     )
 
 
+@pytest.mark.long
 def test_accounts_so_old_are_rejected_where_no_node_has_their_states(service, key):
     body = asking({f"block:{BEFORE_MERGE}": {"accounts": {"0x" + "11" * 20: {"props": ["BALANCE"]}}}}, source=1)
     batch = submit(key, body)

@@ -98,6 +98,7 @@ def words_of(page: str) -> str:
 # --- Refusal ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(service, key):
     received, block = submit(key, request(ALICE, block=service.head())), service.head()
     row = replace_code(service)
@@ -266,6 +267,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
 # --- Transactions under way -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service, key):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
@@ -323,6 +325,7 @@ def half_proven(service, key) -> Query:
     return batch.queries.get(step=None)
 
 
+@pytest.mark.story
 def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(service, half_proven):
     batch = half_proven.batch
     before = transactions_of(half_proven)
@@ -343,6 +346,7 @@ def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(s
         )
 
 
+@pytest.mark.long
 def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_on(costly, key):
     """Transactions to the old registry aren't final yet. Both batches must still be finished within their fees."""
     costly.mine(10)

@@ -70,6 +70,7 @@ def codes() -> set[str]:
 # --- With TLS, a client certificate and a token -----------------------------------------------------------------------
 
 
+@pytest.mark.story
 @pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openssl is not installed")
 def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, settings, tmp_path, capfd, caplog):
     with behind_tls(service, tmp_path) as url:

@@ -248,6 +248,7 @@ def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(
     assert max(version.gas for version in SignedTransaction.objects.all()) < 300_000
 
 
+@pytest.mark.long
 def test_a_chain_that_takes_more_gas_than_others_gets_it_once_it_has_refused_less(costly, key, node):
     """Some rollups charge gas for data."""
     node.why = lambda raw: "intrinsic gas too low" if int.from_bytes(rlp.decode(raw[1:])[4]) < 500_000 else None
@@ -261,6 +262,7 @@ def test_a_chain_that_takes_more_gas_than_others_gets_it_once_it_has_refused_les
     assert node.refused
 
 
+@pytest.mark.long
 def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
@@ -275,6 +277,7 @@ def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
     assert fresh(batch).status == BatchStatus.DONE, waiting()
 
 
+@pytest.mark.long
 def test_what_the_fee_leaves_too_little_gas_for_is_cancelled_for_those_who_wait_behind_it(
     costly, key, node, separate_transactions
 ):
@@ -290,6 +293,7 @@ def test_what_the_fee_leaves_too_little_gas_for_is_cancelled_for_those_who_wait_
     assert fresh(poor).spent <= poor.fee
 
 
+@pytest.mark.long
 def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
     limit(settings, daily_limit=4 * 34_500 * 3 * GWEI, daily_limit_per_user=ETHER)
@@ -308,6 +312,7 @@ def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
 
 
+@pytest.mark.long
 def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
     def change(question: Any, reply: Any) -> list[Any]:
         is_head = question["method"] == "eth_getBlockByNumber" and question["params"][0] == "latest"
@@ -318,6 +323,7 @@ def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
         assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_what_no_block_has_room_for_is_not_signed(costly, key, node):
     limit = costly.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
     costly.rpc("evm_setBlockGasLimit", hex(90_000))
