@@ -127,7 +127,9 @@ def _run_lie(ours: Site, name: str, place: int, honest: LieOutcome) -> Iterator[
         f"{told}: {', '.join(outcome.codes) or 'no code'}; paid {outcome.paid / _ETHER:.6f} ETH, instead of "
         f"{honest.paid / _ETHER:.6f}; {outcome.ended} of {_LIE_BATCHES} batches ended meanwhile{waits}, "
         f"{outcome.left} are open; well {outcome.well:.0f} s after its end; {node.lies_told} false answers",
-        kept=set(outcome.codes) <= set(codes)
+        # Nobody may ask the second node.
+        kept=(node.lies_told > 0 or place > 0)
+        and set(outcome.codes) <= set(codes)
         and bool(outcome.codes) == bool(codes)
         and outcome.paid <= _PAID_TIMES * honest.paid
         and outcome.ended == _LIE_BATCHES

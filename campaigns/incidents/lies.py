@@ -5,15 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from campaigns.incidents.site import ProxiedNode
-from tests.proving.money_node import (
-    GWEI,
-    Change,
-    block_with,
-    constant,
-    higher_by,
-    multiplied_by,
-    object_with,
-)
+from tests.proving.money_node import GWEI, Change, block_with, constant, higher_by, multiplied_by, object_with
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,7 @@ LIES: Mapping[str, Lie] = {
     "base-fee": Lie("a base fee of 180 gwei", {"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
     "nonce-low": Lie("a nonce too low by 3", {"eth_getTransactionCount": higher_by(-3)}),
     "hidden": Lie("no receipt", codes=["receipt_unusable"]),
-    "high-tip": Lie("a tip of 150 gwei", {"eth_maxPriorityFeePerGas": constant(hex(150 * GWEI))}, ["node_doubtful"]),
+    "tip": Lie("a tip of 150 gwei", {"eth_maxPriorityFeePerGas": constant(hex(150 * GWEI))}, ["node_doubtful"]),
     "estimate": Lie("an estimate of 30,000 gas", {"eth_estimateGas": constant(hex(30_000))}),
     "estimate-low": Lie("0.6 of the gas", {"eth_estimateGas": multiplied_by(0.6)}),
     "estimate-high": Lie("10 times the gas", {"eth_estimateGas": multiplied_by(10)}),
@@ -56,7 +48,8 @@ LIES: Mapping[str, Lie] = {
 def lying(node: ProxiedNode, name: str) -> Iterator[None]:
     """Let the node tell a lie of `LIES`, of `ProxiedNode` or of its base classes."""
     node.is_honest.clear()
-    node.lie, node.changes, node.lies_told = name, LIES[name].changes if name in LIES else {}, 0
+    node.changes, node.lies_told = LIES[name].changes if name in LIES else {}, 0
+    node.lie = "" if node.changes else name
     yield
     node.lie, node.changes = "", {}
     node.is_honest.set()
