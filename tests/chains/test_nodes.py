@@ -416,7 +416,7 @@ def failed(answers: list[Any]) -> dict[int, str]:
     return {n: str(answer) for n, answer in enumerate(answers) if isinstance(answer, ChainError)}
 
 
-@pytest.mark.long("1")
+@pytest.mark.long("1", "other JSON")
 @pytest.mark.parametrize(
     ("form", "most"),
     [*((form, 7) for form in TOO_LARGE.values()), (TOO_LARGE["geth, the first"], 25), (TOO_LARGE["a proxy, 403"], 1)],
@@ -540,6 +540,7 @@ POISON: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.long("words-bad2-1", "long-bad2-1000")
 @pytest.mark.parametrize("most", [1000, 1])
 @pytest.mark.parametrize("bad", [(3,), (3, 4, 5), tuple(range(15))])
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
@@ -558,6 +559,7 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
     assert other.sizes == [len(bad)]
 
 
+@pytest.mark.long("one-<lambda>1")
 @pytest.mark.parametrize("fails", [lambda _: reply_of({"id": 10**9}, 3), lambda _: Raw(status=502)])
 @pytest.mark.parametrize("bad", [[3], range(0, 40, 5)], ids=["one", "every fifth"])
 def test_what_spoils_a_whole_batch_is_the_loss_of_its_question(nodes, fails, bad):

@@ -32,7 +32,6 @@ from tests.docs.examples import Block, blocks_of, pages
 from tests.docs.reader import Ran
 
 # Pages about one installation, which the first page sets up. All other pages are independent of each other.
-# `make test-long` reads them, because other tests run each of their commands.
 OPERATING = ["deploying", "test-network", "configuration", "watching", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
@@ -42,8 +41,7 @@ RECEIVER_PORT = "8765"
 
 
 def row(*blocks: Block) -> Any:
-    long = pytest.mark.long if blocks[0].page in OPERATING_PAGES else ()
-    return pytest.param(*blocks, id="-".join(map(str, blocks)), marks=long)
+    return pytest.param(*blocks, id="-".join(map(str, blocks)))
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ def sign_up(database: Path, address: str) -> None:
         )
 
 
-@pytest.mark.long("README.md:35")
+@pytest.mark.long
 @pytest.mark.parametrize("block", [row(block) for block in RUNNABLE])
 def test_a_pasted_block_does_what_its_page_says(result_of, block):
     each = result_of(block)
@@ -201,6 +199,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "block"), [row(*both) for both in ANSWERS])
 def test_an_answer_has_the_form_that_the_page_shows(result_of, before, block):
     each = result_of(before)

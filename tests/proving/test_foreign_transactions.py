@@ -111,6 +111,7 @@ def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings
     assert told() == []
 
 
+@pytest.mark.long
 def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, settings):
     def raised(question: Any, reply: Any) -> Any:
         is_nonce = question["method"] == "eth_getTransactionCount"

@@ -72,6 +72,7 @@ def test_each_step_is_told_once_when_all_queries_have_completed_it_and_then_done
     assert data(batch) == {"internalId": batch.pk, "queryStatus": "DONE"}
 
 
+@pytest.mark.long
 def test_a_batch_of_headers_alone_is_told_of_its_three_steps(service, key):
     body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {"block:1": {"header": ["TIMESTAMP"]}}}}
     batch = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": EVERY}})
