@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import click
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection
@@ -121,6 +122,19 @@ def forms_as_browsers_send_them() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RequestFactory, "post", post_as_browser)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def login_of_the_user() -> Iterator[None]:
+    """Fail if a test or an example changes whom `bqs` is logged in as on this machine."""
+    folder = Path(click.get_app_dir("bqs"))
+
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+
+    before = content()
+    yield
+    assert content() == before
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def hex_of(chain: DevChain, number: int) -> str:
 
 
 def stored(folder: Path) -> list[tuple[int, str]]:
-    with sqlite3.connect(folder / "state" / "db.sqlite3") as database:
+    with closing(sqlite3.connect(folder / "state" / "db.sqlite3")) as database:
         return database.execute("SELECT number, hash FROM attesting_signedblock").fetchall()
 
 
@@ -207,7 +208,7 @@ def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
     assert answer.status_code == 503
     assert answer.json()["chains"] == {"31337": {"error": "No node of chain 31337 answers this attester."}}
     assert not any("secret" in line for line in attester.lines)
-    with sqlite3.connect(tmp_path / "state" / "db.sqlite3") as database:
+    with closing(sqlite3.connect(tmp_path / "state" / "db.sqlite3")) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"attesting_signedblock", "django_migrations", "sqlite_sequence"}
 

@@ -161,7 +161,8 @@ def test_seals_besides_mix_hash_and_nonce_say_the_same():
 
 
 NESTED = b""
-for _ in range(400):
+# From 500 levels on, Python 3.13 can not encode what it can decode; older ones from 350 on.
+for _ in range(700):
     NESTED = rlp.codec.length_prefix(len(NESTED), 0xC0) + NESTED
 
 
@@ -173,8 +174,7 @@ for _ in range(400):
         (resealed(headers.IBFT_BLOCK, b"\xaa" * 65, []), "neither with nor without the seals"),
         (resealed(headers.IBFT_2_BLOCK, b"\1", bytes(4), []), "neither with nor without the seals"),
         (resealed(headers.QBFT_GENESIS, [b"\xaa" * 20, b""], b"", []), "neither with nor without the seals"),
-        # Python's recursion limit decides if the nested list can be decoded.
-        (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "too deeply to be read|not canonical RLP"),
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "too deeply to be read"),
     ],
 )
 def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault):

@@ -58,7 +58,7 @@ def running_nginx(
             "/etc/ssl/private/batch-queries.example.org.key": str(folder / "key"),
             "/etc/ssl/batch-queries.example.org.pem": str(folder / "pem"),
             "/var/log/nginx": str(folder),
-            "/opt/batch-query-service": str(PROJECT),
+            "/opt/batch-query-service": str(project_in(folder)),
             **dict(changed),
         },
     )
@@ -90,7 +90,7 @@ def running_container_nginx(
             "${NGINX_LOCAL_RESOLVERS}": resolver,
             "listen 8080": f"listen 127.0.0.1:{port}",
             "web:8000": service,
-            mounted.removesuffix(":ro"): str(PROJECT / "deploy" / "nginx"),
+            mounted.removesuffix(":ro"): str(project_in(folder) / "deploy" / "nginx"),
             "user nginx;": "",
             # Each process keeps names by itself.
             "worker_processes auto": "worker_processes 1",
@@ -100,6 +100,14 @@ def running_container_nginx(
     )
     with started(folder, text, port):
         yield Nginx(port, tls=False)
+
+
+def project_in(folder: Path) -> Path:
+    """Return a link to the project. Its own path may have a space, which ends a word of nginx's configuration."""
+    link = folder / "project"
+    if not link.is_symlink():
+        link.symlink_to(PROJECT)
+    return link
 
 
 def _replaced(path: Path, words: Mapping[str, str]) -> str:
