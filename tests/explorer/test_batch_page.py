@@ -21,7 +21,7 @@ from queries.waits import wait
 from tests.explorer import batches
 from tests.explorer.pages import text_of
 from tests.factories import client_of
-from tests.service import ALICE, BOB, a_key, chains_toml, header, request, submit
+from tests.service import ALICE, BOB, a_key, header, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -114,36 +114,6 @@ def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance
 
 
 # --- Fee and steps ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("paid", "columns", "shown"),
-    [
-        ({"fee": "0"}, {}, "Fee 0 ETH no limit, because this is a test network"),
-        ({"fee": "15000000000000001"}, {}, "Fee 0.015000… ETH no limit, because this is a test network"),
-        ({"fee": "auto"}, {}, "Fee auto the most that it may cost, as estimated"),
-        ({"fee": "auto"}, {"fee": 10**15}, "Fee 0.001 ETH auto: the most that it may cost, as estimated"),
-        ({"sender": "self"}, {}, "Fee 0 ETH the service sends nothing for it Who pays Its submitter"),
-    ],
-)
-@pytest.mark.parametrize("end", [lambda _: None, batches.accept, batches.finish, batches.reject])
-def test_the_submitted_fee_is_beside_what_was_spent_in_each_state(paid, columns, shown, end):
-    body = request(ALICE, block=12)
-    del body["fee"]
-    batch = submit(a_key(), body | paid)
-    Batch.objects.update(**columns)
-    batch.refresh_from_db()
-    end(batch)
-    assert shown in (text := text_of(batches.page(batch)))
-    assert re.search("ago .* Fee .* (Spent|Who pays)", text)
-
-
-def test_a_fee_is_shown_where_gas_has_a_price(settings, tmp_path):
-    settings.CHAINS_FILE = chains_toml(tmp_path, batches.DEAD_NODE, chain="test_network = false")
-    settings.ALLOWED_ADDRESSES = ["*"]
-    assert "Fee 1 ETH the most that it may cost Spent so far 0 ETH" in text_of(
-        batches.page(batches.a_batch(fee=10**18))
-    )
 
 
 @pytest.mark.parametrize("unit", ["hops", "jumps"])

@@ -7,8 +7,10 @@ them.
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from config.configured_chains import forget_chains, get_chains, get_rpc
 from proving import deploying, heads, lanes, packing
@@ -157,3 +159,21 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     work_side_by_side(lanes.LaneKind.CONNECTION)
     assert chain_state.signer_nonce(service) == nonce + 3
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
+
+
+def test_those_that_wait_for_each_other_share_although_they_came_one_after_another(service, blocks, settings):
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", "gather_seconds = 600\n[chains.signer]", 1))
+    forget_chains()
+    user = a_key()
+    nonce = chain_state.signer_nonce(service)
+    batches = []
+    for number in blocks[:3]:
+        batches += at_blocks(user, [number])
+        work_once()
+        assert fresh(batches[-1]).status == BatchStatus.IN_PROGRESS
+    assert waiting() == ["Waiting for other blocks to share a transaction with, for up to 600 s."] * 3
+    assert chain_state.signer_nonce(service, "pending") == nonce
+    Step.objects.update(started_at=timezone.now() - timedelta(seconds=600))
+    until_done(batches)
+    assert chain_state.signer_nonce(service) == nonce + 1
