@@ -180,3 +180,10 @@ def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
     assert len(rlp.decode(headers.encode(fields))) == 14
     with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="begins with have other sizes"):
         client_of(url).head()
+
+
+@pytest.mark.parametrize(("fields", "base_fee"), [(headers.AVALANCHE, 100), (headers.LONDON, 1_234_567_890)])
+def test_the_base_fee_of_another_layout_is_what_the_node_says(client_of, fields, base_fee):
+    with lying_node(Node(fields)) as url:
+        fees = client_of(url).fees()
+    assert (fees.base_fee, fees.priority_fee) == (base_fee, 10**6)
