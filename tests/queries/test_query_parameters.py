@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
         ),
         ("\u0662026-11-26T12:00Z", "not a time"),
         *((f"2026-11-26T12:00:00{zone}", "arrived as a space") for zone in (" 02:00", " 0200", " 02")),
+        ("0001-01-01T00:00:00+14:00", "beyond the calendar"),
         ("2026-11-26T12:00:00+02:00", ""),
         *((f"2026-11-26T12:00{more}", "") for more in ("Z", "+0200", "-02", ":00.123456789Z", ":00,5-00:00")),
         ("2026-11-26t12:00z", ""),
