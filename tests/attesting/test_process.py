@@ -18,28 +18,16 @@ import requests
 from django.core.management import CommandError, call_command
 
 from devnet.devchain import PROJECT, DevChain
-from tests.attesting.process import (
-    ALICE,
-    BOB,
-    CONTRACT,
-    Running,
-    block_hash,
-    chains_file,
-    environment,
-    question,
-    run,
-    running,
-    signer_of,
-)
+from tests.attesting import process
 
 pytestmark = pytest.mark.outside
 
 
 @pytest.fixture(scope="module")
-def attester_process(devchain, tmp_path_factory) -> Iterator[Running]:
+def attester_process(devchain, tmp_path_factory) -> Iterator[process.Running]:
     folder = tmp_path_factory.mktemp("alice")
-    chains_file(folder, devchain.url)
-    with running(folder) as attester:
+    process.chains_file(folder, devchain.url)
+    with process.running(folder) as attester:
         yield attester
 
 
@@ -52,7 +40,7 @@ def own_chain() -> Iterator[DevChain]:
 
 
 def hex_of(chain: DevChain, number: int) -> str:
-    return "0x" + block_hash(chain, number).hex()
+    return "0x" + process.block_hash(chain, number).hex()
 
 
 def stored(folder: Path) -> list[tuple[int, str]]:
@@ -60,24 +48,24 @@ def stored(folder: Path) -> list[tuple[int, str]]:
         return database.execute("SELECT number, hash FROM attesting_signedblock").fetchall()
 
 
-def post(attester: Running, body: Any, **headers: str) -> requests.Response:
+def post(attester: process.Running, body: Any, **headers: str) -> requests.Response:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=60)
 
 
-def attested(attester: Running, number: int) -> str:
+def attested(attester: process.Running, number: int) -> str:
     """Return the block hash that the attester signs."""
-    body = question(number)
+    body = process.question(number)
     answer = post(attester, body)
     assert answer.status_code == 200, answer.text
-    assert answer.json()["attester"] == signer_of(body, answer.json()) == attester.account_address
+    assert answer.json()["attester"] == process.signer_of(body, answer.json()) == attester.account_address
     block: str = answer.json()["blockHash"]
     return block
 
 
-def refused(attester: Running, number: int) -> tuple[str, str]:
+def refused(attester: process.Running, number: int) -> tuple[str, str]:
     """Return the code and the sentence of the attester's refusal."""
-    answer = post(attester, question(number))
+    answer = post(attester, process.question(number))
     assert answer.status_code >= 400
     return answer.json()["code"], answer.json()["error"]
 
@@ -97,17 +85,17 @@ Client().post("/attest", json.loads(sys.argv[1]), content_type="application/json
 
 @pytest.mark.long
 def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tmp_path):
-    chains_file(tmp_path, own_chain.url)
+    process.chains_file(tmp_path, own_chain.url)
     first = hex_of(own_chain, 8)
-    assert run(tmp_path, "migrate", "attesting").returncode == 0
-    env = {**environment(tmp_path), "DJANGO_SETTINGS_MODULE": "attesting.settings"}
-    command = [sys.executable, "-c", DIE_INSTEAD_OF_SIGNING, json.dumps(question(8))]
+    assert process.run(tmp_path, "migrate", "attesting").returncode == 0
+    env = {**process.environment(tmp_path), "DJANGO_SETTINGS_MODULE": "attesting.settings"}
+    command = [sys.executable, "-c", DIE_INSTEAD_OF_SIGNING, json.dumps(process.question(8))]
     died = subprocess.run(command, cwd=PROJECT, env=env, timeout=90, check=False)
     assert died.returncode == -signal.SIGKILL
     assert stored(tmp_path) == [(8, first)]
-    with running(tmp_path) as attester:
+    with process.running(tmp_path) as attester:
         assert attested(attester, 8) == first
-        own_chain.rpc("anvil_setCoinbase", BOB.address)
+        own_chain.rpc("anvil_setCoinbase", process.BOB.address)
         own_chain.rpc("anvil_reorg", 5, [])
         assert refused(attester, 8)[0] == "conflict"
 
@@ -115,17 +103,21 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
 @pytest.mark.long
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
     """The two processes' nodes have different blocks. The process that signs a number second must refuse it."""
-    own_chain.rpc("anvil_setCoinbase", BOB.address)
+    own_chain.rpc("anvil_setCoinbase", process.BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
     folder, other_folder = tmp_path / "one", tmp_path / "other"
-    chains_file(folder, devchain.url)
-    chains_file(other_folder, own_chain.url)
+    process.chains_file(folder, devchain.url)
+    process.chains_file(other_folder, own_chain.url)
     (folder / "state").mkdir()
     (other_folder / "state").symlink_to(folder / "state")
     numbers = range(1, 9)
-    with running(folder) as first, running(other_folder) as second, ThreadPoolExecutor(max_workers=4) as pool:
+    with (
+        process.running(folder) as first,
+        process.running(other_folder) as second,
+        ThreadPoolExecutor(max_workers=4) as pool,
+    ):
         questions = [(attester, number) for number in numbers for attester in (first, second)]
-        answers = list(pool.map(lambda each: post(each[0], question(each[1])).json(), questions))
+        answers = list(pool.map(lambda each: post(each[0], process.question(each[1])).json(), questions))
     hashes = dict(stored(folder))
     assert sorted(hashes) == list(numbers)
     for number, *pair in zip(numbers, answers[::2], answers[1::2], strict=True):
@@ -135,7 +127,7 @@ def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------
 
-VALID = question(5)
+VALID = process.question(5)
 
 
 def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
@@ -157,7 +149,7 @@ def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
         (VALID | {"blockNumber": str(2**63)}, "blockNumber: "),
         (VALID | {"destinationChainId": str(2**256)}, "destinationChainId: "),
         (VALID | {"verifyingContract": "0x12"}, "verifyingContract: must be 0x and 40 hexadecimal digits"),
-        (VALID | {"verifyingContract": CONTRACT.replace("F", "f")}, "verifyingContract: must be 0x and 40"),
+        (VALID | {"verifyingContract": process.CONTRACT.replace("F", "f")}, "verifyingContract: must be 0x and 40"),
         (VALID | {"blockHash": "0x"}, "it has other fields than"),
         ({key: VALID[key] for key in VALID if key != "blockNumber"}, "blockNumber: "),
         ([VALID], ""),
@@ -190,7 +182,7 @@ def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, atteste
     answer = requests.get(f"{attester_process.url}/healthz", timeout=10)
     assert answer.status_code == 200
     assert answer.json() == {
-        "attester": ALICE.address,
+        "attester": process.ALICE.address,
         "chains": {"31337": {"newestFinalBlock": str(devchain.head() - 2)}},
     }
 
@@ -200,8 +192,8 @@ def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, atteste
 
 @pytest.mark.long
 def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
-    chains_file(tmp_path, "http://127.0.0.1:1/secret")
-    with running(tmp_path) as attester:
+    process.chains_file(tmp_path, "http://127.0.0.1:1/secret")
+    with process.running(tmp_path) as attester:
         answer = requests.get(f"{attester.url}/healthz", timeout=10)
         os.kill(attester.process._process.pid, signal.SIGTERM)
         assert attester.process._process.wait(60) == 0
@@ -215,10 +207,10 @@ def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
 
 @pytest.mark.long
 def test_where_its_port_is_in_use_it_does_not_start(tmp_path):
-    chains_file(tmp_path, "http://127.0.0.1:1")
+    process.chains_file(tmp_path, "http://127.0.0.1:1")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = run(tmp_path, "run_attester", "--bind", bind)
+        ended = process.run(tmp_path, "run_attester", "--bind", bind)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"CommandError: The attester can't listen on {bind}: Address already in use.\n"
 
@@ -232,7 +224,7 @@ def test_where_its_port_is_in_use_it_does_not_start(tmp_path):
     ],
 )
 def test_without_a_key_or_chains_it_does_not_start(tmp_path, settings, old, new, fault):
-    path = settings.CHAINS_FILE = chains_file(tmp_path, "http://127.0.0.1:1")
+    path = settings.CHAINS_FILE = process.chains_file(tmp_path, "http://127.0.0.1:1")
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(CommandError, match=fault):
         call_command("run_attester")
@@ -240,6 +232,6 @@ def test_without_a_key_or_chains_it_does_not_start(tmp_path, settings, old, new,
 
 @pytest.mark.parametrize("bind", ["localhost", "8100", "127.0.0.1:x", "127.0.0.1:99999", ""])
 def test_it_listens_on_an_address_with_a_port_alone(tmp_path, settings, db, bind):
-    settings.CHAINS_FILE = chains_file(tmp_path, "http://127.0.0.1:1")
+    settings.CHAINS_FILE = process.chains_file(tmp_path, "http://127.0.0.1:1")
     with pytest.raises(CommandError, match="--bind must look like"):
         call_command("run_attester", bind=bind)

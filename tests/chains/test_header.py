@@ -191,6 +191,8 @@ def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault
             "whose fields don't make a header of its hash",
         ),
         (headers.SOKOL_BLOCK | {"sealFields": None, "signature": None}, "which has no mixHash"),
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71"]}, "with a seal that is not canonical RLP"),
+        (headers.SOKOL_BLOCK | {"sealFields": None, "step": -1}, "with a seal that is"),
         (headers.HYPEREVM_BLOCK | {"sha3Uncles": None}, "which has no sha3Uncles"),
         (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't make a header of its hash"),
     ],

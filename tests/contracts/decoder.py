@@ -8,65 +8,15 @@ from typing import NoReturn
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import packed
 from chains.beacon.jumps import BeaconChain
 from chains.encoding import HISTORY_WINDOW, Item, read_integer, shortest
 from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
-from chains.packed import (
-    ABSENT_ACCOUNT,
-    ABSENT_CLOSES_STORAGE,
-    ABSENT_TRANSACTION,
-    ACCOUNT,
-    AT_ACCOUNT,
-    AT_EMPTY,
-    AT_EXTENSION,
-    AT_LEAF,
-    AT_SAME,
-    BLOCK_BEFORE_CAPELLA,
-    BLOCK_BEFORE_MERGE,
-    BLOCK_HASH,
-    BRANCH,
-    CLOSES_STORAGE,
-    CODE_HASH,
-    CODE_HASH_FOLLOWS,
-    END_OF_BRANCHES,
-    EXTENSION,
-    FULL_BRANCH,
-    HASH_ALONE,
-    HASH_BYTES,
-    HASH_CHILD,
-    HASHED_HEADER_FIELDS,
-    HEADER_ALONE,
-    HEADER_FACTS,
-    HEADER_PARITY,
-    HISTORY_ADDRESS,
-    IMPLIED_HEADER_FIELDS,
-    MAX_DEPTH,
-    NIBBLES,
-    NODE_CHILD,
-    NONCE_AND_BALANCE,
-    OLD_BLOCK,
-    OPEN_STORAGE,
-    OWN_CHILD,
-    PARENT,
-    RECEIPT_FIELDS,
-    RECEIPT_FIELDS_AND_LOGS,
-    RECEIPT_LOGS,
-    RECEIPTS,
-    SLOT,
-    STORAGE_ROOT,
-    STORAGE_ROOT_FOLLOWS,
-    STORE_CODE_HASH,
-    STORE_NONCE_AND_BALANCE,
-    STORE_STORAGE_ROOT,
-    TRANSACTION,
-    TRANSACTIONS,
-    ZERO_SLOT,
-)
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import beacon_model
 
 _BEACON_ROOT = 19
-_ROOT_PLACES: Mapping[int | None, int] = {TRANSACTIONS: 4, RECEIPTS: 5}
+_ROOT_PLACES: Mapping[int | None, int] = {packed.TRANSACTIONS: 4, packed.RECEIPTS: 5}
 _TYPES = {0, 1, 2, 3, 4, 0x6A, 0x7E}
 _DEPOSIT = 0x7E
 
@@ -153,7 +103,7 @@ def decode(  # noqa: C901 - it reads what calldata has, in order.
     reader = _Reader(calldata)
     headers: tuple[bytes, ...] = ()
     fields: dict[int, bytes] = {}
-    if calldata[:1] < bytes([OLD_BLOCK]):
+    if calldata[:1] < bytes([packed.OLD_BLOCK]):
         number = _read_number(reader)
         transactions = _read_transactions(reader, lambda place: header_field(number, place))
         if transactions:
@@ -169,7 +119,7 @@ def decode(  # noqa: C901 - it reads what calldata has, in order.
             return PackedFacts(number, root, headers, {}, {}, frozenset({hash_alone}))
         header = read[-1]
         number, root = header.number, header.state_root
-        if calldata[reader.cursor :] == bytes([HASH_ALONE]):
+        if calldata[reader.cursor :] == bytes([packed.HASH_ALONE]):
             if not any(header.parent_hash) or not header.number:
                 raise InvalidPacked("The first block of a chain has no parent there.")
             return PackedFacts(number, root, headers, {}, {}, frozenset({header.parent_hash}))
@@ -179,10 +129,10 @@ def decode(  # noqa: C901 - it reads what calldata has, in order.
         transactions = _read_transactions(reader, list(islice(read_fields(header.encoded), 6)).__getitem__)
         if transactions:
             return PackedFacts(number, root, headers, {}, {}, transactions=transactions)
-        if reader.peek() == HEADER_FACTS:
+        if reader.peek() == packed.HEADER_FACTS:
             reader.byte()
             fields = _read_header_fields(header.encoded, reader.integer(4))
-        if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
+        if calldata[reader.cursor :] == bytes([packed.HEADER_ALONE]):
             return PackedFacts(number, root, headers, fields, {})
     accounts = _Decoder(reader, history_window)
     accounts.run()
@@ -255,14 +205,14 @@ def _read_headers(
     headers: list[Beginning] = []
     while True:
         first, proven = reader.peek(), None
-        if headers and first == PARENT:
+        if headers and first == packed.PARENT:
             headers.append(_read_parent(reader, headers[-1]))
             continue
-        if headers and first != OLD_BLOCK:
+        if headers and first != packed.OLD_BLOCK:
             return headers, None
         if headers or (first is not None and first < 0x80):
             proven = _read_block_hash(reader, headers, beacon)
-            if reader.peek() == HASH_ALONE:
+            if reader.peek() == packed.HASH_ALONE:
                 reader.byte()
                 if not reader.at_end():
                     raise InvalidPacked("Something follows a hash alone.")
@@ -278,7 +228,7 @@ def _read_headers(
 def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: BeaconChain | None) -> bytes:
     """Read a branch to a block hash, from the last header or from a constant."""
     operation = reader.byte()
-    allowed = {OLD_BLOCK} if headers else {BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE}
+    allowed = {packed.OLD_BLOCK} if headers else {packed.BLOCK_BEFORE_CAPELLA, packed.BLOCK_BEFORE_MERGE}
     if operation not in allowed:
         raise InvalidPacked("The calldata begins neither with a header nor with a block.")
     root = _read_beacon_root(headers[-1]) if headers else b""
@@ -286,9 +236,9 @@ def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: Beac
     if beacon is None:
         raise InvalidPacked("The registry has no beacon history.")
     try:
-        if operation == OLD_BLOCK:
+        if operation == packed.OLD_BLOCK:
             return beacon_model.old(beacon, root, branch)
-        if operation == BLOCK_BEFORE_CAPELLA:
+        if operation == packed.BLOCK_BEFORE_CAPELLA:
             return beacon_model.before_capella(beacon, branch)
         return beacon_model.before_merge(beacon, branch)
     except beacon_model.InvalidBranch as invalid:
@@ -301,7 +251,7 @@ def _read_beacon_root(header: Beginning) -> bytes:
     except InvalidHeader as invalid:
         raise InvalidPacked(str(invalid)) from None
     root = fields[_BEACON_ROOT] if len(fields) > _BEACON_ROOT else b""
-    if len(root) != HASH_BYTES or not any(root):
+    if len(root) != packed.HASH_BYTES or not any(root):
         raise InvalidPacked(f"The header of block {header.number} has no beacon root.")
     return root
 
@@ -325,8 +275,8 @@ def _read_header(reader: _Reader) -> Beginning:
 
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     even = mask.bit_count() % 2 == 0
-    mask &= ~HEADER_PARITY
-    if not even or mask == 0 or any(mask >> index & 1 for index in IMPLIED_HEADER_FIELDS):
+    mask &= ~packed.HEADER_PARITY
+    if not even or mask == 0 or any(mask >> index & 1 for index in packed.IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
     try:
@@ -338,9 +288,9 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     for index, content in enumerate(fields):
         if not mask >> index & 1:
             continue
-        if index in HASHED_HEADER_FIELDS:
+        if index in packed.HASHED_HEADER_FIELDS:
             words[index] = keccak(content)
-        elif len(content) > HASH_BYTES:
+        elif len(content) > packed.HASH_BYTES:
             raise InvalidPacked(f"Field {index} of the header does not fit a word.")
         else:
             words[index] = content.rjust(32, b"\0")
@@ -380,12 +330,12 @@ EMPTY = b"\x80"
 
 
 def _prefix(key: int, depth: int) -> int:
-    return key >> 4 * (NIBBLES - depth)
+    return key >> 4 * (packed.NIBBLES - depth)
 
 
 def _reference(node: Item) -> bytes:
     encoded: bytes = rlp.encode(node)
-    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)
+    return encoded if len(encoded) < packed.HASH_BYTES else b"\xa0" + keccak(encoded)
 
 
 def _root(stack: list[_Subtree]) -> bytes:
@@ -427,15 +377,15 @@ class _Decoder:
     def run(self) -> None:
         while not self._reader.at_end():
             op = self._reader.byte()
-            if op == FULL_BRANCH:
+            if op == packed.FULL_BRANCH:
                 self._full_branch()
-            elif BRANCH <= op < END_OF_BRANCHES:
-                self._branch(op - BRANCH + 1)
-            elif op == OPEN_STORAGE:
+            elif packed.BRANCH <= op < packed.END_OF_BRANCHES:
+                self._branch(op - packed.BRANCH + 1)
+            elif op == packed.OPEN_STORAGE:
                 self._open_storage()
-            elif op == EXTENSION:
+            elif op == packed.EXTENSION:
                 self._extension(self._reader.byte())
-            elif op >= ABSENT_ACCOUNT:
+            elif op >= packed.ABSENT_ACCOUNT:
                 self._any_account(op)
             else:
                 self._any_slot(op)
@@ -443,12 +393,12 @@ class _Decoder:
     def _any_slot(self, op: int) -> None:
         if self._storage is None:
             raise InvalidPacked("There is no such operation outside of a storage.")
-        if op == SLOT:
+        if op == packed.SLOT:
             self._slot()
-        elif op == BLOCK_HASH:
+        elif op == packed.BLOCK_HASH:
             self._block_hash()
-        elif ZERO_SLOT <= op <= ZERO_SLOT + AT_LEAF:
-            self._zero_slot(op - ZERO_SLOT)
+        elif packed.ZERO_SLOT <= op <= packed.ZERO_SLOT + packed.AT_LEAF:
+            self._zero_slot(op - packed.ZERO_SLOT)
         else:
             raise InvalidPacked("There is no such operation.")
 
@@ -473,7 +423,7 @@ class _Decoder:
 
     def _full_branch(self) -> None:
         child = self._pop(1)[0]
-        if len(child.reference) != len(b"\xa0") + HASH_BYTES:
+        if len(child.reference) != len(b"\xa0") + packed.HASH_BYTES:
             raise InvalidPacked("A branch of sixteen hashes holds something else.")
         self._push_branch(
             child, [child.reference if index == child.place else self._hash_child() for index in range(16)]
@@ -486,7 +436,7 @@ class _Decoder:
         children = self._children(size, mine)
         if sum(child != EMPTY for child in children) < 2:
             raise InvalidPacked("A branch has fewer than two children.")
-        if count == 1 and all(len(child) == len(b"\xa0") + HASH_BYTES for child in children):
+        if count == 1 and all(len(child) == len(b"\xa0") + packed.HASH_BYTES for child in children):
             raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
         self._push_branch(mine[0], children)
 
@@ -499,11 +449,11 @@ class _Decoder:
             if index <= before:
                 raise InvalidPacked("The children of a branch are out of order.")
             before = index
-            if form == HASH_CHILD:
+            if form == packed.HASH_CHILD:
                 children[index] = self._hash_child()
-            elif form == NODE_CHILD:
+            elif form == packed.NODE_CHILD:
                 children[index] = self._node_child()
-            elif form == OWN_CHILD and remaining:
+            elif form == packed.OWN_CHILD and remaining:
                 children[index] = self._own_child(remaining.pop(0), mine[0], index)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
@@ -532,7 +482,7 @@ class _Decoder:
         self._stack.append(_Subtree(_listed(b"".join(children) + EMPTY), child.key, child.depth - 1))
 
     def _hash_child(self) -> bytes:
-        return b"\xa0" + self._reader.take(HASH_BYTES)
+        return b"\xa0" + self._reader.take(packed.HASH_BYTES)
 
     def _node_child(self) -> bytes:
         prefix = self._reader.byte()
@@ -551,36 +501,36 @@ class _Decoder:
         self._stack[-1] = _Subtree(above, top.key, top.depth - length, top.depth)
 
     def _push_leaf(self, key: int, depth: int, value: bytes) -> _Subtree:
-        if depth > MAX_DEPTH:
+        if depth > packed.MAX_DEPTH:
             raise InvalidPacked("A leaf is deeper than any is.")
         path = _hex_prefix(f"{key:064x}"[depth:], leaf=True)
-        self._stack.append(_Subtree(_reference([path, value]), key, depth, NIBBLES))
+        self._stack.append(_Subtree(_reference([path, value]), key, depth, packed.NIBBLES))
         return self._stack[-1]
 
     def _other_key(self, key: int, depth: int, length: int) -> int:
         """Read a key that differs from `key` after `depth` nibbles."""
         path = self._reader.integer((length + 1) // 2)
-        if depth + length > NIBBLES or path >> 4 * length:
+        if depth + length > packed.NIBBLES or path >> 4 * length:
             raise InvalidPacked("A path has a nibble too many.")
-        return (_prefix(key, depth) << 4 * length | path) << 4 * (NIBBLES - depth - length)
+        return (_prefix(key, depth) << 4 * length | path) << 4 * (packed.NIBBLES - depth - length)
 
     def _absent_key(self, how: int, key: int) -> None:
-        if how == AT_SAME:
+        if how == packed.AT_SAME:
             if not self._stack:
                 raise InvalidPacked("A key is said to be absent where there is nothing.")
             self._stack[-1].attach(key)
             return
         depth = self._reader.byte()
-        if how == AT_EMPTY:
-            if depth > MAX_DEPTH:
+        if how == packed.AT_EMPTY:
+            if depth > packed.MAX_DEPTH:
                 raise InvalidPacked("An empty place is deeper than any is.")
-            self._stack.append(_Subtree(EMPTY, key, depth, NIBBLES, key))
-        elif how == AT_EXTENSION:
+            self._stack.append(_Subtree(EMPTY, key, depth, packed.NIBBLES, key))
+        elif how == packed.AT_EXTENSION:
             length = self._reader.byte()
-            if not length or depth + length > MAX_DEPTH:
+            if not length or depth + length > packed.MAX_DEPTH:
                 raise InvalidPacked("An extension is empty, or deeper than any is.")
             other = self._other_key(key, depth, length)
-            self._stack.append(_Subtree(b"\xa0" + self._reader.take(HASH_BYTES), other, depth + length))
+            self._stack.append(_Subtree(b"\xa0" + self._reader.take(packed.HASH_BYTES), other, depth + length))
             self._extension(length)
             self._stack[-1].attach(key)
         else:
@@ -589,11 +539,11 @@ class _Decoder:
     # --- Accounts -----------------------------------------------------------------------------------------------------
 
     def _any_account(self, op: int) -> None:
-        closes = op & (CLOSES_STORAGE if op >= ACCOUNT else ABSENT_CLOSES_STORAGE)
+        closes = op & (packed.CLOSES_STORAGE if op >= packed.ACCOUNT else packed.ABSENT_CLOSES_STORAGE)
         storage_root = self._close_storage() if closes else None
         if self._storage is not None:
             raise InvalidPacked("An account comes before the open storage is closed.")
-        if op >= ACCOUNT:
+        if op >= packed.ACCOUNT:
             self._account(op, storage_root)
         else:
             self._absent_account(op, storage_root)
@@ -604,18 +554,18 @@ class _Decoder:
         head, follows = self._reader.integer(2), op >> 1 & 3
         if storage_root is None:
             address, slots, history = self._reader.take(20), {}, {}
-            if op < ACCOUNT | STORE_CODE_HASH:
+            if op < packed.ACCOUNT | packed.STORE_CODE_HASH:
                 raise InvalidPacked("Nothing of an account is to be stored.")
         else:
             address, slots, history = self._owner, self._slots, self._history
-            if follows & STORAGE_ROOT_FOLLOWS:
+            if follows & packed.STORAGE_ROOT_FOLLOWS:
                 raise InvalidPacked("A storage root comes twice.")
         nonce, balance, storage_root, code_hash = self._account_body(follows, head, storage_root)
         key = int.from_bytes(keccak(address))
         self._push_leaf(key, head >> 10, rlp.encode([nonce, balance, storage_root, code_hash]))
-        fields = NONCE_AND_BALANCE if op & STORE_NONCE_AND_BALANCE else 0
-        fields |= STORAGE_ROOT if op & STORE_STORAGE_ROOT else 0
-        fields |= CODE_HASH if op & STORE_CODE_HASH else 0
+        fields = packed.NONCE_AND_BALANCE if op & packed.STORE_NONCE_AND_BALANCE else 0
+        fields |= packed.STORAGE_ROOT if op & packed.STORE_STORAGE_ROOT else 0
+        fields |= packed.CODE_HASH if op & packed.STORE_CODE_HASH else 0
         self.facts[address] = AccountFacts(
             exists=True,
             fields=fields,
@@ -635,10 +585,10 @@ class _Decoder:
             if storage_root != EMPTY_TRIE_ROOT:
                 raise InvalidPacked("An account that does not exist has no storage.")
         key, how = int.from_bytes(keccak(address)), op & 7
-        if how >= AT_ACCOUNT:
+        if how >= packed.AT_ACCOUNT:
             head = self._reader.integer(2)
             depth = head >> 10
-            other = self._other_key(key, depth, NIBBLES - depth)
+            other = self._other_key(key, depth, packed.NIBBLES - depth)
             leaf = self._push_leaf(other, depth, rlp.encode(self._account_body(op & 3, head, None)))
             leaf.attach(key)
         else:
@@ -651,14 +601,14 @@ class _Decoder:
         nonce = self._reader.shortest(head >> 6 & 0x0F, 8)
         balance = self._reader.shortest(head & 0x3F)
         code_hash = EMPTY_CODE_HASH
-        if follows & STORAGE_ROOT_FOLLOWS:
+        if follows & packed.STORAGE_ROOT_FOLLOWS:
             storage_root = self._hash_but(EMPTY_TRIE_ROOT)
-        if follows & CODE_HASH_FOLLOWS:
+        if follows & packed.CODE_HASH_FOLLOWS:
             code_hash = self._hash_but(EMPTY_CODE_HASH)
         return nonce, balance, storage_root or EMPTY_TRIE_ROOT, code_hash
 
     def _hash_but(self, implied: bytes) -> bytes:
-        digest = self._reader.take(HASH_BYTES)
+        digest = self._reader.take(packed.HASH_BYTES)
         if digest == implied or not any(digest):
             raise InvalidPacked("A hash is zero, or would not have to be sent.")
         return digest
@@ -670,12 +620,12 @@ class _Decoder:
         self._slots[slot] = int.from_bytes(value)
 
     def _block_hash(self) -> None:
-        if self._owner != HISTORY_ADDRESS:
+        if self._owner != packed.HISTORY_ADDRESS:
             raise InvalidPacked("Only the history contract holds block hashes.")
         slot, value = self._push_slot()
         if slot >= self._history_window:
             raise InvalidPacked("The history contract keeps no block hash in this slot.")
-        self._history[slot] = value.rjust(HASH_BYTES, b"\0")
+        self._history[slot] = value.rjust(packed.HASH_BYTES, b"\0")
 
     def _push_slot(self) -> tuple[int, bytes]:
         slot = int.from_bytes(self._reader.shortest(self._reader.byte()))
@@ -687,11 +637,11 @@ class _Decoder:
     def _zero_slot(self, how: int) -> None:
         slot = int.from_bytes(self._reader.shortest(self._reader.byte()))
         key = _slot_key(slot)
-        if how == AT_LEAF:
+        if how == packed.AT_LEAF:
             depth = self._reader.byte()
-            if depth > MAX_DEPTH:
+            if depth > packed.MAX_DEPTH:
                 raise InvalidPacked("A leaf is deeper than any is.")
-            other = self._other_key(key, depth, NIBBLES - depth)
+            other = self._other_key(key, depth, packed.NIBBLES - depth)
             self._push_leaf(other, depth, rlp.encode(self._value())).attach(key)
         else:
             self._absent_key(how, key)
@@ -716,7 +666,7 @@ def _read_transactions(reader: _Reader, root_at: Callable[[int], bytes | None]) 
     root = root_at(_ROOT_PLACES[trie])
     if root is None or not any(root):
         raise InvalidPacked("The trie has no root, or none that is proven.")
-    proof = _TransactionDecoder(reader, is_receipts=trie == RECEIPTS)
+    proof = _TransactionDecoder(reader, is_receipts=trie == packed.RECEIPTS)
     proof.run()
     if proof.root != root:
         raise InvalidPacked("The proof is one under another root of the block.")
@@ -734,17 +684,21 @@ class _TransactionDecoder(_Decoder):
     def run(self) -> None:
         while not self._reader.at_end():
             op = self._reader.byte()
-            if op == FULL_BRANCH:
+            if op == packed.FULL_BRANCH:
                 self._full_branch()
-            elif BRANCH <= op < END_OF_BRANCHES:
-                self._branch(op - BRANCH + 1)
-            elif op == EXTENSION:
+            elif packed.BRANCH <= op < packed.END_OF_BRANCHES:
+                self._branch(op - packed.BRANCH + 1)
+            elif op == packed.EXTENSION:
                 self._extension(self._reader.byte())
-            elif self._is_receipts and op in {RECEIPT_LOGS, RECEIPT_FIELDS, RECEIPT_FIELDS_AND_LOGS}:
+            elif self._is_receipts and op in {
+                packed.RECEIPT_LOGS,
+                packed.RECEIPT_FIELDS,
+                packed.RECEIPT_FIELDS_AND_LOGS,
+            }:
                 self._receipt(op)
-            elif self._is_receipts and ABSENT_TRANSACTION <= op < ABSENT_TRANSACTION + 6:
-                self._absent(op - ABSENT_TRANSACTION)
-            elif not self._is_receipts and op == TRANSACTION:
+            elif self._is_receipts and packed.ABSENT_TRANSACTION <= op < packed.ABSENT_TRANSACTION + 6:
+                self._absent(op - packed.ABSENT_TRANSACTION)
+            elif not self._is_receipts and op == packed.TRANSACTION:
                 self._transaction()
             else:
                 raise InvalidPacked("There is no such operation on such a trie.")
@@ -757,14 +711,14 @@ class _TransactionDecoder(_Decoder):
         if depth > 2 * len(key):
             raise InvalidPacked("A transaction is deeper than its key is long.")
         path = _hex_prefix(key.hex()[depth:], leaf=True)
-        padded = int.from_bytes(key.ljust(HASH_BYTES, b"\0"))
+        padded = int.from_bytes(key.ljust(packed.HASH_BYTES, b"\0"))
         self._state.append(_Subtree(_reference([path, value]), padded, depth, 2 * len(key)))
 
     def _transaction(self) -> None:
         index, key = self._index()
         depth = self._reader.byte()
         value = self._reader.take(self._reader.integer(3))
-        if len(value) < HASH_BYTES:
+        if len(value) < packed.HASH_BYTES:
             raise InvalidPacked("A transaction has less than 32 bytes.")
         self._push_value(key, depth, value)
         self.transactions.hashes[index] = keccak(value)
@@ -773,7 +727,7 @@ class _TransactionDecoder(_Decoder):
         index, key = self._index()
         if index.bit_count() % 2 != low % 2:
             raise InvalidPacked("An absent transaction's parity is wrong.")
-        self._absent_key(low // 2, int.from_bytes(key.ljust(HASH_BYTES, b"\0")))
+        self._absent_key(low // 2, int.from_bytes(key.ljust(packed.HASH_BYTES, b"\0")))
         if self._state[-1].depth > 2 * len(key):
             raise InvalidPacked("A transaction is absent deeper than its key is long.")
         self.transactions.receipts[index] = None
@@ -781,7 +735,7 @@ class _TransactionDecoder(_Decoder):
     def _receipt(self, op: int) -> None:
         index, key = self._index()
         depth = self._reader.byte()
-        stored = [] if op == RECEIPT_FIELDS else self._marked()
+        stored = [] if op == packed.RECEIPT_FIELDS else self._marked()
         type_ = self._reader.peek() or 0
         typed = b"" if type_ >= 0x80 else self._reader.take(1)
         if typed in {b"\0", *(bytes([each]) for each in range(0x80) if each not in _TYPES)}:
@@ -801,7 +755,7 @@ class _TransactionDecoder(_Decoder):
             raise InvalidPacked("A receipt has no such log.")
         self._push_value(key, depth, typed + prefix + listed)
         self.transactions.logs.update({(index, place): _log_hash(logs[place]) for place in stored})
-        if op != RECEIPT_LOGS:
+        if op != packed.RECEIPT_LOGS:
             self.transactions.receipts[index] = Receipt(success, type_, gas_used, len(logs))
 
     def _marked(self) -> list[int]:
@@ -856,7 +810,7 @@ def _strict(encoded: bytes) -> list[Item]:
 def _receipt_fields(items: list[Item], type_: int) -> tuple[int | None, int]:
     """Return status and cumulative gas of a receipt."""
     status, gas, _, logs, *more = items
-    is_old = isinstance(status, bytes) and len(status) == HASH_BYTES and not type_
+    is_old = isinstance(status, bytes) and len(status) == packed.HASH_BYTES and not type_
     if isinstance(logs, bytes) or (status not in (b"", b"\1") and not is_old):
         raise InvalidPacked("A receipt has no status, or no logs.")
     if len(more) not in ({0, 2} if type_ == _DEPOSIT else {0}):
@@ -877,7 +831,7 @@ def _read_log(encoded: bytes) -> tuple[bytes, list[bytes], bytes]:
         raise InvalidPacked("A log has no topics, or no data.")
     if not isinstance(emitter, bytes) or len(emitter) != 20 or len(topics) > 4:
         raise InvalidPacked("A log has no emitter, or too many topics.")
-    words = [topic for topic in topics if isinstance(topic, bytes) and len(topic) == HASH_BYTES]
+    words = [topic for topic in topics if isinstance(topic, bytes) and len(topic) == packed.HASH_BYTES]
     if len(words) < len(topics):
         raise InvalidPacked("A topic is no word.")
     return emitter, words, data
@@ -885,7 +839,7 @@ def _read_log(encoded: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 def _log_hash(encoded: bytes) -> bytes:
     emitter, topics, data = _read_log(encoded)
-    return keccak(b"".join([emitter.rjust(HASH_BYTES, b"\0"), *topics, keccak(data)]))
+    return keccak(b"".join([emitter.rjust(packed.HASH_BYTES, b"\0"), *topics, keccak(data)]))
 
 
 def _bloom(logs: Sequence[bytes]) -> bytes:
@@ -911,4 +865,4 @@ def _listed(payload: bytes) -> bytes:
     else:
         digits = shortest(size)
         encoded = bytes([0xF7 + len(digits)]) + digits + payload
-    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)
+    return encoded if len(encoded) < packed.HASH_BYTES else b"\xa0" + keccak(encoded)

@@ -14,21 +14,8 @@ from campaigns.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldat
 from campaigns.fuzzing.steps import HARNESS
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
-from tests.contracts import tries
-from tests.contracts.decoder import EMPTY, _Subtree
-from tests.contracts.deployed import Deployed
+from tests.contracts import decoder, deployed, operations, tries
 from tests.contracts.nearly import nearly
-from tests.contracts.operations import (
-    also_absent_slot,
-    block_hash,
-    branch,
-    closing_absent_account,
-    extension,
-    full_branch,
-    hash_child,
-    node_child,
-    own_child,
-)
 from tests.contracts.simulator import Call, Simulator
 
 SLOT = 5
@@ -41,9 +28,9 @@ _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
 
 class Tried(NamedTuple):
     name: str
-    subtrees: list[_Subtree]
+    subtrees: list[decoder._Subtree]
     operation: bytes
-    left: _Subtree | None
+    left: decoder._Subtree | None
     """The subtree that the operation must leave on the stack, or None if the operation must be refused."""
     owner: bytes = bytes(20)
     """The owner of the open storage."""
@@ -53,7 +40,7 @@ class Tried(NamedTuple):
         return harness_calldata(STACK, STACK + SUBTREE * len(self.subtrees), self.owner, image, self.operation)
 
 
-def misjudged(simulator: Simulator, harness: Deployed, tried: list[Tried]) -> list[str]:
+def misjudged(simulator: Simulator, harness: deployed.Deployed, tried: list[Tried]) -> list[str]:
     """Return the names of trials with a wrong outcome."""
     outcomes = simulator.run([Call(harness.address, each.calldata()) for each in tried])
     return [
@@ -68,8 +55,8 @@ def misjudged(simulator: Simulator, harness: Deployed, tried: list[Tried]) -> li
 
 
 @pytest.fixture(scope="module")
-def step_harness(chain) -> Deployed:
-    return Deployed(chain, HARNESS, HISTORY_WINDOW)
+def step_harness(chain) -> deployed.Deployed:
+    return deployed.Deployed(chain, HARNESS, HISTORY_WINDOW)
 
 
 # --- Children of a branch ---------------------------------------------------------------------------------------------
@@ -80,26 +67,26 @@ def flip(key: int, nibble: int, by: int) -> int:
     return key ^ by << 4 * (NIBBLES - 1 - nibble)
 
 
-def child(depth: int, index: int) -> _Subtree:
+def child(depth: int, index: int) -> decoder._Subtree:
     """Return the subtree at this index of the branch on KEY's path. Keys of two indices differ in all lower nibbles."""
     free = 4 * (NIBBLES - depth)
     below = (KEY ^ index * int("1" * NIBBLES, 16)) & (1 << free) - 1
     key = ((KEY >> free) & ~0x0F | index) << free | below
-    return _Subtree(b"\xa0" + bytes([index]) * 32, key, depth)
+    return decoder._Subtree(b"\xa0" + bytes([index]) * 32, key, depth)
 
 
-def pair(depth: int) -> list[_Subtree]:
+def pair(depth: int) -> list[decoder._Subtree]:
     return [child(depth, THREE), child(depth, TEN)]
 
 
-BOTH = branch(2, own_child(THREE), own_child(TEN))
+BOTH = operations.branch(2, operations.own_child(THREE), operations.own_child(TEN))
 
 
 def true_siblings() -> Iterator[Tried]:
     for depth in DEPTHS:
         both = pair(depth)
         node = tries.branch({THREE: both[0].reference, TEN: both[1].reference})
-        yield Tried(f"depth {depth}", both, BOTH, _Subtree(tries.reference(node), both[0].key, depth - 1))
+        yield Tried(f"depth {depth}", both, BOTH, decoder._Subtree(tries.reference(node), both[0].key, depth - 1))
 
 
 def other_paths() -> Iterator[Tried]:
@@ -145,17 +132,17 @@ def other_depths() -> Iterator[Tried]:
 def wrong_branches() -> Iterator[Tried]:
     """Break one rule of branches at each depth, and keep the others."""
     digest, short = b"\x66" * 32, b"\xc2\x05\x05"
-    three, seven = own_child(THREE), own_child(0x7)
+    three, seven = operations.own_child(THREE), operations.own_child(0x7)
     wrong = {
-        "a hash out of order": branch(1, three, hash_child(2, digest)),
-        "a node out of order": branch(1, three, node_child(2, short)),
-        "a subtree out of order": branch(1, hash_child(7, digest), three),
-        "a place taken twice": branch(1, three, hash_child(THREE, digest)),
-        "a subtree left over": branch(2, three, hash_child(9, digest)),
-        "a subtree too few": branch(1, three, seven),
-        "an only child": branch(1, three),
-        "a node of 32 bytes": branch(1, three, node_child(9, b"\xdf" + b"\x05" * 31)),
-        "a node of 1 byte": branch(1, three, node_child(9, b"\xc0")),
+        "a hash out of order": operations.branch(1, three, operations.hash_child(2, digest)),
+        "a node out of order": operations.branch(1, three, operations.node_child(2, short)),
+        "a subtree out of order": operations.branch(1, operations.hash_child(7, digest), three),
+        "a place taken twice": operations.branch(1, three, operations.hash_child(THREE, digest)),
+        "a subtree left over": operations.branch(2, three, operations.hash_child(9, digest)),
+        "a subtree too few": operations.branch(1, three, seven),
+        "an only child": operations.branch(1, three),
+        "a node of 32 bytes": operations.branch(1, three, operations.node_child(9, b"\xdf" + b"\x05" * 31)),
+        "a node of 1 byte": operations.branch(1, three, operations.node_child(9, b"\xc0")),
     }
     for depth, (how, operation) in product(DEPTHS, wrong.items()):
         subtrees = [child(depth, index) for index in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
@@ -167,15 +154,17 @@ def wrong_children() -> Iterator[Tried]:
     depth.
     """
     for depth in DEPTHS:
-        short = _Subtree(b"\xc2\x05\x05", KEY, depth)
-        yield Tried(f"a full branch of a node at depth {depth}", [short], full_branch([bytes(32)] * 15), None)
+        short = decoder._Subtree(b"\xc2\x05\x05", KEY, depth)
+        yield Tried(
+            f"a full branch of a node at depth {depth}", [short], operations.full_branch([bytes(32)] * 15), None
+        )
         for reach in (depth + 1, NIBBLES):
-            subtree = _Subtree(b"\xa0" + b"\x77" * 32, KEY, depth, reach)
-            yield Tried(f"an extension of {depth} to {reach}", [subtree], extension(1), None)
+            subtree = decoder._Subtree(b"\xa0" + b"\x77" * 32, KEY, depth, reach)
+            yield Tried(f"an extension of {depth} to {reach}", [subtree], operations.extension(1), None)
 
 
 def one_of_sixteen() -> Iterator[Tried]:
-    operation = branch(16, *map(own_child, range(16)))
+    operation = operations.branch(16, *map(operations.own_child, range(16)))
     for depth in (2, 9, 33, MAX_DEPTH):
         for index in range(16):
             children = [child(depth, each) for each in range(16)]
@@ -192,9 +181,11 @@ def absences(depth: int, reach: int) -> Iterator[Tried]:
     """
     for nibble in range(NIBBLES):
         key = flip(KEY, nibble, 1 << (depth + nibble) % 4)
-        node = _Subtree(b"\xa0" + b"\x77" * 32, key, depth, reach)
-        expected = _Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
-        yield Tried(f"nibble {nibble} of a key, from {depth} to {reach}", [node], also_absent_slot(SLOT), expected)
+        node = decoder._Subtree(b"\xa0" + b"\x77" * 32, key, depth, reach)
+        expected = decoder._Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
+        yield Tried(
+            f"nibble {nibble} of a key, from {depth} to {reach}", [node], operations.also_absent_slot(SLOT), expected
+        )
 
 
 def absent_at_leaves() -> Iterator[Tried]:
@@ -214,9 +205,9 @@ def storages_that_are_not_empty() -> Iterator[Tried]:
     """Claim that an account with this storage root is absent. Only the empty trie's root is right."""
     owner = int.from_bytes(keccak(HISTORY_ADDRESS))
     for root in (*nearly(tries.EMPTY_ROOT), tries.EMPTY_ROOT):
-        expected = _Subtree(EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
-        storage = _Subtree(tries.hash_reference(root), KEY, 0)
-        yield Tried(f"root {root.hex()}", [storage], closing_absent_account(3), expected, HISTORY_ADDRESS)
+        expected = decoder._Subtree(decoder.EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
+        storage = decoder._Subtree(tries.hash_reference(root), KEY, 0)
+        yield Tried(f"root {root.hex()}", [storage], operations.closing_absent_account(3), expected, HISTORY_ADDRESS)
 
 
 def other_owners_and_slots() -> Iterator[Tried]:
@@ -230,8 +221,8 @@ def other_owners_and_slots() -> Iterator[Tried]:
         key = keccak(slot.to_bytes(32))
         node = tries.leaf_below(key, 3, tries.encode(digest))
         is_true = (owner, slot) == (HISTORY_ADDRESS, SLOT)
-        expected = _Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
-        yield Tried(f"slot {slot} of {owner.hex()}", [], block_hash(slot, 3, digest), expected, owner)
+        expected = decoder._Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
+        yield Tried(f"slot {slot} of {owner.hex()}", [], operations.block_hash(slot, 3, digest), expected, owner)
 
 
 # --- Tests ------------------------------------------------------------------------------------------------------------

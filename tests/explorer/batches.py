@@ -28,19 +28,7 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries.models import Batch, BatchStatus, Block, PathUnit, Step, StepKind, StepStatus, Webhook, WebhookDelivery
-from tests import headers
-from tests.service import (
-    ACCOUNT_FIELDS,
-    ALICE,
-    BOB,
-    HEADER_FIELDS,
-    SIGNER,
-    a_key,
-    asking,
-    request,
-    submit,
-    work_until_done,
-)
+from tests import headers, service
 
 HASH = "0x" + "ab" * 32
 TRANSACTION = "0x" + "7a" * 32
@@ -55,17 +43,17 @@ REORGANISED = "Chain 31337 was reorganised."
 
 def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee: int = 0) -> Batch:
     """Return a RECEIVED batch of Alice."""
-    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
-    return submit(key, request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
+    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
+    return service.submit(key, service.request(*(accounts or (service.ALICE,)), block=block, props=props, fee=fee))
 
 
 def batch_at(**blocks: Any) -> Batch:
     """Return a RECEIVED batch of Alice. Keywords are selectors with `_` for the colon; values have `accounts`,
     `header` and `transactions`.
     """
-    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
+    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
-    return submit(key, asking(data))
+    return service.submit(key, service.asking(data))
 
 
 def bundle_of(batch: Batch, number: int | None = None) -> Any:
@@ -94,7 +82,7 @@ def queries_of(batch: Batch) -> list[int]:
 
 SOURCE = 5
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
-DEAD_ATTESTERS = {ALICE: DEAD_NODE, BOB: DEAD_NODE}
+DEAD_ATTESTERS = {service.ALICE: DEAD_NODE, service.BOB: DEAD_NODE}
 
 
 def connect_source(folder: Path, url: str = DEAD_NODE, attesters: Mapping[str, str] = DEAD_ATTESTERS) -> None:
@@ -142,18 +130,18 @@ outbox = "{OUTBOX}"
 
 def of_rollup(block: int = 12) -> Batch:
     """Return a RECEIVED batch of Alice about `ROLLUP` (see `connect_rollup`)."""
-    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
-    entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
+    entry = {"accounts": {service.ALICE: {"props": ["BALANCE"]}}}
     data = {str(ROLLUP): {f"block:{block}": entry}}
-    return submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    return service.submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
 
 
 def of_two_sources() -> Batch:
     """Return a RECEIVED batch of Alice about chain 31337 and `SOURCE` (see `connect_source`)."""
-    entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    entry = {"accounts": {service.ALICE: {"props": ["BALANCE"]}}}
     data = {"31337": {"block:12": entry}, str(SOURCE): {"block:9": entry}}
-    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
-    return submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
+    return service.submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
 
 
 def accept(batch: Batch, source: int = 31337) -> None:
@@ -232,7 +220,7 @@ def reject(batch: Batch, code: str = "deadline_exceeded", reason: str = "Too lat
 
 
 # The header of block 12.
-HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(ALICE[2:]))
+HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(service.ALICE[2:]))
 
 
 def find_block(batch: Batch, number: int = 12) -> None:
@@ -257,8 +245,8 @@ TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523
 
 def transfer(value: int) -> list[Any]:
     """Return a log of Alice, of a transfer from her to Bob, as a receipt holds it."""
-    topics = [TRANSFER_TOPIC, *(f"0x{address[2:]:0>64}" for address in (ALICE, BOB))]
-    return [bytes.fromhex(ALICE[2:]), [bytes.fromhex(topic[2:]) for topic in topics], value.to_bytes(32)]
+    topics = [TRANSFER_TOPIC, *(f"0x{address[2:]:0>64}" for address in (service.ALICE, service.BOB))]
+    return [bytes.fromhex(service.ALICE[2:]), [bytes.fromhex(topic[2:]) for topic in topics], value.to_bytes(32)]
 
 
 def receipt(*logs: Any) -> bytes:
@@ -301,7 +289,7 @@ def finish(batch: Batch) -> None:
 
 def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | None = None) -> Transaction:
     """Store a sent transaction for all queries. With `extends`, it belongs to the path to their blocks."""
-    signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
+    signer, _ = Signer.objects.get_or_create(chain_id=31337, address=service.SIGNER)
     tx = Transaction.objects.create(
         signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1, extends=extends
     )
@@ -376,10 +364,10 @@ def everything(chain: DevChain) -> Batch:
     batch = batch_at(
         **{
             f"block_{block}": {
-                "accounts": {BOB: {"props": ACCOUNT_FIELDS}, CONTRACT: {"slots": ["0x5", "0x6"]}},
-                "header": HEADER_FIELDS,
+                "accounts": {service.BOB: {"props": service.ACCOUNT_FIELDS}, CONTRACT: {"slots": ["0x5", "0x6"]}},
+                "header": service.HEADER_FIELDS,
             },
-            f"timestamp_{time}": {"accounts": {ALICE: {"props": ["NONCE"]}}},
+            f"timestamp_{time}": {"accounts": {service.ALICE: {"props": ["NONCE"]}}},
         }
     )
-    return work_until_done(batch, chain, rounds=20)
+    return service.work_until_done(batch, chain, rounds=20)

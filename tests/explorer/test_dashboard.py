@@ -5,14 +5,12 @@ from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
 from proving.models import Share
 from queries.models import Batch, BatchStatus
-from tests.explorer.batches import DEAD_NODE, a_batch, finish, send
+from tests.explorer.batches import DEAD_NODE, a_batch, send
 from tests.service import ALICE, BOB, a_key, chains_toml
 
 pytestmark = pytest.mark.django_db
@@ -59,16 +57,3 @@ def test_neither_cancelled_batches_nor_those_of_others_are_on_a_dashboard(alice)
     assert chart() == before
     ended(timedelta(days=1))
     assert chart() != before
-
-
-@pytest.mark.parametrize("url", ["/dashboard", "/explorer", "/"])
-def test_the_number_of_statements_does_not_grow(alice, url):
-    counts = []
-    for block in range(1, 4):
-        finish(a_batch(block=block))
-        ended(timedelta(days=block))
-        with CaptureQueriesContext(connection) as captured:
-            assert alice.get(url).status_code == 200
-        counts.append(len(captured))
-    assert len(set(counts)) == 1
-    assert counts[0] <= 10

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from django.core.management import CommandError
 from django.db import InternalError, OperationalError, connection
+from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
@@ -22,23 +23,14 @@ from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction
 from proving.reconcile import proofs, turn
 from proving.transactions import sending, transaction_monitor
-from queries.models import Batch, BatchStatus, Block
+from queries.models import Batch, BatchStatus, Block, Pruning
 from tests.deployed import deploy
+from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
 from tests.inside.working import admitted, reconcile_block
 from tests.metrics import value
 from tests.proving.chain_state import registry
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    asking,
-    balances,
-    expire_leases,
-    request,
-    submit,
-    work,
-)
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, expire_leases, request, submit, work
 
 HOUSE = LaneName(LaneKind.HOUSE)
 CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
@@ -197,3 +189,21 @@ def test_rows_that_the_database_made_fail_keep_their_age_and_are_no_defects(
     assert batch.status in {BatchStatus.IN_PROGRESS, BatchStatus.DONE}
     assert batch.failing_since is None
     assert FactsRegistry.objects.get().failing_since is None
+
+
+@pytest.mark.django_db
+def test_the_house_has_a_turn_where_pruning_is_due():
+    Pruning.objects.create(due_at=Now() + timedelta(minutes=1))
+    assert not worker._due_names([HOUSE, ADMISSION]).exists()
+    Pruning.objects.update(due_at=Now())
+    assert list(worker._due_names([HOUSE, ADMISSION])) == [("house",)]
+
+
+@pytest.mark.django_db
+def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service, tmp_path):
+    connect_source(tmp_path)
+    bodies = [asking(balances([1]), source=source) for source in (31337, SOURCE, 31337, SOURCE)]
+    batches = [submit(key, body).pk for key in (a_key(ALICE), a_key(BOB)) for body in bodies]
+    assert set(worker._pick(ADMISSION)) == set(batches[::2])
+    Batch.objects.filter(pk__in=batches[::2]).update(due_at=None)
+    assert set(worker._pick(ADMISSION)) == set(batches[1::2])

@@ -7,26 +7,18 @@ them.
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from config.configured_chains import forget_chains, get_chains, get_rpc
-from proving import heads, packing
-from proving.deploying import deploy
-from proving.lanes import LaneKind
+from proving import deploying, heads, lanes, packing
 from proving.models import FactsRegistry, Transaction, TransactionState
 from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests.inside.working import accept_all, work_once, work_side_by_side
-from tests.proving.chain_state import (
-    HEADER_ACCUMULATED,
-    balance_at,
-    events,
-    field_on_chain,
-    registry,
-    signer_nonce,
-)
-from tests.proving.prices import ETHER, mine_at, price_of
+from tests.proving import chain_state, prices
 from tests.service import ALICE, BOB, a_key, fresh, request, submit, waiting
 
 
@@ -51,16 +43,18 @@ def blocks(service) -> list[int]:
 def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
     users = [a_key(), a_key(BOB)]
     batches = [batch for number, user in zip(blocks, itertools.cycle(users)) for batch in at_blocks(user, [number])]
-    nonce = signer_nonce(service)
+    nonce = chain_state.signer_nonce(service)
     until_done(batches)
-    assert signer_nonce(service) == nonce + 1
+    assert chain_state.signer_nonce(service) == nonce + 1
     tx = Transaction.objects.get(queries__batch=batches[0])
     assert set(tx.accumulates.values_list("number", flat=True)) == set(blocks)
     for number, batch in zip(blocks, batches, strict=True):
-        assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
+        assert chain_state.field_on_chain(service, ALICE, number, AccountField.BALANCE) == chain_state.balance_at(
+            service, ALICE, number
+        )
         shown = Step.objects.filter(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
         assert list(shown.values_list("transaction_hash", flat=True)) == [tx.hash]
-    assert len(events(service, HEADER_ACCUMULATED)) == len(blocks)
+    assert len(chain_state.events(service, chain_state.HEADER_ACCUMULATED)) == len(blocks)
 
 
 def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_again(service, key, blocks, monkeypatch):
@@ -70,14 +64,14 @@ def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_aga
     first = at_blocks(key, blocks[:1])
     accept_all()
     seen = heads.read(get_chains().chain(31337), get_rpc(31337))
-    work_side_by_side(LaneKind.CONNECTION)
-    work_side_by_side(LaneKind.DESTINATION)
+    work_side_by_side(lanes.LaneKind.CONNECTION)
+    work_side_by_side(lanes.LaneKind.DESTINATION)
     assert Transaction.objects.get(queries__batch=first[0]).state == TransactionState.CONFIRMED
     second = at_blocks(key, blocks[:1], BOB)
     accept_all()
     with monkeypatch.context() as turn:
         turn.setattr(heads, "recent", lambda *_: seen)
-        work_side_by_side(LaneKind.CONNECTION)
+        work_side_by_side(lanes.LaneKind.CONNECTION)
     until_done(first + second)
     assert Transaction.objects.filter(queries__batch=first[0]).count() == 1
 
@@ -106,14 +100,14 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
 
 def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     costly.mine(10)
-    mine_at(costly, 1)
+    prices.mine_at(costly, 1)
     numbers = range(costly.head() - 4, costly.head())
-    rich = at_blocks(key, numbers[:3], fee=ETHER)
-    poor = at_blocks(key, numbers[3:], fee=ETHER)[0]
+    rich = at_blocks(key, numbers[:3], fee=prices.ETHER)
+    poor = at_blocks(key, numbers[3:], fee=prices.ETHER)[0]
     accept_all()
     # The fee covers the next block's gas price, but not the offer, which is twice as high for later blocks.
-    Batch.objects.filter(pk=poor.pk).update(fee=int(150_000 * 1.2 * price_of(costly)))
-    work_side_by_side(LaneKind.CONNECTION)
+    Batch.objects.filter(pk=poor.pk).update(fee=int(150_000 * 1.2 * prices.price_of(costly)))
+    work_side_by_side(lanes.LaneKind.CONNECTION)
     of_poor = Transaction.objects.filter(queries__batch=poor)
     of_rich = Transaction.objects.get(queries__batch=rich[0])
     assert of_rich.queries.count() == 3
@@ -134,7 +128,7 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
     )
     forget_chains()
     FactsRegistry.objects.all().delete()
-    deploy(31337, 31337)
+    deploying.deploy(31337, 31337)
     service.mine(60)
     head = service.head()
     sent = Transaction.objects.count()
@@ -151,19 +145,37 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     batches = at_blocks(a_key(), blocks[:3])
     service.rpc("evm_setAutomine", False)
     accept_all()
-    work_side_by_side(LaneKind.CONNECTION)
+    work_side_by_side(lanes.LaneKind.CONNECTION)
     # The registry fails in the transaction's block, after a successful simulation.
-    address = registry().address
+    address = chain_state.registry().address
     code = service.rpc("eth_getCode", address, "latest")
     service.rpc("anvil_setCode", address, "0xfe")
     service.mine()
     service.rpc("anvil_setCode", address, code)
     service.rpc("evm_setAutomine", True)
-    work_side_by_side(LaneKind.DESTINATION)
+    work_side_by_side(lanes.LaneKind.DESTINATION)
     assert Transaction.objects.get(queries__batch=batches[0]).succeeded is False
-    nonce = signer_nonce(service)
-    work_side_by_side(LaneKind.CONNECTION)
-    assert signer_nonce(service) == nonce, "trying again more slowly"
-    work_side_by_side(LaneKind.CONNECTION)
-    assert signer_nonce(service) == nonce + 3
+    nonce = chain_state.signer_nonce(service)
+    work_side_by_side(lanes.LaneKind.CONNECTION)
+    assert chain_state.signer_nonce(service) == nonce, "trying again more slowly"
+    work_side_by_side(lanes.LaneKind.CONNECTION)
+    assert chain_state.signer_nonce(service) == nonce + 3
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
+
+
+def test_those_that_wait_for_each_other_share_although_they_came_one_after_another(service, blocks, settings):
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", "gather_seconds = 600\n[chains.signer]", 1))
+    forget_chains()
+    user = a_key()
+    nonce = chain_state.signer_nonce(service)
+    batches = []
+    for number in blocks[:3]:
+        batches += at_blocks(user, [number])
+        work_once()
+        assert fresh(batches[-1]).status == BatchStatus.IN_PROGRESS
+    assert waiting() == ["Waiting for other blocks to share a transaction with, for up to 600 s."] * 3
+    assert chain_state.signer_nonce(service, "pending") == nonce
+    Step.objects.update(started_at=timezone.now() - timedelta(seconds=600))
+    until_done(batches)
+    assert chain_state.signer_nonce(service) == nonce + 1

@@ -17,18 +17,9 @@ from tests.chains.lying_node import between, error
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import bundle_of
 from tests.factories import client_of
-from tests.proving.chain_state import (
-    AccountField,
-    balance_at,
-    field_on_chain,
-    registry,
-    signer_nonce,
-)
-from tests.proving.estimated_batches import estimate, measured
+from tests.proving import chain_state, estimated_batches, kills, self_funded
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
-from tests.proving.kills import exchanges
 from tests.proving.logs import LOG, RETURNS, are_right
-from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.proving.sources import KEYS, THERE, grow
 from tests.service import asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, CHARLIE
@@ -73,8 +64,8 @@ def header_of(number: int, *properties: str) -> dict[str, Any]:
 
 def proven(service: Jumping, there: DevChain, *numbers: int) -> bool:
     return all(
-        field_on_chain(service.here, CHARLIE, number, AccountField.BALANCE, source=THERE)
-        == balance_at(there, CHARLIE, number)
+        chain_state.field_on_chain(service.here, CHARLIE, number, chain_state.AccountField.BALANCE, source=THERE)
+        == chain_state.balance_at(there, CHARLIE, number)
         for number in numbers
     )
 
@@ -84,7 +75,7 @@ NO_HISTORY = "the chain has no history of block hashes (EIP-2935) that goes back
 
 def vouches(service: Jumping, number: int) -> bool:
     """Return whether the registry would accept the block's header."""
-    contract = Deployed(service.here, "FactsRegistry", address=registry(THERE).address)
+    contract = Deployed(service.here, "FactsRegistry", address=chain_state.registry(THERE).address)
     return bool(contract.call("vouches", number, service.relaid.hash(number)))
 
 
@@ -141,13 +132,13 @@ def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, 
 
 
 def test_who_pays_himself_is_told_of_the_jump(service, there, key):
-    with nothing_spent(service.here):
-        batch = submit(key, itself(of_there(OLD)))
+    with self_funded.nothing_spent(service.here):
+        batch = submit(key, self_funded.itself(of_there(OLD)))
         for _ in range(8):
             work()
             if fresh(batch).status == BatchStatus.DONE:
                 break
-            send(service.here, left_of(batch)["transactions"])
+            self_funded.send(service.here, self_funded.left_of(batch)["transactions"])
     assert fresh(batch).status == BatchStatus.DONE
     assert proven(service, there, OLD)
 
@@ -203,13 +194,13 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
 
 @pytest.mark.long
 def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, settings, key):
-    contract, refusal = registry(THERE).address.lower(), "0x" + keccak(text="InvalidProof()")[:4].hex()
+    contract, refusal = chain_state.registry(THERE).address.lower(), "0x" + keccak(text="InvalidProof()")[:4].hex()
 
     def refuse(question: Any, reply: Any) -> list[Any]:
         is_refused = question["method"] == "eth_estimateGas" and question["params"][0]["to"].lower() == contract
         return [error(question, 3, "execution reverted", refusal) if is_refused else reply]
 
-    nonce = signer_nonce(service.here)
+    nonce = chain_state.signer_nonce(service.here)
     batch = submit(key, of_there(OLD))
     with between(service.here.url, refuse) as url:
         reconfigure(settings, service.here.url, url)
@@ -221,7 +212,7 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
     assert sentence == "The registry does not accept the proof: InvalidProof()."
     row = Block.objects.get(number=OLD)
     # The origin was recorded, and the interval between further tries grows.
-    assert signer_nonce(service.here, "pending") == nonce + 1
+    assert chain_state.signer_nonce(service.here, "pending") == nonce + 1
     assert row.attempts > 2
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert proven(service, there, OLD)
@@ -251,7 +242,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
             {f"timestamp:{service.relaid.timestamp(OLD + 8)}": {"header": ["GAS_LIMIT"]}}, source=THERE
         ),
     }
-    told = estimate(client, key, bodies["5 balances by jumps"])
+    told = estimated_batches.estimate(client, key, bodies["5 balances by jumps"])
     (source,) = told["sources"]
     assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
     assert source["parts"]["paths"]["count"] == 5
@@ -269,7 +260,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     shown = client_of(ALICE).post("/new-batch/estimate", form, headers={"hx-request": "true"}).text
     assert f"by the beacon chain, from block {NEWEST}</span></dt> <dd>1</dd>" in " ".join(shown.split())
     for name, body in bodies.items():
-        result = measured(client, key, name, body, chain=service.here)
+        result = estimated_batches.measured(client, key, name, body, chain=service.here)
         assert result.spent <= result.bound
         assert result.spent <= result.expected * 1.1, result
 
@@ -281,14 +272,16 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing):
     numbers = itertools.count(OLD)
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
-    for exchange in exchanges():
-        number, nonce = next(numbers), signer_nonce(service.here)
+    for exchange in kills.exchanges():
+        number, nonce = next(numbers), chain_state.signer_nonce(service.here)
         batch = submit(key, of_there(number))
         with killing.at(exchange, after=number % 2 == 0):
             work_until_done(batch, service.here)
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()
-        assert signer_nonce(service.here) == signer_nonce(service.here, "pending") == nonce + 1, exchange
+        assert (
+            chain_state.signer_nonce(service.here) == chain_state.signer_nonce(service.here, "pending") == nonce + 1
+        ), exchange
         assert proven(service, there, number)
         if not killing.killed:
             break

@@ -14,31 +14,17 @@ from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import with_hash
-from tests.proving.money import (
-    accepted,
-    cancel,
-    counts_of_day,
-    in_mempool,
-    limit,
-    pending,
-    serve,
-    spent_today,
-    stopped,
-    without_limits,
-)
-from tests.proving.prices import ETHER, GWEI, go_on, mine_at, up_to_a_gwei
-from tests.proving.receipts import balance, changed_receipts, telling_receipts
-from tests.proving.transactions import age
+from tests.proving import money, prices, receipts, transactions
 from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
 
 # The sequences of tests/proving/test_money.py also contain each kind of lie.
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 
-MILLIETHER = ETHER // 1000
+MILLIETHER = prices.ETHER // 1000
 
 
 def limit_both(settings, wei: int) -> None:
-    limit(settings, daily_limit=wei, daily_limit_per_user=wei)
+    money.limit(settings, daily_limit=wei, daily_limit_per_user=wei)
 
 
 def told_operators() -> Any:
@@ -70,24 +56,24 @@ def gas_of_data(raw: bytes) -> int:
     ids=["no gas", "less than its calldata takes", "more gas than it has"],
 )
 def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings, gas_used):
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     most, least = tx.cost, 40_000
-    with changed_receipts(costly, gasUsed=hex(gas_used)) as url:
+    with receipts.changed_receipts(costly, gasUsed=hex(gas_used)) as url:
         reconfigure(settings, costly.url, url)
         costly.mine()
         work()
         work()
-        cancel(batch)
+        money.cancel(batch)
         share = Share.objects.get(batch=batch)
         assert least < share.gas <= tx.gas_limit
         assert 0 < share.wei <= most
-        assert counts_of_day(settings, key, costly, share.wei)
+        assert money.counts_of_day(settings, key, costly, share.wei)
 
 
-@pytest.mark.parametrize("told", [0, 1, 10**6 * GWEI], ids=["nothing", "the tip alone", "more than was offered"])
+@pytest.mark.parametrize("told", [0, 1, 10**6 * prices.GWEI], ids=["nothing", "the tip alone", "more than was offered"])
 def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_says(costly, key, settings, told):
-    _, tx = in_mempool(costly, key)
-    with changed_receipts(costly, effectiveGasPrice=hex(told)) as url:
+    _, tx = money.in_mempool(costly, key)
+    with receipts.changed_receipts(costly, effectiveGasPrice=hex(told)) as url:
         reconfigure(settings, costly.url, url)
         costly.mine()
         work()
@@ -107,9 +93,9 @@ ODD_FIELDS = {
 
 @pytest.mark.parametrize("fields", ODD_FIELDS.values(), ids=ODD_FIELDS.keys())
 def test_a_transaction_is_mined_though_a_field_is_odd_that_nobody_needs(costly, key, settings, fields):
-    with changed_receipts(costly, **fields) as url:
+    with receipts.changed_receipts(costly, **fields) as url:
         reconfigure(settings, costly.url, url)
-        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     tx = Transaction.objects.get(queries__batch=batch)
     assert (tx.succeeded, tx.gas_price) == (True, int(receipt_of(costly, tx)["effectiveGasPrice"], 16))
@@ -121,7 +107,7 @@ def test_a_price_that_neither_the_header_nor_the_receipt_tells_counts_at_the_mos
     costly, key, settings, told, counts_at_most
 ):
     """The block's header has no base fee, as before London."""
-    _, tx = in_mempool(costly, key)
+    _, tx = money.in_mempool(costly, key)
     costly.mine()
     number = receipt_of(costly, tx)["blockNumber"]
     block = costly.rpc("eth_getBlockByNumber", number, False)
@@ -172,7 +158,7 @@ def refused(question: Any, _: Any) -> Any:
 )
 def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly, key, settings, method, told, nodes):
     """The second node, if there is one, is down."""
-    first, held = in_mempool(costly, key)
+    first, held = money.in_mempool(costly, key)
     costly.mine(2)
     tx_hash, block = held.latest_hash, receipt_of(costly, held)["blockNumber"]
 
@@ -183,7 +169,7 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
     with between(costly.url, change) as url:
         urls = ", ".join(f'"{node_url}"' for node_url in [url, "http://127.0.0.1:1"][:nodes])
         reconfigure(settings, f'"{costly.url}"', urls)
-        other = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+        other = submit(key, request(BOB, block=costly.head(), fee=prices.ETHER))
         assert work_until_done(other, costly).status == BatchStatus.DONE
         wait = Client().get(f"/batch-queries/{first.pk}", headers=header(key)).json()["waits"][0]["sentence"]
         problems = told_operators()
@@ -199,17 +185,17 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
 
 def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings, caplog):
     limit_both(settings, 2 * MILLIETHER)
-    mine_at(costly, 1)
-    before = balance(costly)
-    with changed_receipts(costly, gasUsed="0x1") as url:
+    prices.mine_at(costly, 1)
+    before = receipts.balance(costly)
+    with receipts.changed_receipts(costly, gasUsed="0x1") as url:
         reconfigure(settings, costly.url, url)
         batches = []
         for number in range(5):
-            mine_at(costly, 1)
-            batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 3000)))
-            go_on(costly, 1, rounds=3)
+            prices.mine_at(costly, 1)
+            batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=prices.ETHER // 3000)))
+            prices.go_on(costly, 1, rounds=3)
     assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
-    assert 0 < before - balance(costly) <= (spent_today() or 0) <= 2 * MILLIETHER
+    assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
     assert doubts()
     assert caplog.text.count("A worker has stopped sending") == 1
     call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
@@ -219,36 +205,36 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
     assert not doubts()
 
 
-@pytest.mark.parametrize("data_fee", [2**256 - 1, 10**6 * ETHER], ids=["beyond 256 bits", "more than there is"])
+@pytest.mark.parametrize("data_fee", [2**256 - 1, 10**6 * prices.ETHER], ids=["beyond 256 bits", "more than there is"])
 def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, settings, tmp_path, data_fee):
-    serve(settings, tmp_path, op_stack)
+    money.serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
-    batch = submit(key, request(ALICE, block=op_stack.head(), fee=ETHER))
-    pending(batch)
-    with changed_receipts(op_stack, l1Fee=hex(data_fee)) as url:
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=prices.ETHER))
+    money.pending(batch)
+    with receipts.changed_receipts(op_stack, l1Fee=hex(data_fee)) as url:
         reconfigure(settings, op_stack.url, url)
         op_stack.mine()
         for _ in range(3):
             work()
     assert Signer.objects.get().failing_since is None
-    assert (spent_today() or 0) <= batch.fee
+    assert (money.spent_today() or 0) <= batch.fee
 
 
 def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
     """The false data fee exceeds the batch's fee and the daily limit."""
-    limit_both(settings, ETHER // 2)
-    mine_at(costly, 1)
-    with changed_receipts(costly, l1Fee=hex(ETHER)) as url:
+    limit_both(settings, prices.ETHER // 2)
+    prices.mine_at(costly, 1)
+    with receipts.changed_receipts(costly, l1Fee=hex(prices.ETHER)) as url:
         reconfigure(settings, costly.url, url)
-        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER // 100))
+        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER // 100))
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert 0 < batch.spent <= batch.fee
-    assert (spent_today() or 0) < ETHER // 100
+    assert (money.spent_today() or 0) < prices.ETHER // 100
 
 
 def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
     """Most nodes drop the state of a block long before the block is final."""
-    with telling_receipts(op_stack) as telling:
+    with receipts.telling_receipts(op_stack) as telling:
 
         def answer(body: Any) -> Any:
             if isinstance(body, dict) and body["method"] == "eth_getBalance" and body["params"][1] != "latest":
@@ -256,9 +242,9 @@ def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(o
             return ask(telling, body)
 
         with lying_node(answer) as url:
-            serve(settings, tmp_path, op_stack, url)
+            money.serve(settings, tmp_path, op_stack, url)
             op_stack.rpc("evm_setAutomine", False)
-            _, tx = in_mempool(op_stack, key)
+            _, tx = money.in_mempool(op_stack, key)
             expected = tx.data_fee
             op_stack.mine(200)
             for _ in range(3):
@@ -273,14 +259,14 @@ def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(o
 
 
 def test_what_is_left_behind_in_the_turn_in_which_it_was_raised_counts_at_what_was_signed(costly, key, settings):
-    without_limits(settings)
+    money.without_limits(settings)
     costly.rpc("anvil_setNonce", SIGNER, hex(500))
     costly.mine(2)
-    mine_at(costly, 1)
-    _, tx = in_mempool(costly, key)
+    prices.mine_at(costly, 1)
+    _, tx = money.in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
-    mine_at(costly, 10)
-    age()
+    prices.mine_at(costly, 10)
+    transactions.age()
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": "0x1"} if question["method"] == "eth_getTransactionCount" else reply]
@@ -290,39 +276,39 @@ def test_what_is_left_behind_in_the_turn_in_which_it_was_raised_counts_at_what_w
         work()
     tx.refresh_from_db()
     assert (tx.state, tx.versions.count()) == (TransactionState.DISPLACED, 2)
-    assert GWEI * (tx.reserved_gwei or 0) == up_to_a_gwei(tx.reserved)
+    assert prices.GWEI * (tx.reserved_gwei or 0) == prices.up_to_a_gwei(tx.reserved)
 
 
 def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": hex(tx.nonce + 1)} if question["method"] == "eth_getTransactionCount" else reply]
 
-    before = balance(costly)
+    before = receipts.balance(costly)
     with between(costly.url, change) as url:
         reconfigure(settings, costly.url, url)
-        with stopped():
+        with money.stopped():
             work()
         tx.refresh_from_db()
         assert tx.state == TransactionState.DISPLACED
         reconfigure(settings, url, costly.url)
-    cancel(batch)
+    money.cancel(batch)
     costly.mine()
     for _ in range(3):
         work()
         costly.mine()
-    paid = before - balance(costly)
+    paid = before - receipts.balance(costly)
     assert paid
-    assert spent_today() == up_to_a_gwei(paid)
-    assert counts_of_day(settings, key, costly, paid)
+    assert money.spent_today() == prices.up_to_a_gwei(paid)
+    assert money.counts_of_day(settings, key, costly, paid)
 
 
 def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
     """The node hides receipts, reports nonces as used, and shows an empty registry."""
     limit_both(settings, 2 * MILLIETHER)
     costly.mine(70)
-    mine_at(costly, 1)
+    prices.mine_at(costly, 1)
     is_lying, began = False, 0
 
     def change(question: Any, reply: Any) -> list[Any]:
@@ -339,16 +325,16 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
                 return [ask(costly.url, {**question, "params": [call, hex(began)]})]
         return [reply]
 
-    before = balance(costly)
+    before = receipts.balance(costly)
     with between(costly.url, change) as url:
         reconfigure(settings, costly.url, url)
-        batch = accepted(key, request(ALICE, block=costly.head() - 1, fee=MILLIETHER))
+        batch = money.accepted(key, request(ALICE, block=costly.head() - 1, fee=MILLIETHER))
         began, is_lying = costly.head(), True
         for _ in range(30):
             work()
-            mine_at(costly, 1)
+            prices.mine_at(costly, 1)
     assert Transaction.objects.filter(state=TransactionState.DISPLACED).exists()
-    assert 0 < before - balance(costly) <= (spent_today() or 0) <= 2 * MILLIETHER
+    assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
     assert doubts()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
 
@@ -361,7 +347,7 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
     most = 3 * 10**14
     limit_both(settings, most)
     costly.mine(70)
-    mine_at(costly, 1)
+    prices.mine_at(costly, 1)
     forged: dict[str, Any] = {}
 
     def asked(method: str, *params: Any) -> Any:
@@ -383,19 +369,19 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
                 return [reply | {"result": receipt | lies}]
         return [reply]
 
-    before = balance(costly)
+    before = receipts.balance(costly)
     with between(costly.url, change) as url:
         reconfigure(settings, costly.url, url)
         first = costly.head() - 1
         for number in range(16):
-            mine_at(costly, 1)
+            prices.mine_at(costly, 1)
             submit(key, request(ALICE, block=first - number, fee=MILLIETHER))
-            go_on(costly, 1, rounds=4)
+            prices.go_on(costly, 1, rounds=4)
     assert Transaction.objects.filter(state=TransactionState.FINAL, gas_used__lt=50_000).exists()
-    assert 0 < before - balance(costly) <= 4 * most
+    assert 0 < before - receipts.balance(costly) <= 4 * most
 
 
-@pytest.mark.parametrize("fee", ["auto", str(ETHER)])
+@pytest.mark.parametrize("fee", ["auto", str(prices.ETHER)])
 @pytest.mark.parametrize(
     ("method", "number"),
     [("eth_getBalance", 0)],
