@@ -190,10 +190,3 @@ def test_a_form_without_an_origin_is_refused_with_the_cause(secure, headers, is_
         answer = client.post(address, secure=secure, headers=headers)
         assert answer.status_code == 403
         assert ("Referrer-Policy" in answer.text and "Origin: null" in answer.text) == is_hidden
-
-
-@pytest.mark.parametrize("page", ["", ".json", "/deliveries", "/deliveries/x", "/1/read", "/transactions", "/1"])
-def test_no_identifier_breaks_a_page(page):
-    for identifier in ("1.json", "a%00", "%00", "1%00.json", "\u212a" * 26, "%F0%9F%A6%84", "<b>", "1" * 5000):
-        for reader in (Client(), client_of(ALICE)):
-            assert reader.get(f"/explorer/query/{identifier}{page}").status_code in {302, 404}
