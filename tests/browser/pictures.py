@@ -252,7 +252,7 @@ PICTURES = (
     Picture("Batch: 60 queries, those that are open", of(states.sixty, "?state=open&sort=account&page=2")),
     Picture("Batch: 60 queries, none is as chosen", of(states.sixty, "?account=0x" + "9" * 40)),
     Picture("Batch: 60 queries, one of them", of(states.sixty_done, "/17")),
-    Picture("Batch: 1,200 queries", of(states.twelve_hundred), most_screens=5),
+    Picture("Batch: 1,200 queries", of(states.twelve_hundred), most_screens=5.25),
     Picture("Batch: self-funded, your turn", of(states.left_to_its_user)),
     Picture("Batch: DONE, read from the chain", on_a_chain(states.proven_on_a_chain), then=_read),
     Picture("Batch: DONE, checked here", on_a_chain(states.proven_on_a_chain), then=_check),
