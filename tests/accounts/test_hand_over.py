@@ -125,3 +125,10 @@ def test_who_signs_with_a_key_of_its_own_stays_the_user_of_before():
     assert "hand_over" not in other.get("/keys", headers={"accept": "text/html"}).text
     with pytest.raises(CommandError, match="signs in with a key of its own"):
         call_command("hand_over", f"31337:{ALICE.address}")
+
+
+def test_a_secret_of_webhooks_stays_the_wallet_s_where_there_was_none_before(wallet):
+    of_before(BOB)
+    secret = secret_shown_to(wallet)
+    call_command("hand_over", WALLET)
+    assert secret_shown_to(User.objects.get(address=BOB)) == secret
