@@ -31,9 +31,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before `-m` selects tests, leave marks that name rows of a table to these rows alone."""
+    """Before `-m` selects tests, leave marks that name rows of a table to these rows alone. A story isn't long."""
     for item in items:
         item.own_markers[:] = [mark for mark in item.own_markers if mark.name not in _MARKS or _is_of(mark, item)]
+        if any(mark.name == "story" for mark in item.own_markers):
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "long"]
         item.user_properties.append(("layer", _layer(item)))
     stories = sum(item.get_closest_marker("story") is not None for item in items)
     if stories > _MOST_STORIES:

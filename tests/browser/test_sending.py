@@ -13,7 +13,6 @@ from tests.browser.conftest import TIMEOUT, faults_for_anybody
 from tests.browser.hand import come_back
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said
 from tests.explorer.batches import beat, path
-from tests.long import rows
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.service import BOB, CHARLIE, a_key, request, submit, work
 
@@ -190,7 +189,7 @@ LEFT = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("left", rows(LEFT, at_once=["one by one, closed before the answer", "EIP-5792, answered"]))
+@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT)
 def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     page: Page, service: DevChain, wallet: Wallet, left: tuple[bool, bool]
 ):
@@ -217,7 +216,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("together", rows({"one by one": False, "EIP-5792": True}, at_once=["one by one"]))
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
     page: Page,
     wallet: Wallet,

@@ -9,7 +9,6 @@ from chains.packed import AccountToProve, encode
 from tests.contracts.decoder import InvalidPacked, decode
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import fixture_names, load_fixture, unhex
-from tests.long import rows
 
 FIXTURES = [load_fixture(name) for name in fixture_names()]
 WITH_ACCOUNT = [fixture for fixture in FIXTURES if "account" in fixture]
@@ -27,7 +26,11 @@ each_account = pytest.mark.parametrize("fixture", WITH_ACCOUNT, ids=lambda fixtu
 # Trying each bit takes seconds.
 _SHORTEST = min(WITH_ACCOUNT, key=lambda fixture: len(str(fixture)))
 one_account_at_once = pytest.mark.parametrize(
-    "fixture", rows({fixture["name"]: fixture for fixture in WITH_ACCOUNT}, at_once={_SHORTEST["name"]})
+    "fixture",
+    [
+        pytest.param(fixture, id=fixture["name"], marks=() if fixture is _SHORTEST else pytest.mark.long)
+        for fixture in WITH_ACCOUNT
+    ],
 )
 BLOCKS_OF_SEVERAL = [
     number for number, count in Counter(fixture["blockNumber"] for fixture in WITH_ACCOUNT).items() if count > 1

@@ -236,6 +236,7 @@ def test_every_contract_compiles_without_a_warning():
     assert not [message["formattedMessage"] for message in output.get("errors", [])]
 
 
+@pytest.mark.long
 def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(ran):
     read, balance = ran.balances
     assert read == balance > 0

@@ -35,12 +35,17 @@ class Fault:
         return True
 
 
-def prove_with_each(service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]]) -> int:
-    """Prove batches, each with a fault from a later statement on. Return the number of statements."""
+def prove_with_each(
+    service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]], *, one_in: int = 1
+) -> int:
+    """Prove batches, each with a fault from a later statement on. Return the number of statements.
+
+    With `one_in`, only every `one_in`-th statement is tried.
+    """
     settings.MAX_BATCHES_PER_MINUTE = 10_000  # type: ignore[attr-defined]
     key = a_key()
     batches = 0
-    for statements in itertools.count():
+    for statements in itertools.count(step=one_in):
         batches += 1
         service.mine(5)
         work()

@@ -9,14 +9,14 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, NoReturn
 
+import pytest
 from django.db import connection, connections, transaction
 
 from config.configured_chains import forget_chains
-from tests import long
 from tests.chains.lying_node import ask, lying_node
 from tests.service import expire_leases, reconfigure
 
-BEFORE_AND_AFTER = long.rows({"before the node acts": False, "after it acted": True}, at_once=["after it acted"])
+BEFORE_AND_AFTER = [pytest.param(False, id="before the node acts"), pytest.param(True, id="after it acted")]
 
 
 class Killed(BaseException):

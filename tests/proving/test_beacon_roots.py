@@ -108,6 +108,7 @@ def test_the_source_creates_the_beacon_history_of_its_registry(service):
     assert code == load_artifact("BeaconHistory").deployed(**service.world.chain.immutables | {"historicalRoots": 0})
 
 
+@pytest.mark.long
 def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key):
     batch = submit(key, of_chains(there=[40]))
     roots.derive(40)
@@ -120,6 +121,7 @@ def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key
     assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
 
 
+@pytest.mark.long
 def test_a_block_that_nodes_lack_is_no_fault_of_the_roots(service, roots, settings, key):
     roots.derive(41)
     submit(key, of_chains(there=[40]))
@@ -148,6 +150,7 @@ def test_no_registry_is_deployed_where_the_roots_are_of_another_beacon_chain(ser
     assert str(refused.value) == NO_ROOT
 
 
+@pytest.mark.long
 def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, key):
     roots.derive(11)
     roots.derive(59, later=7168 * STEP + LASTS)

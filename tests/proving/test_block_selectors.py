@@ -103,6 +103,7 @@ def refusing_finality(url: str) -> Any:
     return answer
 
 
+@pytest.mark.long
 def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service, key, settings):
     with lying_node(refusing_finality(service.url)) as url:
         reconfigure(settings, service.url, url)
@@ -156,6 +157,7 @@ def cost_of(key: ApiKey, **blocks: Any) -> int:
     return int(wei.replace(",", ""))
 
 
+@pytest.mark.long
 def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key):
     head = costly.head()
     blocks = {f"block_{head}": [ALICE], f"block_{head + 2}": [ALICE]}
@@ -168,6 +170,7 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
     assert Transaction.objects.get().queries.get().batch == enough
 
 
+@pytest.mark.long
 def test_what_is_to_come_takes_no_more_than_the_fee_when_gas_has_become_dearer(costly, key):
     """The batch can't be finished, but its first fact stays proven."""
     head = costly.head()

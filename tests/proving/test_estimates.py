@@ -8,7 +8,6 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
-from tests import long
 from tests.chains.lying_node import estimating
 from tests.deployed import deploy, deploy_on
 from tests.explorer.batches import SOURCE, connect_source
@@ -39,7 +38,8 @@ def is_right(result: Result) -> bool:
 # --- Batches of a development chain -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", long.rows({"each fourth": 4, "all": 1}, at_once=["each fourth"]))
+@pytest.mark.long
+@pytest.mark.parametrize("step", [4, 1], ids=["each fourth", "all"])
 def test_batches_take_what_is_expected(service, client, settings, step):
     settings.MAX_BATCHES_PER_MINUTE = 1000
     service.rpc("anvil_mine", hex(80), hex(5))
@@ -68,8 +68,9 @@ FALSE_ESTIMATES: dict[str, Callable[[int], int]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nodes", [1, 2])
-@pytest.mark.parametrize("false", long.rows(FALSE_ESTIMATES, at_once=["30,000", "tenfold"]))
+@pytest.mark.parametrize("false", FALSE_ESTIMATES.values(), ids=FALSE_ESTIMATES)
 def test_a_false_estimate_of_gas_makes_no_transaction_fail(service, client, settings, false, nodes):
     """The second node, if there is one, is honest."""
     settings.MAX_BATCHES_PER_MINUTE = 1000
@@ -112,6 +113,7 @@ def deep(chain: DevChain, db, settings, tmp_path) -> DevChain:
     return chain
 
 
+@pytest.mark.long
 def test_paths_take_what_is_expected(deep, client):
     user = a_key()
     head = deep.head()

@@ -22,7 +22,6 @@ from django.utils import timezone
 from devnet.devchain import DevChain
 from proving.models import ChainHead, FactsRegistry, JumpLeaves, Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, WebhookDelivery
-from tests import long
 from tests.chains.lying_node import ask, lying_node
 from tests.deployed import deploy_on
 from tests.factories import is_done, until
@@ -95,8 +94,9 @@ def stop(worker: subprocess.Popen[bytes]) -> None:
     os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
 
 
+@pytest.mark.long
 @pytest.mark.story("broadcasting")
-@pytest.mark.parametrize("exchange", long.rows(EXCHANGES, at_once=["broadcasting"]))
+@pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
 def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings, tmp_path, start_worker, exchange):
     with one_of_two_frozen(chain, settings, tmp_path, start_worker, exchange) as freezer:
         batch, nonce = submit(a_key(), request(ALICE, block=chain.head())), signer_nonce(chain)
@@ -131,7 +131,8 @@ def one_of_two_frozen(
         wake(*sorted(started, key=lambda worker: worker is not freezer.frozen))
 
 
-@pytest.mark.parametrize("kind", long.rows({name: name for name in LANES}, at_once=["destination"]))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", LANES)
 def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, start_worker, monkeypatch, kind):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]

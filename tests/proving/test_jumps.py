@@ -121,6 +121,7 @@ def test_a_log_of_an_old_block_is_proven_by_the_header_that_a_jump_makes_known(s
     assert are_right(there, LOGGED, asked, on=service.here, source=THERE)
 
 
+@pytest.mark.long
 def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
     time = service.relaid.timestamp(OLD)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
@@ -143,6 +144,7 @@ def test_who_pays_himself_is_told_of_the_jump(service, there, key):
     assert proven(service, there, OLD)
 
 
+@pytest.mark.long
 def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_path, key, there):
     """Attesters would also sign the old block's hash, but a jump from a newer block is preferred."""
     with jumping(chain, made, settings, tmp_path, attested_by=KEYS[0]) as service:

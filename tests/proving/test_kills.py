@@ -21,7 +21,6 @@ from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
-from tests import long
 from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
@@ -43,6 +42,7 @@ from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
+@pytest.mark.long
 @pytest.mark.story("after it acted")
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
@@ -378,7 +378,7 @@ LOST = {
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("holds", long.rows(LOST, at_once=["the batch is taken back"]))
+@pytest.mark.parametrize("holds", LOST.values(), ids=LOST)
 def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, killing, settings, holds):
     lost = _LostFact(service, settings, window=9000)
     with killing.once(holds):

@@ -194,6 +194,7 @@ def test_who_pays_himself_is_told_the_transaction(service, key):
     assert are_right(service, number, asked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
@@ -272,6 +273,7 @@ def test_what_no_node_takes_in_a_transaction_is_rejected(service, client, key):
     assert not estimate(client, key, asking_of(number, {"0": {"props": ["STATUS"]}}))["rejections"]
 
 
+@pytest.mark.long
 def test_many_logs_of_one_receipt_cost_no_more_than_their_bound(service, key, settings):
     settings.MAX_QUERIES_PER_BATCH = settings.MAX_QUERIES_PER_MINUTE = 2000
     service.rpc("evm_setBlockGasLimit", hex(100_000_000))
@@ -287,6 +289,7 @@ def _told(transaction: Any, number: int) -> Any:
     return transaction | {"blockNumber": hex(number)}
 
 
+@pytest.mark.long
 def test_a_node_that_tells_another_block_of_a_transaction_chooses_none(service, key, settings):
     number = block_with_logs(service)
     tx_hash = hashes_of(service, number)[0]
@@ -352,6 +355,7 @@ def test_receipts_of_more_logs_than_an_answer_may_have_are_asked_otherwise(servi
     assert are_right(service, number, asked)
 
 
+@pytest.mark.long("False", "True")
 @pytest.mark.parametrize("lists_receipts", [True, False])
 def test_a_block_that_is_filled_with_empty_logs_holds_up_nothing_where_nodes_have_no_raw_receipts(
     service, key, settings, lists_receipts

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import long
 from tests.proving.money_machine import Machine, a_machine, a_node
 from tests.proving.money_node import Node
 
@@ -39,18 +38,6 @@ SEQUENCES = {
     "reorgs, and another program": "alice:0 work mine work reorg:3 work bob:2 work elsewhere work reorg:1 work mine",
 }
 
-# These contain each kind of event. The long ones contain every limit and every lie.
-AT_ONCE = [
-    "users share a block",
-    "self-funded beside others",
-    "a day until it is final",
-    "a user's day on replacements",
-    "a fee when all reverts",
-    "receipts that say failed, or nothing",
-    "killed, and lost by the node",
-    "reorgs, and another program",
-]
-
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[tuple[Node, str]]:
@@ -64,16 +51,8 @@ def machine(node: tuple[Node, str], transactional_db, settings, tmp_path) -> Ite
         yield machine
 
 
+@pytest.mark.long
 @pytest.mark.story("users share a block")
-@pytest.mark.long(
-    "self-funded beside others",
-    "a day until it is final",
-    "a user's day on replacements",
-    "a fee when all reverts",
-    "receipts that say failed, or nothing",
-    "killed, and lost by the node",
-    "reorgs, and another program",
-)
-@pytest.mark.parametrize("sequence", long.rows(SEQUENCES, at_once=AT_ONCE))
+@pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES)
 def test_no_promise_about_money_is_broken(machine, sequence):
     machine.run(sequence)

@@ -187,6 +187,7 @@ def assert_held(service, client, key, address: str, layout: str, expected: list[
         assert int(service.rpc("eth_getStorageAt", address, proof["slot"], "latest"), 16) == word, name
 
 
+@pytest.mark.long
 def test_solidity_holds_what_was_written(service, client, key):
     output = run_compiler({"Slots.sol": SOLIDITY}, {"*": {"*": ["evm.bytecode.object", "storageLayout"]}})
     compiled = output["contracts"]["Slots.sol"]["Slots"]

@@ -47,6 +47,7 @@ def lines(settings) -> Iterator[list[dict[str, object]]]:
     root.setLevel(level)
 
 
+@pytest.mark.long
 def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, tmp_path):
     with Proxy(chain.url) as node:
         host = re.sub("^http://", "", node.url)

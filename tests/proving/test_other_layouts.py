@@ -43,6 +43,7 @@ def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]
     return asking({name: block}, source=THERE)
 
 
+@pytest.mark.long("asked for as it is")
 @pytest.mark.story("told by its block")
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_path, key, layout, raw):
@@ -100,6 +101,7 @@ def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there
     assert "refuses debug_getRawHeader" in sentence
 
 
+@pytest.mark.long
 def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):
     """The bundle is changed to present the header's 16th field as a base fee."""
     relaid, block = Relaid(there, headers.UNTOLD_LONDON, raw=True), 6

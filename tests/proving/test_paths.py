@@ -106,6 +106,7 @@ def test_blocks_of_one_batch_share_a_path(old, key):
     assert batch.gas_used <= (batch.estimated_gas or 0)
 
 
+@pytest.mark.long
 def test_the_oldest_batch_has_its_path_first(old, key):
     old.rpc("evm_setAutomine", False)
     blocks = [old.head() - back for back in (25, 45, 31)]
@@ -215,6 +216,7 @@ def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, sett
     assert "at most 2 hops" in batch.rejection_reason
 
 
+@pytest.mark.long
 def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, settings):
     refused = ""
 

@@ -22,7 +22,6 @@ from contracts import DEPLOYER, NO_CONTRACT
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
-from tests import long
 from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
@@ -367,6 +366,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_o
         assert 0 < fresh(batch).spent <= batch.fee
 
 
+@pytest.mark.long
 def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly, key, settings):
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
@@ -429,7 +429,8 @@ OLD_ONES = {
 }
 
 
-@pytest.mark.parametrize("old_one", long.rows(OLD_ONES, at_once=["replaced, lost", "refused, kept"]))
+@pytest.mark.long
+@pytest.mark.parametrize("old_one", OLD_ONES.values(), ids=OLD_ONES)
 def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, old_one):
     is_replaced, kept, code = old_one
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
@@ -481,6 +482,7 @@ def replace_and_lose(service, settings, folder, tx: Transaction) -> None:
     work()
 
 
+@pytest.mark.long("other block")
 @pytest.mark.parametrize("is_same_block", [True, False], ids=["same block", "other block"])
 def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, settings, tmp_path, is_same_block):
     """The old one keeps what an earlier transaction has proven, and a batch has one registry."""

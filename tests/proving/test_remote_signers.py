@@ -194,6 +194,7 @@ MISBEHAVING = {
 }
 
 
+@pytest.mark.long
 def test_a_service_that_does_not_sign_what_it_is_asked_is_asked_again(service, key, settings):
     """Nothing that it returns is sent, nothing more is reserved for it, and in the end everything is done once."""
     asked: list[Any] = []
@@ -255,6 +256,7 @@ def test_another_signer_sends_while_a_service_is_away_for_an_hour(two_signers, k
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("separate_transactions")
 def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_signs(service, key, settings):
     """It signs also what nobody waits for any more, so what it is asked for in vain delays the rest."""
@@ -362,6 +364,7 @@ def test_a_nonce_that_the_service_used_itself_holds_up_nothing(service, key, set
 # --- Kills ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_batch_is_signed_by_a_service_once_wherever_the_worker_is_killed(service, key, settings, killing, after):
     name_service(settings, service.url)

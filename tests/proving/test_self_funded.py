@@ -233,6 +233,7 @@ def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key
         assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
+@pytest.mark.long
 def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_path, key):
     with DevChain(chain_id=sources.THERE) as there:
         sources.grow(there, 30)

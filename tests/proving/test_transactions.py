@@ -12,7 +12,6 @@ from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests import long
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import signer_nonce
@@ -289,7 +288,7 @@ LIES = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lie", long.rows(LIES, at_once=["3 more"]))
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.django_db(transaction=True)
 def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
     block, more = lie

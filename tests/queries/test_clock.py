@@ -9,7 +9,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from queries.models import Batch, BatchStatus, Step
-from tests.long import rows
 from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -55,7 +54,7 @@ JUMPS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("to", rows(JUMPS, at_once=["a day back", "a day, the machine alone", "a month"]))
+@pytest.mark.parametrize("to", JUMPS.values(), ids=JUMPS)
 def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, to):
     jump(*to)
     for _ in range(2):

@@ -1,5 +1,6 @@
 """A batch that can't be paid for delays no other batch."""
 
+import pytest
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains, get_rpc
@@ -22,6 +23,7 @@ def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_
     assert sorted(Share.objects.values_list("batch", flat=True)) == [rich.pk]
 
 
+@pytest.mark.long
 def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, key, settings, tmp_path):
     with DevChain(chain_id=sources.THERE) as there:
         sources.grow(there, 30)

@@ -14,7 +14,6 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
-from tests import long
 from tests.chains.lying_node import Raw, ask, between, error, estimating, lying_node
 from tests.headers import with_hash
 from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
@@ -132,9 +131,9 @@ STATES = (reserved, signed, sent, replaced, cancelling)
 CASES = {f"{name}, {state.__name__}": (state, words) for name, words in REFUSALS.items() for state in STATES}
 
 
+@pytest.mark.long
 @pytest.mark.story("gas too low, signed")
-@pytest.mark.long("insufficient funds, replaced")
-@pytest.mark.parametrize("case", long.rows(CASES, at_once=["gas too low, signed", "insufficient funds, replaced"]))
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killing, case):
     state, words = case
     block, nonce = costly.head(), signer_nonce(costly)
@@ -215,7 +214,7 @@ WRONG = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("wrong", long.rows(WRONG, at_once=["too little for the bytes, and the node refuses it"]))
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
     costly, key, node, separate_transactions, wrong
 ):

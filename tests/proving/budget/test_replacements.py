@@ -11,7 +11,6 @@ from accounts.models import ApiKey
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
-from tests import long
 from tests.chains.lying_node import ask, between, error, estimating, lying_node, recording, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
@@ -67,7 +66,7 @@ BEHIND = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("behind", long.rows(BEHIND, at_once=["another block", "another account of the same block"]))
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
 def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, behind):
     """In the last two cases, the other batch waits for the same block's header, so it has no transaction in the mempool
     yet.
