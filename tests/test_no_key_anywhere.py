@@ -115,6 +115,7 @@ ROUTES = ["nowhere", *sorted(set(routes()))]
     "dashboard/webhooks/reveal-False",
     "explorer/query/<batch:internal_id>/<int:number>/read-False",
     "explorer/query/<batch:internal_id>/facts.csv-False",
+    "api/docs-True",
 )
 @pytest.mark.parametrize(("route", "debug"), [*product(ROUTES, [False]), *product(ROUTES[::8], [True])])
 def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, route, debug, settings, caplog):

@@ -10,6 +10,7 @@ from tests.service import ALICE, a_key, header, request
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
 
+@pytest.mark.long
 def test_a_batch_is_submitted_by_the_page_with_a_key_that_only_a_header_has(page: Page):
     secret, sent_requests = header(a_key())["api-key"], []
     page.on("request", lambda each: sent_requests.append(f"{each.url} {each.post_data or ''}"))

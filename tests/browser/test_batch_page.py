@@ -90,6 +90,7 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
 # --- Without a chain: the page's view of its rows ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("end", "title"), [(finish, "DONE"), (reject, "REJECTED")])
 def test_a_hidden_page_polls_once_a_minute_until_its_title_says_how_the_batch_ended(page: Page, end: Any, title: str):
     beat()

@@ -84,6 +84,7 @@ def with_transactions_asked(batch: Batch) -> Any:
     return request
 
 
+@pytest.mark.long
 def test_what_holds_shows_what_the_client_s_verifier_says(page: Page, made: Batch):
     bundle = with_transactions(bundle_of(made))
     shown = verified(page, made, {"": json.dumps(bundle)}, with_transactions_asked(made))[""]
@@ -188,6 +189,7 @@ def rekey(request: Any, selector: str, old: str | None, new: str) -> None:
     entries[new] = entries.pop(old or next(iter(entries)))
 
 
+@pytest.mark.long
 def test_a_proof_of_another_transaction_or_log_than_was_asked_for_is_refused(page: Page, made: Batch):
     documents = {"": json.dumps(with_transactions(bundle_of(made)))}
     for name, (change, sentence) in WRONG_TRANSACTIONS.items():

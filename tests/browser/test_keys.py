@@ -32,6 +32,7 @@ def test_a_shown_key_is_hidden_after_a_minute(page, key):
     assert secret_of(key) not in page.content()
 
 
+@pytest.mark.long
 def test_a_shown_key_is_hidden_when_the_page_is_left(page, key):
     for event, shown_by in product(("pagehide", "visibilitychange"), ("script", "post")):
         page.goto("/keys")

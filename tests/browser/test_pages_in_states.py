@@ -48,16 +48,7 @@ def test_fonts_are_those_of_the_locked_packages(context: BrowserContext):
 
 
 @pytest.mark.story("batch--60-queries")
-@pytest.mark.long(
-    "batch--waits-for-attesters",
-    "batch--a-time--slots-and-a-header--done",
-    "list--everybody-s--full",
-    "facts--the-latest",
-    "sign-in-by-hand",
-    "dashboard--full",
-    "api",
-    "operator",
-)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "picture",
     [

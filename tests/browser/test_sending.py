@@ -341,6 +341,7 @@ def test_two_pages_of_a_browser_don_t_send_at_once(
     said(other, "Another page of this browser is sending this.")
 
 
+@pytest.mark.long
 def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
     open_context: Callable[..., BrowserContext], batch: Batch
 ):

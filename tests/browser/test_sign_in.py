@@ -33,6 +33,7 @@ def test_a_wallet_signs_in(page, context, wallet):
     assert signed_in.client_network == key_made.client_network == "127.0.0.0/24"
 
 
+@pytest.mark.long
 def test_a_wallet_on_another_chain_signs_for_the_first_one_here_and_hears_so(page, context, wallet):
     wallet.put_into(context)
     wallet.chain_id = 7
@@ -88,6 +89,7 @@ ANNOUNCED_LATE = """provider => setTimeout(() => dispatchEvent(new CustomEvent("
 UNANNOUNCED = "provider => { window.ethereum = provider; }"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("announcement", "name"),
     [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")],
@@ -130,6 +132,7 @@ LEFT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cancels", [None, *LEFT])
 def test_only_the_wallet_that_was_chosen_last_signs_in(page, context, wallet, cancels):
     """The first wallet approves while the second one waits. The wallets have different accounts."""
@@ -178,6 +181,7 @@ def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, conte
 # --- Failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, wallet):
     wallet.put_into(context)
     open_sign_in(page)
@@ -199,6 +203,7 @@ def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, w
     expect(page).to_have_url(re.compile("/dashboard$"))
 
 
+@pytest.mark.long
 def test_a_message_of_another_domain_is_refused(page, context, wallet, site):
     def altered(route: Route) -> None:
         answer = route.fetch()

@@ -69,6 +69,7 @@ def test_no_flood_of_a_node_holds_us_up(client_of, flood):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
 def test_a_drip_is_not_waited_for_whatever_drips(client_of, drip):
     began = time.monotonic()

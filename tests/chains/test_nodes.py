@@ -416,7 +416,7 @@ def failed(answers: list[Any]) -> dict[int, str]:
     return {n: str(answer) for n, answer in enumerate(answers) if isinstance(answer, ChainError)}
 
 
-@pytest.mark.long("1", "other JSON")
+@pytest.mark.long("1", "other JSON", "each, in other words")
 @pytest.mark.parametrize(
     ("form", "most"),
     [*((form, 7) for form in TOO_LARGE.values()), (TOO_LARGE["geth, the first"], 25), (TOO_LARGE["a proxy, 403"], 1)],
@@ -477,6 +477,7 @@ def test_what_all_are_refused_alike_is_asked_once_more_alone_and_not_each(nodes)
     assert sorted(node.count()) == [1, 1, 50, 50]
 
 
+@pytest.mark.long
 def test_many_threads_may_share_a_client(client_of):
     with lying_node(Echoing()) as url, ThreadPoolExecutor(8) as pool:
         client = client_of(url)
@@ -500,6 +501,7 @@ def test_what_one_node_answered_is_not_asked_of_the_next(nodes):
     assert other.sizes == [5]
 
 
+@pytest.mark.long
 def test_a_node_too_slow_for_all_at_once_is_asked_for_fewer(nodes):
     node = Echoing()
     node.hangs = lambda asked: len(asked) > 25

@@ -103,6 +103,7 @@ def read_in(world: World, calldata: bytes, *, known: bool) -> PackedFacts:
     )
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=40, deadline=None, database=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 1, 2, 3, 20, 60]), st.sampled_from([1, 6, 20]), st.booleans())
 def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(seed, size, most, known):

@@ -18,6 +18,7 @@ SECONDS = 60
 BUNDLE = Path(__file__).with_name("bundle.json").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("behave", WORST.values(), ids=WORST)
 def test_whatever_a_service_or_a_node_does_the_client_ends_with_a_sentence(behave):
     began = time.monotonic()

@@ -304,6 +304,7 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     assert (code, "no facts registry" in errors) == (ExitCode.NOT_TRUE, True)
 
 
+@pytest.mark.long
 def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
     by, table = ["--rpc-url", live.chain.url], ["query", "1", "2", "3"]
     for more, rows in ([], table), (["--query", "1"], table[:2]):

@@ -84,7 +84,7 @@ def submitted(world: World) -> dict[str, str]:
     return {name: client.identifier(world.submit(client)) for name, client in CLIENTS.items()}
 
 
-@pytest.mark.long("documentation, reference")
+@pytest.mark.long("documentation, reference", "relayer")
 @pytest.mark.parametrize("name", CLIENTS)
 def test_each_reads_that_it_is_done(world, submitted, name):
     client, identifier = CLIENTS[name], submitted[name]

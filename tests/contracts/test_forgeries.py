@@ -106,7 +106,7 @@ def test_a_forgery_is_refused(whole, attempt, make):
         )
 
 
-@pytest.mark.long("a root without its first byte")
+@pytest.mark.long("a root without its first byte", "a block that nobody mined")
 @each_forgery
 def test_a_forgery_works_where_its_check_is_missing_and_only_there(lacking, attempt, make):
     forgery = make()

@@ -234,7 +234,7 @@ def mainnet(chain: DevChain) -> tuple[Deployed, Deployed]:
     return Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address), source
 
 
-@pytest.mark.long("22162263")
+@pytest.mark.long
 @needs_fixtures
 @pytest.mark.parametrize("number", recorded_beacon.numbers())
 def test_recorded_blocks_since_the_merge_are_proven(mainnet, harness, number):

@@ -228,7 +228,7 @@ def other_owners_and_slots() -> Iterator[Tried]:
 # --- Tests ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long("absent_at_leaves-4032")
+@pytest.mark.long("absent_at_leaves-4032", "other_paths_twice-8154")
 @pytest.mark.parametrize(
     ("tried", "count"),
     [

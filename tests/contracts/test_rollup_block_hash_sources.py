@@ -81,6 +81,7 @@ def test_a_block_is_known_once_it_is_vouched_for_and_recorded(source, vouch):
     assert source.call("blockHash", BLOCK) == HASH
 
 
+@pytest.mark.long
 def test_no_changed_byte_passes(source, vouch):
     data = vouch(HEADER)
     for offset in range(len(HEADER)):

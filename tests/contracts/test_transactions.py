@@ -505,6 +505,7 @@ def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
     assert int(chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) == 15
 
 
+@pytest.mark.long
 def test_the_client_reads_facts_of_transactions_and_compares_logs_and_hashes(chain, registry, source):
     transactions, values = [b"\2" * 40], [GENUINE.encode()]
     roots = root(transactions), root(values)

@@ -115,6 +115,7 @@ def test_prometheus_takes_the_files():
     run("check", "config", "prometheus.example.yml")
 
 
+@pytest.mark.long
 def test_the_alerts_come_when_they_must_and_not_before():
     run("test", "rules", "alerts_test.yml")
     tested = (FOLDER / "alerts_test.yml").read_text()

@@ -610,6 +610,7 @@ def test_where_nodes_are_down_only_the_size_is_asked_about(alice, settings, tmp_
     assert submitted(alice, confirm, {"accounts": f"{ALICE} {BOB}"})[0] == ""
 
 
+@pytest.mark.long
 def test_who_has_used_up_the_estimates_submits_nothing_unasked(chain, alice, settings, tmp_path):
     serve(settings, tmp_path, chain)
     settings.CONFIRM_ABOVE_WEI, settings.MAX_QUERIES_PER_BATCH, settings.MAX_QUERIES_PER_MINUTE = 10**9, 3, 3

@@ -23,6 +23,7 @@ def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
     return Client().post(f"{path(batch)}/{number}/read", headers={"hx-request": "true"} if htmx else {})
 
 
+@pytest.mark.long
 def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevChain):
     batch = work_until_done(submit(a_key(), request(BOB, block=3, props=["BALANCE", "NONCE"])), service)
     balance = int(service.rpc("eth_getBalance", BOB, "0x3"), 16)

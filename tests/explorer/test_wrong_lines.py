@@ -98,6 +98,7 @@ def test_the_form_names_every_line_of_a_table(alice, is_file):
     assert "'0x14' has 2 hexadecimal digits" in told[[*LINES].index("0x14,noon") + 1]
 
 
+@pytest.mark.long("submit")
 @pytest.mark.parametrize("command", ["submit", "estimate", "proofs"])
 @pytest.mark.usefixtures("resolving")
 def test_the_command_line_names_every_line_of_a_file(live_server, key, monkeypatch, tmp_path, capsys, command):

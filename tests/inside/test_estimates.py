@@ -3,6 +3,8 @@
 import threading
 from typing import Any
 
+import pytest
+
 from campaigns.benchmarks.gas import Lab, generated
 from devnet.devchain import DevChain
 from proving import batch_estimate, gas
@@ -40,6 +42,7 @@ def newest_time(chain: DevChain) -> int:
     return int(chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
 
 
+@pytest.mark.long
 def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, client, key, settings, monkeypatch):
     service.rpc("anvil_mine", hex(400), hex(5))
     monkeypatch.setattr(batch_estimate, "_MOST_SECONDS", 1)

@@ -100,6 +100,7 @@ def holds(world: EncodedWorld, slot: int, answer: object, anchor: int = ANCHOR) 
 # --- Results ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_branch_leads_from_the_origin_to_the_target(world, api):
     for slot in (33, 41, 50, 55, 60, 72, 79):
         answer = ask(world, slot)

@@ -48,6 +48,7 @@ def test_a_lane_is_renewed_while_it_is_held_and_free_again_after_it(settings):
         assert another
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_lane_that_hangs_for_long_is_anothers(settings, monkeypatch):
     settings.LEASE_SECONDS = 1
@@ -113,6 +114,7 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
         assert due_rows.due(Block.objects.filter(pk=block.pk)).exists() == (count < 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loses", [(transaction_monitor, "monitor_all"), (sending, "submit_all")])
 def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(service, monkeypatch, loses):
     does, taken = getattr(*loses), iter([True])

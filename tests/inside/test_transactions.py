@@ -63,6 +63,7 @@ def test_all_of_several_transactions_are_stored_or_none(service, lane):
     assert signer_nonce(service) == before
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_keys_are_used_outside_of_database_transactions(service, monkeypatch):
     """Signing takes milliseconds, during which nobody else could write to SQLite. Keys may also be on
@@ -103,6 +104,7 @@ def test_bytes_that_are_stored_stay_and_what_is_given_up_gets_none(service, lane
             assert bytes(same.raw) == expected
 
 
+@pytest.mark.long
 def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserved(service, monkeypatch):
     """A second version would have the same fields and therefore the same hash."""
     service.rpc("evm_setAutomine", False)

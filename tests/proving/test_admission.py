@@ -296,6 +296,7 @@ def test_an_old_block_whose_header_is_accumulated_is_proven(service, key, short_
     assert work_until_done(submit(key, request(BOB, block=block))).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_block_that_ages_out_while_it_waits_is_proven_by_a_hop(service, key, short_window):
     service.rpc("evm_setAutomine", False)
     service.rpc("anvil_setBalance", SIGNER, "0x0")  # the signer can't send

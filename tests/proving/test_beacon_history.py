@@ -87,6 +87,7 @@ def test_it_is_deployed_with_the_values_of_the_beacon_chain(jumping):
     assert Transaction.objects.count() == signer_nonce(jumping) == 4
 
 
+@pytest.mark.long
 def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path, killing):
     configure(chain, settings, tmp_path)
     chain.rpc("evm_setAutomine", False)
@@ -101,6 +102,7 @@ def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, d
     assert signer_nonce(chain) == Transaction.objects.count() == 4
 
 
+@pytest.mark.long
 def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_path, killing):
     """The registry's constructor calls the beacon history, so that must exist first."""
     configure(chain, settings, tmp_path)
@@ -138,6 +140,7 @@ def test_a_registry_that_believes_another_beacon_history_is_refused(jumping, wha
     assert fault in check()
 
 
+@pytest.mark.long
 def test_a_registry_is_refused_if_its_beacon_history_is_gone_or_can_not_be_compared(jumping, settings):
     row = FactsRegistry.objects.get()
     code = jumping.rpc("eth_getCode", row.beacon_history, "latest")
@@ -151,6 +154,7 @@ def test_a_registry_is_refused_if_its_beacon_history_is_gone_or_can_not_be_compa
     assert "chains.toml has no [chains.beacon_chain] for chain 31337" in check()
 
 
+@pytest.mark.long
 def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known_and_not_when_it_is_later(jumping, settings):
     reconfigure(settings, "electra = 64", "electra = 64\nend = 20_000_000")
     assert check() == ""
@@ -164,6 +168,7 @@ def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known_and_not
     assert "with the values of chain 31337" in check()
 
 
+@pytest.mark.long
 def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chain, db, settings, tmp_path):
     configure(chain, settings, tmp_path, table="")
     old = deploy(31337, 31337)
@@ -193,6 +198,7 @@ def test_a_beacon_chain_that_the_contract_refuses_is_told_of_in_a_sentence(chain
     assert not Transaction.objects.exists()
 
 
+@pytest.mark.long
 def test_a_signer_is_told_to_hold_what_it_takes(chain, db, settings, tmp_path):
     balance = chain.rpc("eth_getBalance", SIGNER, "latest")
     chain.rpc("anvil_setBalance", SIGNER, "0x1")

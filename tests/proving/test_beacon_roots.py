@@ -134,6 +134,7 @@ def test_a_block_that_nodes_lack_is_no_fault_of_the_roots(service, roots, settin
 NO_ROOT = f"Chain {HERE} holds no beacon root, at {ADDRESS}, that one of the newest blocks of chain {THERE} names."
 
 
+@pytest.mark.long
 def test_without_the_contract_of_roots_it_says_so(service, roots, key):
     roots.run("0x")
     submit(key, of_chains(there=[40]))
@@ -166,6 +167,7 @@ def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, 
     assert (row.path_unit, row.path_origin) == ("jumps", 58)
 
 
+@pytest.mark.long
 def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
     roots.derive(51)
     root = service.relaid.fields(51)["parentBeaconBlockRoot"]
@@ -177,6 +179,7 @@ def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
     assert work_until_done(batch, service.here, rounds=20).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, roots, key):
     roots.derive(41)
     slot = keccak((40).to_bytes(32) + bytes(32)).hex()

@@ -56,6 +56,7 @@ def test_a_tag_becomes_the_block_of_the_moment_and_stays_it(service, key):
     ]
 
 
+@pytest.mark.long
 def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
     """A node lags. Its header is from an older fork and has no `withdrawalsRoot`."""
     service.mine(9)
@@ -127,6 +128,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
 # --- Coming blocks ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     head = service.head()
     time = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) + 30

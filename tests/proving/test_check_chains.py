@@ -66,6 +66,7 @@ def configure(settings, tmp_path):
     return write
 
 
+@pytest.mark.long
 def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, devchain):
     configure(f"{devchain.url}?key=secret", DEAD)
     deployed = deploy()
@@ -152,6 +153,7 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
         assert printed[2].endswith("The node refused (-32000); the node said: “members only”.")
 
 
+@pytest.mark.long
 def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
     with DevChain() as chain:
         chain.mine(200)
@@ -302,6 +304,7 @@ def with_keystore(configure, devchain, keystore) -> Path:
     return path.parent
 
 
+@pytest.mark.long
 def test_a_signer_s_keystore_is_opened(with_keystore):
     address = Account.from_key(
         Account.decrypt((with_keystore / "keystore.json").read_text(), (with_keystore / "password").read_text())
@@ -312,6 +315,7 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
     assert re.match(rf"  To begin on Development chain \(31337\), send 0\.\d{{6}} ETH to {address}: ", to_begin)
 
 
+@pytest.mark.long("wrong password")
 @pytest.mark.parametrize(
     ("harm", "sentence"),
     [

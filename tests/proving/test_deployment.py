@@ -26,6 +26,7 @@ def deploy(*arguments, tell=None, command="deploy_registry") -> str:
     return output.getvalue()
 
 
+@pytest.mark.long
 def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key, client):
     block = service.head()
     work_until_done(submit(key, request(SIGNER, block=block)), service)
@@ -104,6 +105,7 @@ def test_a_contract_that_another_operator_creates_meanwhile_does_no_harm(chain, 
         assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
 
 
+@pytest.mark.long
 def test_a_chain_without_the_deployer_gets_it_when_its_cost_is_paid(db, settings, tmp_path):
     with DevChain() as chain:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
@@ -144,6 +146,7 @@ def test_other_code_at_the_address_is_passed_over_only_by_replace(service):
     assert row.address not in deploy(31337, 31337, "--replace")
 
 
+@pytest.mark.long
 def test_a_registry_that_was_replaced_is_not_taken_again(service):
     first = FactsRegistry.objects.get().address
     code = service.rpc("eth_getCode", first, "latest")
@@ -154,6 +157,7 @@ def test_a_registry_that_was_replaced_is_not_taken_again(service):
     assert deploy(31337, 31337, "--replace").split()[-1] not in {first, second}
 
 
+@pytest.mark.long
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
     output = io.StringIO()
     chain.rpc("evm_setAutomine", False)

@@ -54,6 +54,7 @@ def test_batches_take_what_is_expected(service, client, settings, step):
     assert invalid_replies() == before
 
 
+@pytest.mark.long
 def test_a_low_estimate_for_an_account_that_does_not_exist_is_honest(service, key):
     before = invalid_replies()
     work_until_done(submit(key, request(f"0x{1000:040x}", block=service.head() - 1, props=ACCOUNT_FIELDS)))
@@ -304,12 +305,14 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     assert 0 < batch.spent < batch.fee
 
 
+@pytest.mark.long
 def test_limits_hold_for_a_fee_that_is_the_estimate(costly, key, settings):
     limit(settings, daily_limit_per_user=1000)
     batch = work_until_done(submit(key, request(ALICE, block=costly.head()) | {"fee": "auto"}))
     assert (batch.rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)
 
 
+@pytest.mark.long
 def test_what_never_fits_is_told_before_a_fee_that_is_too_low(costly, key, settings):
     limit(settings, daily_limit_per_user=1000)
     batch = work_until_done(submit(key, request(ALICE, block=costly.head(), fee=1)))

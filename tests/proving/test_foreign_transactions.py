@@ -152,6 +152,7 @@ def test_a_restored_backup_is_told(observed, copies):
     assert "older backup" in sentence
 
 
+@pytest.mark.long
 def test_two_installations_that_share_a_key_are_told(service, copies):
     copies("first", "second")
     call_command("deploy_registry", "31337", "31337", stdout=StringIO())
@@ -206,6 +207,7 @@ def pruned(chain: DevChain) -> None:
     assert Transaction.objects.exclude(pruned_at=None).exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("happens", [prove, replaced, cancelled, deployed, reorganised, pruned])
 def test_what_the_service_sends_itself_is_never_told(observed, settings, happens):
     settings.KEEP_CALLDATA_DAYS = 30
@@ -219,6 +221,7 @@ def test_what_the_service_sends_itself_is_never_told(observed, settings, happens
     assert "has used 1 nonce for" in sentence
 
 
+@pytest.mark.long
 def test_a_development_chain_that_begins_anew_tells_nothing(observed):
     snapshot = observed.rpc("evm_snapshot")
     prove(observed)

@@ -114,6 +114,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert [path for path in service.api.requested_paths[earlier:] if "summaries" in path] == []
 
 
+@pytest.mark.long
 def test_a_log_of_an_old_block_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
     asked = {"0": {"props": ["STATUS"], "logs": ["0"]}}
     batch = submit(key, asking({f"block:{LOGGED}": {"transactions": asked}}, source=THERE))
@@ -132,6 +133,7 @@ def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, 
     assert proven(service, there, OLD)
 
 
+@pytest.mark.long
 def test_who_pays_himself_is_told_of_the_jump(service, there, key):
     with self_funded.nothing_spent(service.here):
         batch = submit(key, self_funded.itself(of_there(OLD)))

@@ -167,6 +167,7 @@ def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, ke
         assert (obstacle["code"], url in obstacle["error"]) == ("root_not_made", False)
 
 
+@pytest.mark.long
 def test_a_block_to_come_is_rejected_with_the_code_of_what_it_lacks(service, key):
     number = service.head() + 5
     batch = submit(key, asking_of(number, {"0": {"logs": ["0"]}}))
@@ -216,6 +217,7 @@ def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, af
     assert exchange > 7
 
 
+@pytest.mark.long
 def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
     number = block_with_logs(service)
     service.mine(3)
@@ -314,6 +316,7 @@ def test_a_node_that_tells_another_block_of_a_transaction_chooses_none(service, 
     assert work_until_done(submit(key, body), service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_block_that_no_longer_holds_the_transaction_that_selects_it_is_not_proven(service, key):
     service.rpc("evm_setAutomine", False)
     tx_hash = service.rpc("eth_sendTransaction", {"from": BOB, "data": f"0x{LOG}{RETURNS}", "gas": hex(1_000_000)})
@@ -336,6 +339,7 @@ def test_a_block_that_no_longer_holds_the_transaction_that_selects_it_is_not_pro
     assert (fresh(batch).rejection_code, fresh(batch).rejection_retryable) == ("transaction_not_in_block", True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_raw", [True, False])
 def test_receipts_of_more_logs_than_an_answer_may_have_are_asked_otherwise(service, key, settings, has_raw):
     number = block_with_logs(service)
@@ -355,7 +359,7 @@ def test_receipts_of_more_logs_than_an_answer_may_have_are_asked_otherwise(servi
     assert are_right(service, number, asked)
 
 
-@pytest.mark.long("False", "True")
+@pytest.mark.long
 @pytest.mark.parametrize("lists_receipts", [True, False])
 def test_a_block_that_is_filled_with_empty_logs_holds_up_nothing_where_nodes_have_no_raw_receipts(
     service, key, settings, lists_receipts

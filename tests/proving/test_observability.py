@@ -82,6 +82,7 @@ def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, t
     assert USER.lower() not in text.lower()
 
 
+@pytest.mark.long
 def test_what_final_transactions_cost_is_counted_once(service):
     key = a_key()
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
@@ -103,6 +104,7 @@ def test_what_final_transactions_cost_is_counted_once(service):
     assert signer.final_wei == sum(tx.cost for tx in final) > 0
 
 
+@pytest.mark.long
 def test_a_worker_stores_what_it_sees_of_balances_and_the_day(service):
     work_until_done(submit(a_key(), request(ALICE, block=service.head())), service)
     work()

@@ -77,6 +77,7 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
     assert proven[2].timestamp == time
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_properties_that_it_may_have_elsewhere_are_rejected(chain, there, settings, tmp_path, key, layout, raw):
     with lying_node(Relaid(there, layout, raw=raw)) as url:
@@ -118,6 +119,7 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
 
 
 # Avalanche's accounts have five fields, and ApeChain's eight.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fields", "older"),
     [([1, 2, tries.EMPTY_ROOT, bytes(32), 0], 0), ([1] * 8, 140)],

@@ -60,6 +60,7 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     assert log_of_operators() == [("manage.py", name, message) for message in messages]
 
 
+@pytest.mark.long
 def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
@@ -110,6 +111,7 @@ def test_only_configured_connections_can_be_stopped(service):
 # --- A signer ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
     sentence = f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
     output = output_of("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.")
@@ -124,6 +126,7 @@ def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
     assert [message for *_, message in log_of_operators()] == messages
 
 
+@pytest.mark.long
 def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
     output_of("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
     output_of("stop", "31337", "--signer", SECOND_SIGNER)
@@ -187,6 +190,7 @@ def test_health_tells_of_stops(service):
     assert {told for told in told["problems"] if "has stopped" in told} == {sentence + by for sentence in stopped}
 
 
+@pytest.mark.long
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
     """Follow the steps in docs/operating/deploying.md."""
     two_signers.rpc("evm_setAutomine", False)

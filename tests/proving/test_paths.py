@@ -38,6 +38,7 @@ def rejected(batch: Batch) -> Batch:
 # --- Hops -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_path):
     """The history has 16 slots, so it wraps around. Real sizes differ, too: Arbitrum's history has 393,168."""
     rewrite_history(chain, limit=16, reads=16, writes=16)
@@ -63,6 +64,7 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
     assert (row.path_unit, row.path_length, row.path_left) == ("hops", 3, 0)
 
 
+@pytest.mark.long
 def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
     # The path comes first, and the time has a proof of its own.
@@ -82,6 +84,7 @@ def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirm
     assert Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED).transaction_hash == proof
 
 
+@pytest.mark.long
 def test_a_path_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
     near = old.head() - 3 * WINDOW
     assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
@@ -94,6 +97,7 @@ def test_a_path_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
     assert (row.path_unit, row.path_length) == ("hops", 1)
 
 
+@pytest.mark.long
 def test_blocks_of_one_batch_share_a_path(old, key):
     first = old.head() - 2 * WINDOW - 5
     blocks = range(first, first + 5)
@@ -133,6 +137,7 @@ def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key
     assert_proven(old, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
 
 
+@pytest.mark.long
 def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
     block = old.head() - 3 * WINDOW
     header = old.rpc("eth_getBlockByNumber", hex(block), False)
@@ -149,6 +154,7 @@ def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
     assert fields == [HeaderField.PARENT_HASH, HeaderField.GAS_LIMIT]
 
 
+@pytest.mark.long
 def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, settings):
     reconfigure(settings, f"window = {WINDOW}", "window = 1")
     block = old.head() - 50
@@ -173,6 +179,7 @@ def test_a_block_from_before_the_history_is_rejected_with_the_reason(old, key):
     )
 
 
+@pytest.mark.long
 def test_a_history_that_answers_with_other_hashes_spoils_no_block(chain, db, key, settings, tmp_path):
     """BLOCKHASH vouches for the newest blocks, and a path leads from there."""
     rewrite_history(chain, reads=13)
@@ -184,6 +191,7 @@ def test_a_history_that_answers_with_other_hashes_spoils_no_block(chain, db, key
         assert_proven(chain, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
 
 
+@pytest.mark.long
 def test_a_history_that_holds_other_hashes_rejects_a_batch_before_anything_is_priced(
     chain, db, key, settings, tmp_path
 ):
@@ -205,6 +213,7 @@ def test_a_history_that_holds_other_hashes_rejects_a_batch_before_anything_is_pr
 # --- Limits and estimates ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, more="max_hops = 2")
     deploy_on(chain)
@@ -239,6 +248,7 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, se
     assert batch.rejection_code == "proof_unavailable"
 
 
+@pytest.mark.long
 def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, of_chain="test_network = false\nminimum_signer_balance = '0'")
     settings.ALLOWED_ADDRESSES = ["*"]
@@ -249,6 +259,7 @@ def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, d
     assert "of it for the path to old blocks" in batch.rejection_reason
 
 
+@pytest.mark.long
 def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, settings, tmp_path, key):
     settings.CHAINS_FILE = chains_toml(
         tmp_path,
@@ -302,6 +313,7 @@ def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
     assert Block.objects.count() == 1
 
 
+@pytest.mark.long
 def test_a_path_that_another_key_has_begun_is_not_waited_for(old, key, settings):
     old.rpc("evm_setAutomine", False)
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
@@ -315,6 +327,7 @@ def test_a_path_that_another_key_has_begun_is_not_waited_for(old, key, settings)
     assert_proven(old, submit(a_key(BOB), request(CHARLIE, block=block)), CHARLIE, block)
 
 
+@pytest.mark.long
 def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     before = old.head()
@@ -339,6 +352,7 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 1
 
 
+@pytest.mark.long
 def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     old.rpc("evm_setAutomine", False)
     block = old.head() - 3 * WINDOW
@@ -357,6 +371,7 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
 
 
+@pytest.mark.long
 def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     old.rpc("evm_setAutomine", False)
     batch = submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))

@@ -81,6 +81,7 @@ def _geth(url: str, most: int) -> Callable[[Any], Any]:
     )
 
 
+@pytest.mark.long("erigon")
 @pytest.mark.parametrize("node", ["erigon", "besu", "geth"])
 def test_it_proves_what_nodes_tell_in_their_own_forms(service, key, settings, node):
     accounts = [NOBODY, ALICE, *(f"0x{number:040x}" for number in range(0xA000, 0xA00C))]

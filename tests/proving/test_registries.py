@@ -298,6 +298,7 @@ def test_there_is_one_registry_in_use_for_each_connection(service):
         row.save()
 
 
+@pytest.mark.long
 def test_a_registry_that_was_replaced_stays_on_record(service, key):
     old = replace_code(service)
     deploy(31337, 31337, "--replace")
@@ -385,6 +386,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
     assert more.status != BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
     (tx,) = Transaction.objects.filter(queries=half_proven)
     replace_code(service)
@@ -400,6 +402,7 @@ def transactions_of(query: Query) -> set[str]:
     return set(query.steps.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
 
 
+@pytest.mark.long
 def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     done = work_until_done(submit(key, request(ALICE, block=service.head())))
     old = replace_code(service)
@@ -482,7 +485,7 @@ def replace_and_lose(service, settings, folder, tx: Transaction) -> None:
     work()
 
 
-@pytest.mark.long("other block")
+@pytest.mark.long
 @pytest.mark.parametrize("is_same_block", [True, False], ids=["same block", "other block"])
 def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, settings, tmp_path, is_same_block):
     """The old one keeps what an earlier transaction has proven, and a batch has one registry."""
@@ -508,6 +511,7 @@ def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, sett
         assert held == balance_at(service, address, number)
 
 
+@pytest.mark.long
 def test_of_two_old_ones_at_one_address_each_is_read(service, key, settings, tmp_path):
     """A chain that is started anew, or reorganised, may create the same address again."""
     first = work_until_done(submit(key, request(ALICE, block=service.head())))
@@ -520,6 +524,7 @@ def test_of_two_old_ones_at_one_address_each_is_read(service, key, settings, tmp
     assert [fresh(batch).status for batch in (first, second)] == [BatchStatus.IN_PROGRESS] * 2
 
 
+@pytest.mark.long
 def test_what_a_refused_one_loses_of_open_batches_is_noticed_when_it_is_used_again(service, half_proven, monkeypatch):
     (tx,) = Transaction.objects.filter(queries=half_proven)
     address = registry().address
@@ -538,6 +543,7 @@ def test_what_a_refused_one_loses_of_open_batches_is_noticed_when_it_is_used_aga
         assert field_on_chain(service, BOB, number, AccountField.BALANCE) == balance_at(service, BOB, number)
 
 
+@pytest.mark.long
 def test_a_batch_that_is_done_while_its_registry_is_replaced_stays_in_the_old_one(service, key):
     """The command waits for locks while a worker, whose clock is ahead, ends the batch."""
     batch, old = work_until_done(submit(key, request(ALICE, block=service.head()))), registry()
@@ -561,6 +567,7 @@ def test_a_batch_that_is_done_while_its_registry_is_replaced_stays_in_the_old_on
     assert Block.objects.get().checked_number is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("turns", "method"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
 def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, method):
     """The operator replaces the registry during a worker's turn, between two database transactions."""

@@ -237,6 +237,7 @@ def test_a_service_that_does_not_sign_what_it_is_asked_is_asked_again(service, k
     assert 0 <= sum(int(receipt["gasUsed"], 16) for receipt in receipts) - gas < len(batches)
 
 
+@pytest.mark.long
 def test_another_signer_sends_while_a_service_is_away_for_an_hour(two_signers, key, settings):
     with Proxy(two_signers.url) as proxy:
         reconfigure(settings, 'key_file = "signer.key"', f'address = "{SIGNER}"\nurl = "{proxy.url}"')
@@ -285,6 +286,7 @@ def test_a_service_that_signs_one_after_another_is_asked_for_no_more_than_it_sig
         assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_a_replacement_that_is_not_signed_is_told_and_holds_up_nothing(service, key, settings):
     asked: list[str] = []
 
@@ -321,6 +323,7 @@ def test_a_replacement_that_is_not_signed_is_told_and_holds_up_nothing(service, 
 # --- A service that broadcasts by itself ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("then", ["returns it", "breaks off", "refuses"])
 def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, key, settings, then):
     answers = {"returns it": lambda raw: raw, "breaks off": lambda _: Raw(b"", status=502), "refuses": refusing}
@@ -343,6 +346,7 @@ def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, 
     assert batch.gas_used == int(receipt["gasUsed"], 16)
 
 
+@pytest.mark.long
 def test_a_nonce_that_the_service_used_itself_holds_up_nothing(service, key, settings):
     """The service broadcasts and never returns anything."""
     sign = broadcasting(service, refusing)

@@ -153,6 +153,7 @@ def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):
     assert fresh(batch).status == BatchStatus.DONE
 
 
+@pytest.mark.long
 def test_times_come_with_the_accounts_of_their_block(service, key):
     sources.grow(service, 4)
     times = [
@@ -251,6 +252,7 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
 # --- Facts that others send -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
     head = service.head()
     body = itself(request(ALICE, block=head))

@@ -150,6 +150,7 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
     assert notice in caplog.text
 
 
+@pytest.mark.long
 def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
     chain, there, attesters, settings, tmp_path, key
 ):
@@ -609,6 +610,7 @@ def code_that_decides() -> dict[str, str]:
     return dict(each.split(": ") for each in code.split(", "))
 
 
+@pytest.mark.long
 def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     output = io.StringIO()
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
@@ -1048,6 +1050,7 @@ def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_fro
         deploy(HERE, THERE)
 
 
+@pytest.mark.long
 def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_not_sent(
     chain, db, there, settings, tmp_path
 ):

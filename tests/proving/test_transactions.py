@@ -103,6 +103,7 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
     assert the_transaction().versions.count() == 1
 
 
+@pytest.mark.long
 def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
     pending(batch)
     mempool.rpc("anvil_dropAllTransactions")
@@ -131,6 +132,7 @@ def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(memp
     assert (the_transaction().hash, the_transaction().succeeded) == (second.hash, True)
 
 
+@pytest.mark.long
 def test_fees_never_rise_above_the_cap(mempool, batch, settings):
     highest = pending(batch).versions.get().max_fee_per_gas
     cap = f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"

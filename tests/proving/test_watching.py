@@ -142,6 +142,7 @@ def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, s
     until(lambda: is_done(batch), "DONE")
 
 
+@pytest.mark.long
 def test_no_node_is_asked_inside_a_transaction(service, settings):
     """During a database transaction, other processes would wait for the node, too."""
     database, requests_inside = connections["default"], Counter[bool]()

@@ -177,6 +177,7 @@ def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dic
     return 100 * next(taken)
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only(reason="PostgreSQL counts no steps")
 def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Client, settings):
     settings.PUBLIC_BATCH_LIST = True
@@ -239,6 +240,7 @@ def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
     }
 
 
+@pytest.mark.long
 def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service, key, cancel):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=1))

@@ -66,6 +66,7 @@ PATHS = (
 )
 
 
+@pytest.mark.long
 def test_no_request_stays_in_memory(no_logs):
     fields, before = header(a_key()), kept()
     for path in PATHS:

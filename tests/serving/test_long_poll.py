@@ -83,6 +83,7 @@ def test_news_is_told_at_once(asker):
         assert status(read_answer(connection)) == "IN_PROGRESS"
 
 
+@pytest.mark.long
 def test_a_key_that_is_revoked_meanwhile_is_told_nothing(asker):
     with asker.waiting() as connection:
         assert not is_answered(connection, 0.7)

@@ -1,5 +1,6 @@
 """Targets of the Makefile in a checkout that has no packages yet, and in one without git."""
 
+import os
 import re
 import shutil
 import socket
@@ -22,7 +23,8 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *command: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": path} if path else None
+    # The variables of the `make` that runs the tests would change what this one prints.
+    env = {"PATH": path} if path else {name: os.environ[name] for name in os.environ if not name.startswith("MAKE")}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 

@@ -118,7 +118,6 @@ def test_a_release_has_left_rows_in_each_table(old):
 
 
 @pytest.mark.story("0.3.0")
-@pytest.mark.long("f79de48e")
 def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path, monkeypatch):
     signed = values("SELECT hash FROM proving_signedtransaction WHERE hash IS NOT NULL")
     statuses = dict(rows("SELECT id, status FROM queries_batch"))
@@ -270,7 +269,7 @@ def schema() -> dict[str, Any]:
         }
 
 
-@pytest.mark.long("proving-f79de48e")
+@pytest.mark.long("0.3.0-proving")
 @pytest.mark.parametrize("lacking", ["accounts", "queries", "proving"])
 def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, lacking):
     rows(f"DELETE FROM django_migrations WHERE app = '{lacking}' AND name > '0001'")

@@ -150,6 +150,7 @@ def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settin
     assert "The daily limit of its user leaves 0.000800 ETH" in waiting()[0]
 
 
+@pytest.mark.long
 def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, settings):
     limit(settings, daily_limit_per_user=0)
     User.objects.update(daily_limits_wei={"31337": str(ETHER), "5": "0"})

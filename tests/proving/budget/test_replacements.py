@@ -43,6 +43,7 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
 
 
+@pytest.mark.long
 def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
     mine_at(costly, 10)
     reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")

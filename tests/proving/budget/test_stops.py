@@ -35,6 +35,7 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     assert Signer.objects.get().wait is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("statement", "is_signed"),
     [('INSERT INTO "proving_signedtransaction"', False), ('UPDATE "proving_signedtransaction" SET "hash"', True)],
