@@ -78,13 +78,12 @@ LODESTAR := tests/beacon_oracles/npm/node_modules
 TESTS = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready
 
-# Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the others must not wait for
-# it.
+# Where Chromium can't be had, the browser tests fail, each with a sentence that says so. The others go on.
 test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@$(TESTS) -m "not long" $(ARGS)
 
-test-long: $(NEEDED_BY_TESTS) ## Run the long tests: campaigns, and what tells a promise again
+test-long: $(NEEDED_BY_TESTS) ## Run the long tests: each story in detail, demos, kills, real nodes, campaigns
 	@$(TESTS) -m long $(ARGS)
 
 # Tests that run on PostgreSQL each time, because it is most likely to differ there: parallel transactions, bulk writes.
