@@ -83,7 +83,7 @@ class WebhookDeliveryAdmin(ReadOnlyAdmin):
     """Deliveries, without the URL and the content, which are private to the user."""
 
     search_fields = ("=message_id", "webhook_id__exact")
-    list_display = ("message_id", "webhook_id", "event", "status", "failures", "created_at", "next_try_at", "ended_at")
+    list_display = ("message_id", "webhook_id", "event", "status", "failures", "created_at", "next_try_at")
     fields = (
         *("message_id", "user", "event", "status", "failures", "created_at", "next_try_at", "gives_up_at"),
         *("ended_at", "attempts"),
