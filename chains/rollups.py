@@ -5,6 +5,8 @@ The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the
 receipt include (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain's predeploys show which rollup it is.
 """
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -56,11 +58,15 @@ def data_costs(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[
     if not any(size for size, _ in transactions):
         return [DataCost()] * len(transactions)
     is_op_stack, is_arbitrum = _predeploys(rpc)
-    if is_op_stack:
-        return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, transactions)]
-    if is_arbitrum:
-        gas = _MARGIN * _arbitrum_gas(rpc)
-        return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in transactions]
+    try:
+        if is_op_stack:
+            return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, transactions)]
+        if is_arbitrum:
+            gas = _MARGIN * _arbitrum_gas(rpc)
+            return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in transactions]
+    except (InvalidReply, RpcRefused):
+        _known.pop(rpc, None)  # A node may have invented the predeploy.
+        raise
     return [DataCost()] * len(transactions)
 
 
@@ -91,15 +97,20 @@ def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
         return None
 
 
-_known: WeakKeyDictionary[RpcClient, list[bool]] = WeakKeyDictionary()
+# Seconds for which predeploys are remembered. They don't change, but a node may have told wrong ones.
+_KNOWN_SECONDS = 600
+_known: WeakKeyDictionary[RpcClient, tuple[float, list[bool]]] = WeakKeyDictionary()
+"""When the predeploys were read, by `time.monotonic`, and whether each is there."""
 
 
 def _predeploys(rpc: RpcClient) -> list[bool]:
-    """Return whether the chain is of the OP Stack, and of Arbitrum. It is cached, because predeploys don't change."""
-    if rpc not in _known:
+    """Return whether the chain is of the OP Stack, and of Arbitrum, as nodes told lately."""
+    read_at, are_there = _known.get(rpc, (-math.inf, []))
+    if time.monotonic() - read_at > _KNOWN_SECONDS:
         codes = rpc.answers([questions.code(address) for address in (GAS_PRICE_ORACLE, ARB_GAS_INFO)])
-        _known[rpc] = [bool(code) for code in codes]
-    return _known[rpc]
+        are_there = [bool(code) for code in codes]
+        _known[rpc] = time.monotonic(), are_there
+    return are_there
 
 
 def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[int]:

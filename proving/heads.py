@@ -90,7 +90,7 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     """
     latest, last = rpc.must_have_head(answers[0]), _last.setdefault(rpc, _LastReading())
     highest = last.heads.latest.number if last.heads else highest_lately(chain.id)
-    if let_wrong_rest(chain, rpc, latest, highest):
+    if let_wrong_rest(chain, rpc, latest, highest) or _let_contradicting_rest(rpc, answers):
         answers = rpc.ask(QUESTIONS)
         latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
@@ -136,6 +136,24 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
         right = max(told.keys() - wrong, key=told.__getitem__)
         rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {right} block {told[right]}")
     return bool(wrong)
+
+
+def _let_contradicting_rest(rpc: RpcClient, answers: Sequence[Header | ChainError | None]) -> bool:
+    """Let nodes rest whose final block is above their newest one, if the `answers` to `QUESTIONS` are such.
+
+    Return whether there are any, and others to ask.
+    """
+    if not _contradict(answers):
+        return False
+    wrong = [host for host, of_node in rpc.ask_each(QUESTIONS).items() if _contradict(of_node)]
+    for host in wrong:
+        rpc.rest(host, f"{host} tells a final block above its newest one")
+    return bool(wrong)
+
+
+def _contradict(answers: Sequence[Header | ChainError | None]) -> bool:
+    latest, finalized = answers
+    return isinstance(latest, Header) and isinstance(finalized, Header) and finalized.number > latest.number
 
 
 def _is_early(chain: Chain, latest: Header, before: Header) -> bool:

@@ -256,8 +256,8 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
     going = [version for version in versions if version.raw and version.transaction.signer.address not in stopped]
     raw_transactions = [questions.raw_transaction(bytes(version.raw)) for version in going]
     for version, question in zip(going, raw_transactions, strict=True):
-        if version.broadcast_at is not None:
-            # The node that accepted it before may not have forwarded it.
+        if version.broadcast_at or version.refused_at:
+            # The node that accepted it before may not have forwarded it, and the one that refused it may be wrong.
             rpc.tell_all(question)
     for version, answer in zip(going, rpc.ask(raw_transactions), strict=True):
         with logs.about(transaction=str(version), chain=rpc.chain.id):

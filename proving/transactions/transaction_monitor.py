@@ -242,7 +242,11 @@ def _compare(
     known = [header for header in receipts.headers.values() if isinstance(header, Header)]
     of_nodes = {host: _Receipts(rpc, missing, answers, known) for host, (_, *answers) in told.items()}
     for tx in missing:
-        having = [host for host, of_node in of_nodes.items() if isinstance(of_node.canonical(tx), Receipt)]
+        usable = {
+            host: receipt for host, of_node in of_nodes.items() if isinstance(receipt := of_node.canonical(tx), Receipt)
+        }
+        # What failed is sent again, for money, so all nodes must say so.
+        having = [host for host in usable if usable[host].status == max(each.status or 0 for each in usable.values())]
         if having:
             receipts.by_hash |= {tx_hash: of_nodes[having[0]].by_hash[tx_hash] for tx_hash in tx.hashes}
             receipts.headers |= of_nodes[having[0]].headers
@@ -403,8 +407,12 @@ class _Receipts:
         self.headers |= dict(zip(unknown, headers, strict=True))
 
     def lacks(self, tx: Transaction, used: int) -> bool:
-        """Return whether the receipt can't be used, or is missing although the nonce is used or the block is there."""
+        """Return whether the receipt can't be used, tells a failure that isn't stored, or is missing although the nonce
+        is used or the block is there.
+        """
         receipt = self.canonical(tx)
+        if isinstance(receipt, Receipt):
+            return receipt.status != 1 and tx.succeeded is not False
         if receipt is None and tx.block_number is not None:
             return not self.has_left_its_block(tx)
         if receipt is None:

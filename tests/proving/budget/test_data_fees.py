@@ -12,14 +12,13 @@ from queries.models import BatchStatus
 from tests.proving.money import accepted, cancel, in_mempool, limit, pending, serve, set_fee, spent_today
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.receipts import balance, telling_receipts
-from tests.proving.rollups import FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
+from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, roll_back
 from tests.service import ALICE, BOB, SIGNER, fresh, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
 # Arbitrum's precompiled contracts. ArbGasInfo exists on the chain, and NodeInterface only in its nodes.
-ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
 NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
 
 

@@ -3,21 +3,24 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 
 from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, SignedTransaction, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.chains.lying_node import between, lying_node
+from tests.chains.lying_node import ask, between, error, lying_node
 from tests.explorer.batches import beat
+from tests.headers import with_hash
 from tests.proving.money import in_mempool, serve
 from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
-from tests.proving.rollups import GAS_PRICE_ORACLE
+from tests.proving.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE
 from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
 
@@ -74,6 +77,7 @@ LIES = {
     "impossible receipts": Lie(
         {"eth_getTransactionReceipt": object_with("gasUsed", constant("0x1"))}, "receipt_unusable"
     ),
+    "failed receipts": Lie({"eth_getTransactionReceipt": object_with("status", constant("0x0"))}, "receipt_unusable"),
     "old head": Lie({}, name="stale", rests=True),
     "old head from the start": Lie({}, name="stale", rests=True, is_old=True),
     "head ahead": Lie({"eth_getBlockByNumber": block_with("number", 50)}, rests=True),
@@ -132,6 +136,88 @@ def test_no_batch_is_lost_where_the_first_node_invents_a_head(costly, key, setti
         liar.changes = {}
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert before - balance(costly) < USUAL
+
+
+def test_the_second_node_is_asked_where_the_first_calls_a_block_final_above_its_newest_one(costly, key, settings):
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] != "eth_getBlockByNumber" or question["params"][0] != "finalized":
+            return [reply]
+        return [reply | {"result": with_hash(reply["result"] | {"number": hex(10**6)})}]
+
+    mine_at(costly, 1)
+    with between(costly.url, change) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert "above its newest one" in str(ChainWatch.objects.get().resting_nodes)
+
+
+@pytest.mark.parametrize("words", ["insufficient funds for gas * price + value", "replacement transaction underpriced"])
+def test_what_the_first_node_refuses_the_second_one_gets(costly, key, settings, words):
+    def answer(body: Any) -> Any:
+        is_sending = isinstance(body, dict) and body["method"] == "eth_sendRawTransaction"
+        return error(body, -32000, words) if is_sending else ask(costly.url, body)
+
+    mine_at(costly, 1)
+    with lying_node(answer) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        for _ in range(5):
+            go_on(costly, 1, rounds=1)
+            SignedTransaction.objects.exclude(refused_at=None).update(refused_at=F("created_at") - timedelta(hours=1))
+        assert fresh(batch).status == BatchStatus.DONE
+    assert SignedTransaction.objects.count() == 1
+
+
+def test_no_batch_is_paid_for_again_where_the_first_node_says_that_it_ran_out_of_gas(costly, key, settings):
+    """The node calls every block final, and shows a registry without the facts."""
+    is_lying, began = False, 0
+
+    def asked(method: str, *params: Any) -> Any:
+        return ask(costly.url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"], question["params"]:
+            case _ if not is_lying:
+                return [reply]
+            case "eth_getBlockByNumber", ["finalized", _]:
+                return [reply | {"result": asked("eth_getBlockByNumber", "latest", False)}]
+            case "eth_getTransactionReceipt", [tx_hash] if receipt := reply["result"]:
+                gas = asked("eth_getTransactionByHash", tx_hash)["gas"]
+                return [reply | {"result": receipt | {"status": "0x0", "gasUsed": gas}}]
+            case "eth_call" | "eth_estimateGas", [call, *_]:
+                return [ask(costly.url, {**question, "params": [call, hex(began)]})]
+        return [reply]
+
+    costly.mine(70)
+    mine_at(costly, 1)
+    with between(costly.url, change) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1) | {"fee": "auto"})
+        is_lying, began = True, costly.head()
+        go_on(costly, 1, rounds=15)
+        is_lying = False
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert Transaction.objects.get(queries__batch=batch).succeeded
+
+
+@pytest.mark.parametrize("address", [GAS_PRICE_ORACLE, ARB_GAS_INFO])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_predeploy_that_a_node_invents_is_forgotten(costly, key, settings, nodes, address):
+    is_lying = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_asked = question["method"] == "eth_getCode" and question["params"][0] == address
+        return [reply | {"result": "0x6001"} if is_asked and is_lying else reply]
+
+    mine_at(costly, 1)
+    with between(costly.url, change) as url:
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, costly.url][:nodes])
+        reconfigure(settings, f'"{costly.url}"', urls)
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        go_on(costly, 1, rounds=3)
+        is_lying = False
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
