@@ -31,6 +31,9 @@ _LEAST_PRIORITY_FEE = 1_000_000
 # One node alone isn't believed about a price above this multiple of the usual one. Honest nodes that sample the same
 # blocks differ two- or threefold.
 TIMES_USUAL = 4
+_HARMLESS_TIP = TIMES_USUAL * _LEAST_PRIORITY_FEE
+# Seconds for which a comparison of tips holds.
+_COMPARED_SECONDS = 600
 # Answers that differ by this factor are a problem for the operator.
 TIMES_DOUBTFUL = 10
 FEE_QUESTIONS: Sequence[Question[Any]] = (
@@ -75,6 +78,8 @@ class RpcClient:
     ) -> None:
         self.chain = chain
         self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, clock=clock)
+        # The highest tip that nodes' last comparison allows, and when it was, by `time.monotonic`.
+        self._most_tip, self._tips_compared_at = 0, -math.inf
 
     @overload
     def ask(self, a: Sequence[Question[A]], /) -> list[A | ChainError]: ...
@@ -226,12 +231,14 @@ class RpcClient:
     def fees_by(self, answers: Sequence[Any], usual_tip: int = 0) -> Fees:
         """Return the current fees from the answers to `FEE_QUESTIONS`, of which the last one may be missing.
 
-        Ask for the base fee if the head lacks it. A tip far above the usual one, and an offer above the chain's cap,
-        are compared with those of each node.
+        Ask for the base fee if the head lacks it. A tip far above the lowest that a node told lately, and an offer
+        above the chain's cap, are compared with those of each node. The usual tip is no measure of a rise, because it
+        is what was paid: a node could raise it step by step.
         """
         fees = self._fees_of(answers)
         is_payable = 2 * fees.base_fee + fees.priority_fee <= self.chain.max_fee_per_gas
-        if is_payable and fees.priority_fee == _unless_far_above(fees.priority_fee, usual_tip):
+        is_known = time.monotonic() - self._tips_compared_at < _COMPARED_SECONDS
+        if is_payable and fees.priority_fee <= max(_HARMLESS_TIP, self._most_tip if is_known else 0):
             return fees
         told: dict[str, Fees] = {}
         for host, answers_of_node in self.ask_each(FEE_QUESTIONS).items():
@@ -239,8 +246,9 @@ class RpcClient:
                 told[host] = self._fees_of(answers_of_node)
         if len(told) < 2:
             return fees
-        lowest_tip = min(of_node.priority_fee for of_node in told.values())
-        tip = _unless_far_above(fees.priority_fee, max(lowest_tip, usual_tip))
+        lowest_tip = max(_LEAST_PRIORITY_FEE, min(of_node.priority_fee for of_node in told.values()))
+        self._most_tip, self._tips_compared_at = max(TIMES_USUAL * lowest_tip, usual_tip), time.monotonic()
+        tip = fees.priority_fee if fees.priority_fee <= self._most_tip else max(lowest_tip, usual_tip)
         base_fee = fees.base_fee
         if not is_payable:
             base_fee = _unless_far_above(fees.base_fee, min(of_node.base_fee for of_node in told.values()))

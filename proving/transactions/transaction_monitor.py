@@ -246,7 +246,9 @@ def _compare(
             host: receipt for host, of_node in of_nodes.items() if isinstance(receipt := of_node.canonical(tx), Receipt)
         }
         # What failed is sent again, for money, so all nodes must say so.
-        having = [host for host in usable if usable[host].status == max(each.status or 0 for each in usable.values())]
+        having = [
+            host for host in usable if usable[host].status == max(receipt.status or 0 for receipt in usable.values())
+        ]
         if having:
             receipts.by_hash |= {tx_hash: of_nodes[having[0]].by_hash[tx_hash] for tx_hash in tx.hashes}
             receipts.headers |= of_nodes[having[0]].headers

@@ -293,3 +293,34 @@ def test_a_tip_that_was_bound_too_low_is_raised_as_the_market_shows_it(costly, k
         age()
         work()
         assert tx.newest.max_priority_fee_per_gas == 10 * GWEI
+
+
+def test_no_node_raises_the_tip_step_by_step(costly, key, settings):
+    """It always tells four times what was paid before, in the history of fees too."""
+    costly.mine(20)
+    mine_at(costly, 1)
+    highest = [GWEI]
+    liar = Liar(
+        costly,
+        changes={
+            "eth_maxPriorityFeePerGas": lambda *_: hex(4 * highest[-1]),
+            "eth_feeHistory": lambda history, _: history | {"reward": [[hex(4 * highest[-1])]] * 10},
+        },
+    )
+    # Other blocks than ours make a network's usual tip.
+    honest = Liar(
+        costly,
+        changes={
+            "eth_maxPriorityFeePerGas": constant(hex(GWEI)),
+            "eth_feeHistory": lambda history, _: history | {"reward": [[hex(GWEI)]] * 10},
+        },
+    )
+    with lying_node(liar) as first_url, lying_node(honest) as second_url:
+        reconfigure(settings, f'"{costly.url}"', f'"{first_url}", "{second_url}"')
+        for before in range(9):
+            batch = submit(key, request(ALICE, block=costly.head() - before, fee=ETHER))
+            go_on(costly, 1, rounds=4)
+            assert fresh(batch).status == BatchStatus.DONE
+            tips = SignedTransaction.objects.values_list("max_priority_fee_per_gas", flat=True)
+            highest.append(max(tips))
+    assert highest[-1] <= 4 * GWEI
