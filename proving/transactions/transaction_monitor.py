@@ -245,7 +245,7 @@ def _compare(
         usable = {
             host: receipt for host, of_node in of_nodes.items() if isinstance(receipt := of_node.canonical(tx), Receipt)
         }
-        # What failed is sent again, for money, so all nodes must say so.
+        # All nodes must say that a transaction failed, because it is sent again for money.
         having = [
             host for host in usable if usable[host].status == max(receipt.status or 0 for receipt in usable.values())
         ]
