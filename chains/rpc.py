@@ -254,9 +254,9 @@ class RpcClient:
             base_fee = _unless_far_above(fees.base_fee, min(of_node.base_fee for of_node in told.values()))
         low, *_, high = sorted(told, key=lambda host: told[host].suggested)
         doubt = ""
-        highest = max(fees.suggested, fees.priority_fee)
-        is_odd = highest > self._most_tip or highest != _unless_far_above(highest, usual_tip)
-        if (is_odd or not is_payable) and told[high].suggested > TIMES_DOUBTFUL * max(told[low].suggested, base_fee):
+        most_usual = min(self._most_tip, TIMES_USUAL * max(usual_tip, _LEAST_PRIORITY_FEE))
+        is_odd = not is_payable or max(fees.suggested, fees.priority_fee) > most_usual
+        if is_odd and told[high].suggested > TIMES_DOUBTFUL * max(told[low].suggested, base_fee):
             tips = [in_units(wei, 9, 3) for wei in (told[high].suggested, told[low].suggested, tip)]
             doubt = (
                 f"{high} suggests a tip of {tips[0]} gwei on {self.chain.label}, and {low} one of {tips[1]} gwei. "

@@ -323,11 +323,11 @@ def note_nonces(rpc: RpcClient, nonces: Mapping[str, int], lane: HeldLane | None
     If one node's word is that there are any, the lowest nonce that a node tells counts. A worker writes only while it
     holds its `lane`; a command has none.
     """
+    if not nonces:
+        return
     rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
     doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
     told = {address: rpc.answers_of_each(questions.nonce(address)).values() for address in doubted}
-    if not nonces:
-        return
     with locked(rpc.chain, nonces) as signers:
         if lane is not None:
             lane.fence()

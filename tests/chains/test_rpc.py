@@ -300,7 +300,7 @@ def test_the_tip_is_what_the_node_suggests_within_four_times_what_blocks_took(de
         (8, 2, 1, 8, False),
         (9, 2, 1, 2, False),
         (1, 150, 0, 1, True),
-        # The second node isn't asked.
+        # The first node tells nothing odd, so the operator needn't know what the second one tells.
         (4, 1, 1, 4, False),
         (1, 150, 1, 1, False),
         (10, None, 1, 10, False),
@@ -321,6 +321,19 @@ def test_a_tip_far_above_the_usual_one_is_compared_with_another_node(devchain, f
     hosts = [url.removeprefix("http://").rstrip("/") for url in urls]
     assert bool(fees.doubt) == is_told
     assert not is_told or all(host in fees.doubt for host in hosts)
+
+
+def test_tips_are_compared_once_in_ten_minutes_while_they_are_usual(devchain, pass_time):
+    asked: list[Any] = []
+    with (
+        tells_fees(devchain, hex(GWEI), [GWEI] * 10) as first,
+        lying_node(recording(asked, lambda body: ask(devchain.url, body))) as second,
+    ):
+        client = RpcClient(Chain(id=31337, name="Test chain", rpc_urls=(first, second)))
+        for seconds, times in ((0, 1), (590, 1), (601, 2)):
+            pass_time(seconds)
+            client.fees(GWEI)
+            assert str(asked).count("eth_feeHistory") == times
 
 
 def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):

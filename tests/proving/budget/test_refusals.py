@@ -41,7 +41,7 @@ REFUSALS = {
     "unknown sentence": "computer says no",
     "silence": "",
 }
-# As many replacements as lead to the highest multiple of the market's fees.
+# The number of replacements that leads to the highest multiple of the market's fees.
 ROUNDS = 12
 
 
