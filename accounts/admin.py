@@ -87,7 +87,7 @@ class UserAdmin(ReadOnlyAdmin):
 
     form = _LimitsForm
     search_fields = ("=address",)
-    list_display = ("address", "chain_id", "own_key_known", "created_at", "last_sign_in")
+    list_display = ("address", "chain_id", "created_at", "last_sign_in")
     readonly_fields = list_display
     fields = (
         *readonly_fields,

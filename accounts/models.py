@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
-from django.db import models, transaction
+from django.db import models
 from django.utils import timezone
 
 from chains.encoding import checksummed
@@ -73,14 +73,9 @@ def daily_wei(own: Mapping[str, str] | None, chain: "Chain") -> int | None:
 
 
 class UserManager(BaseUserManager["User"]):
-    @transaction.atomic
     def for_address(self, address: str, chain_id: int | None = None) -> "User":
-        """Return the user of an EIP-55 address, or of the contract wallet at it. The first call creates the user.
-
-        The user's row is locked until the transaction ends, so that it isn't handed over meanwhile.
-        """
-        defaults = {"password": make_password(None), "own_key_known": chain_id is None}
-        user, _ = self.select_for_update(no_key=True).get_or_create(defaults, address=address, chain_id=chain_id)
+        """Return the user of an EIP-55 address, or of the contract wallet at it. The first call creates the user."""
+        user, _ = self.get_or_create({"password": make_password(None)}, address=address, chain_id=chain_id)
         return user
 
     def get_by_natural_key(self, address: str | None, chain_id: int | None = None) -> "User":
@@ -98,8 +93,6 @@ class User(AbstractBaseUser):
     address = models.CharField(max_length=42)  # with its EIP-55 checksum
     # The chain of the user's contract wallet. Null: the user signs in with the address's own key.
     chain_id = models.PositiveBigIntegerField(null=True, blank=True)
-    # False with a null `chain_id`: a version before 0.3.0 created the user, possibly for a contract wallet.
-    own_key_known = models.BooleanField(db_default=False)
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
     # The user's own limits, set by an operator. Null: the installation's limit, which is the setting of the same name.
@@ -146,10 +139,6 @@ class User(AbstractBaseUser):
             (chain.name for chain in get_chains().chains if chain.id == self.chain_id), f"chain {self.chain_id}"
         )
 
-    def has_predecessor(self) -> bool:
-        """Return whether a version before 0.3.0 created a user that may be this contract wallet."""
-        return self.chain_id is not None and predecessors(self.address).exists()
-
     @property
     def is_staff(self) -> bool:
         """Return whether the user may use Django's admin. Only operators may."""
@@ -167,11 +156,6 @@ class User(AbstractBaseUser):
         """End all sessions of the user, on all devices. API keys keep working."""
         self.set_unusable_password()
         self.save(update_fields=["password"])
-
-
-def predecessors(address: str) -> models.QuerySet[User]:
-    """Select the address's user if a version before 0.3.0 created it, for its own key or for a contract wallet."""
-    return User.objects.filter(address=address, chain_id=None, own_key_known=False)
 
 
 class KeyAccess(models.TextChoices):

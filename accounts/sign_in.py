@@ -130,8 +130,8 @@ def finish(message: str, signature: str) -> User:
         raise
     with transaction.atomic():
         user = User.objects.for_address(issued.address, chain_id)
-        user.last_sign_in, user.own_key_known = timezone.now(), chain_id is None
-        user.save(update_fields=["last_sign_in", "own_key_known"])
+        user.last_sign_in = timezone.now()
+        user.save(update_fields=["last_sign_in"])
         keys.issue_first(user)
     return user
 

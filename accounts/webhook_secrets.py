@@ -61,7 +61,6 @@ def _cipher(nonce: bytes, row: str) -> "ChaCha20Poly1305Cipher":
 
 PREFIX = "whsec_"
 _BYTES = 32
-_KEPT = timedelta(days=7)
 
 
 def issue_first(user_id: int) -> WebhookSecret:
@@ -80,17 +79,6 @@ def rotate(user: User, overlap: timedelta) -> WebhookSecret:
         WebhookSecret.objects.filter(user=user).exclude(expires_at=None).delete()
         WebhookSecret.objects.filter(user=user).update(expires_at=now + overlap)
         return issue_first(user.pk)
-
-
-def hand_over(giver: User, receiver: User) -> None:
-    """Let the secrets of `giver` sign for `receiver`. If the receiver has a current secret, they end after `_KEPT`."""
-    until = timezone.now() + _KEPT if receiver.webhook_secrets.filter(expires_at=None).exists() else None
-    for secret in giver.webhook_secrets.all():
-        content = reveal(secret)
-        secret.delete()
-        if content:
-            sealed = seal(content, _row(receiver.pk))
-            receiver.webhook_secrets.create(sealed=sealed, expires_at=secret.expires_at or until)
 
 
 def reveal(secret: WebhookSecret) -> str | None:

@@ -5,7 +5,6 @@ a sentence for each fault. Other constants are in the modules that use them.
 """
 
 import logging
-import os
 import re
 import secrets
 import sys
@@ -25,31 +24,6 @@ from config.logs import to_console
 from config.private_files import new_private_file
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-
-# Settings of earlier versions. They are reported, because otherwise they would silently have no effect.
-GONE = {
-    "DAILY_GAS_BUDGET": "a chain's daily_limit_per_user in chains.toml bounds a user's batches; 0 is nothing.",
-    "DATABASE_POOL_SIZE": "each process opens at most 16 connections.",
-    "DATABASE_TIMEOUT_SECONDS": "a web process waits for 5 s, others for 20 s.",
-    "KEEP_ACCOUNT_EVENTS_DAYS": "the log of keys and sessions is kept for 90 days.",
-    "KEEP_BEACON_DATA_DAYS": "beacon data of old blocks is kept for 90 days after its last use.",
-    "KEEP_IDEMPOTENCY_KEYS_DAYS": "idempotency keys are kept for one day.",
-    "KEEP_KEY_USES_DAYS": "keys show when they were last used, and no number of requests.",
-    "KEEP_PATH_HEADERS_DAYS": "headers of paths are kept.",
-    "KEEP_SESSIONS_DAYS": "ended sessions are kept for one day.",
-    "KEEP_SIGN_IN_NONCES_DAYS": "nonces are kept for one day.",
-    "KEEP_THROTTLE_COUNTS_DAYS": "counts of requests are kept for one day.",
-    "LIVENESS_BIND": "the web server answers /livez.",
-    "MAX_BODY_BYTES": "a request may have 4 MiB.",
-    "MAX_CONNECTIONS": "the proxy bounds connections: deploy/nginx/service.conf.",
-    "MAX_NAMES_PER_BATCH": "a batch may have 50 names.",
-    "MAX_OPEN_BLOCKS": "MAX_OPEN_QUERIES bounds blocks too.",
-    "MAX_READS_PER_MINUTE": "one client address may read 30 files a minute.",
-    "MAX_STORED_MEGABYTES": "MAX_OPEN_QUERIES bounds what users store.",
-    "REQUEST_ID_HEADER": "each request gets an id here, which the answer's X-Request-Id tells the proxy.",
-    "SQLITE_TIMEOUT_SECONDS": "a web process waits for 5 s, others for 20 s.",
-    "STATIC_DIR": "static files are in STATE_DIR/static, or in the folder `collected` beside the code if there is one.",
-}
 
 # --- Reading of values ------------------------------------------------------------------------------------------------
 
@@ -285,7 +259,7 @@ METRICS_PORT = env.int("METRICS_PORT", 0, validate=_FROM_ZERO)
 # Django's debug pages. Never enable them on a server that others can reach.
 DEBUG = env.bool("DEBUG", default=False)
 
-_faults = [f"{name} is no longer a setting: {instead}" for name, instead in GONE.items() if name in os.environ]
+_faults: list[str] = []
 try:
     env.seal()
 except EnvValidationError as error:

@@ -1,4 +1,4 @@
-"""An earlier version becomes this version, process by process, while clients submit and poll."""
+"""Version 0.3.0 becomes this version, process by process, while clients submit and poll. It is rolled back once."""
 
 import io
 import random
@@ -25,8 +25,8 @@ from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
 from tools.install import install
 
-# A version with today's contracts; otherwise the registries would have to be deployed again.
-_OLDER = "a888f109"
+# Version 0.3.0. Its contracts are today's; otherwise the registries would have to be deployed again.
+_OLDER = "a0daf457"
 _CONTRACTS = ("FactsRegistry.json", "NativeBlockHashSource.json")
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
 _PAUSE_SECONDS, _POLLS = 4, 6
@@ -66,7 +66,9 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
             each.start()
         polls_and_load = (*(each.failed for each in polls), load.refused)
         yield _migrate(units, installed)
-        _restart(units, workers, url)
+        for units.tree in (PROJECT, older, PROJECT):
+            units.run(_MIGRATE)
+            _restart(units, workers, url)
         load.end()
         for each in polls:
             each.over.set()
@@ -74,7 +76,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
             thread.join()
         answered, failed = sum(each.answered for each in polls), sum(polls_and_load, Counter[str]())
         yield Seen(
-            f"{engine}: migrated, taken to this version and reloaded, under {_POLLS + 1} clients",
+            f"{engine}: migrated, taken to this version, back and here again, under {_POLLS + 1} clients",
             "no request is refused, lost or answered by an error",
             f"{len(load.answered)} submissions and {answered} questions answered, {kinds(failed) or 'none failed'}; "
             f"the slowest took {max(each.slowest for each in polls):.1f} s",

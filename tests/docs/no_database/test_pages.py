@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Attester, Chain, Connection, Ens
@@ -63,11 +62,6 @@ def test_every_variable_of_the_environment_is_in_the_configuration_reference():
     reference = (PROJECT / "docs/operating/configuration.md").read_text()
     assert len(read) > 20
     assert not {name for name in read if f"`{name}`" not in reference}
-
-
-def test_every_setting_that_is_gone_is_named_for_upgrades():
-    page = (PROJECT / "docs/operating/upgrading.md").read_text()
-    assert not {name for name in settings.GONE if f"`{name}`" not in page}
 
 
 def test_every_field_of_the_chains_file_is_in_the_configuration_reference():

@@ -1,7 +1,6 @@
 """Concurrent transactions on accounts don't rely on rows that the other transaction changes."""
 
 import pytest
-from django.core.management import CommandError, call_command
 
 from accounts import keys, sign_in, throttle
 from accounts.models import ApiKey, SignInNonce, User
@@ -59,34 +58,3 @@ def test_a_nonce_is_used_once(unreachable_chain):
     )
     assert (met.second, met.waited) == ("unknown_nonce", True)
     assert SignInNonce.objects.get().consumed_at == met.first.consumed_at
-
-
-def test_an_own_key_that_signs_in_while_its_user_is_handed_over_is_another_user():
-    before = User.objects.create(address=ALICE, own_key_known=False)
-    User.objects.for_address(ALICE, 31337)
-    met = meet(lambda: call_command("hand_over", f"31337:{ALICE}"), lambda: User.objects.for_address(ALICE))
-    assert (met.second.chain_id, met.second == before, met.waited) == (None, False, True)
-    before.refresh_from_db()
-    assert before.chain_id == 31337
-
-
-def test_a_user_whose_own_key_signs_in_is_not_handed_over():
-    before = User.objects.create(address=ALICE, own_key_known=False)
-    User.objects.for_address(ALICE, 31337)
-
-    def sign_in() -> None:
-        user = User.objects.for_address(ALICE)
-        user.own_key_known = True
-        user.save()
-
-    def hand_over() -> str:
-        try:
-            call_command("hand_over", f"31337:{ALICE}")
-        except CommandError as error:
-            return str(error)
-        return ""
-
-    met = meet(sign_in, hand_over)
-    assert ("signs in with a key of its own" in met.second, met.waited) == (True, True)
-    before.refresh_from_db()
-    assert before.chain_id is None

@@ -40,9 +40,8 @@ def migrated(tmp_path_factory) -> Path:
     return folder
 
 
-WRONG = {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "KEEP_SESSIONS_DAYS": "7", "OPERATOR_WEBHOOK_URL": "ftp://a/key"}
+WRONG = {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "OPERATOR_WEBHOOK_URL": "ftp://a/key"}
 SENTENCES = [
-    "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.",
     "BASE_URL: Must look like https://example.org, not 'foo'.",
     "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
     "OPERATOR_WEBHOOK_URL must be an http or https URL.",

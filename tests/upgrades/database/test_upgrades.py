@@ -13,13 +13,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
 from django.db.migrations import Migration
@@ -36,13 +37,13 @@ from tests.accounts.over_http import finish, start
 from tests.databases import all_that_is_stored, same_database
 from tests.proving.self_funded import left_of, send
 from tests.proving.sources import THERE
-from tests.service import ALICE, BOB, header, reconfigure, request, work
+from tests.service import ALICE, BOB, CHARLIE, header, reconfigure, request, work
 from tests.upgrades.baselines import APPS, VERSIONS, empty_tables, read
 from tests.upgrades.writing import BOTH_SIGNERS, ONE_SIGNER, SECRET, STOPPED, connected
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
-TOO_OLD = "The database is older than commit f79de48e, from which this version upgrades"
+TOO_OLD = "The database lacks migrations of version 0.3.0, from which this version upgrades"
 
 
 @pytest.fixture(params=VERSIONS)
@@ -55,24 +56,32 @@ def version(request) -> str:
 def old(version, transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
     """Load the version's database for this version."""
     settings.API_KEY_SECRET = SECRET
+    with database_of(read(version), tmp_path, monkeypatch):
+        yield
+
+
+@contextmanager
+def database_of(content: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use a database of its own with this content: SQLite's file, or statements for PostgreSQL."""
     connections.close_all()
     if connection.vendor == "sqlite":
-        (tmp_path / "old.sqlite3").write_bytes(read(version))
-        monkeypatch.setitem(connection.settings_dict, "NAME", tmp_path / "old.sqlite3")
-        yield
-        connection.close()
-        return
-    server = "postgresql://{USER}@{HOST}:{PORT}/".format(**connection.settings_dict)
-    name = f"old_{uuid.uuid4().hex}"
-    for database, statements in (("postgres", f"CREATE DATABASE {name}".encode()), (name, read(version))):
-        with closing(psycopg.connect(server + database, autocommit=True)) as opened:
-            opened.execute(statements)
-    with monkeypatch.context() as patch:
+        name = str(folder / f"{uuid.uuid4().hex}.sqlite3")
+        Path(name).write_bytes(content)
+    else:
+        name = f"old_{uuid.uuid4().hex}"
+        server = "postgresql://{USER}@{HOST}:{PORT}/".format(**connection.settings_dict)
+        for database, statements in (("postgres", f"CREATE DATABASE {name}".encode()), (name, content)):
+            with closing(psycopg.connect(server + database, autocommit=True)) as opened:
+                opened.execute(statements)
         connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's
+    with monkeypatch.context() as patch:
         patch.setitem(connection.settings_dict, "NAME", name)
-        yield
-        connection.close()
-        connection.close_pool()  # type: ignore[attr-defined]  # same
+        try:
+            yield
+        finally:
+            connection.close()
+            if connection.vendor == "postgresql":
+                connection.close_pool()  # type: ignore[attr-defined]  # same
 
 
 @pytest.fixture
@@ -239,7 +248,7 @@ def sign_in(address: str, chain: DevChain) -> User:
 
 
 @pytest.fixture
-def new_schema(transactional_db) -> dict[str, Any]:
+def new_schema(transactional_db) -> set[tuple[Any, ...]]:
     return schema()
 
 
@@ -249,31 +258,91 @@ def test_an_upgraded_database_has_the_schema_of_a_new_one(new_schema, old):
     assert schema() == new_schema
 
 
-def schema() -> dict[str, Any]:
-    """Return for each table its columns, which of them may be null, and the names of indexes and constraints."""
-    with connection.cursor() as cursor:
-        tables = sorted(set(connection.introspection.table_names(cursor)) - {"sqlite_sequence"})
-        return {
-            table: (
-                sorted(
-                    (column.name, bool(column.null_ok))
-                    for column in connection.introspection.get_table_description(cursor, table)
-                ),
-                sorted(
-                    (name, constraint["columns"], constraint["unique"])
-                    for name, constraint in connection.introspection.get_constraints(cursor, table).items()
-                    if not name.startswith("__")
-                ),
-            )
-            for table in tables
-        }
+@pytest.mark.long
+def test_the_first_migrations_make_the_schema_of_0_3_0(transactional_db, tmp_path, monkeypatch):
+    with database_of(read("0.3.0"), tmp_path, monkeypatch):
+        released = schema()
+    with database_of(b"", tmp_path, monkeypatch):
+        # An installation that was interrupted after an app goes on, also beside another program's tables.
+        call_command("migrate", "accounts", "0001", verbosity=0)
+        rows("INSERT INTO django_migrations (app, name, applied) VALUES ('shop', '0001_initial', '2026-01-01')")
+        for app in ("attesting", "queries", "proving"):
+            call_command("migrate", app, "0001", verbosity=0)
+        for app in ("contenttypes", "auth", "admin", "sessions"):
+            call_command("migrate", app, verbosity=0)
+        assert schema() == released
 
 
-@pytest.mark.long("0.3.0-proving")
-@pytest.mark.parametrize("lacking", ["accounts", "queries", "proving"])
-def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, lacking):
-    rows(f"DELETE FROM django_migrations WHERE app = '{lacking}' AND name > '0001'")
-    rows(f"INSERT INTO django_migrations (app, name, applied) VALUES ('{lacking}', '0001_initial', '2026-01-01')")
+def test_0_3_0_can_write_what_an_upgrade_leaves(old):
+    """It runs beside this version, and again after a roll back. This version writes no column that left its models."""
+    before = columns()
+    call_command("migrate", verbosity=0)
+    after = columns()
+    assert {column: after[column].type for column in before} == {column: before[column].type for column in before}
+    models = {model._meta.db_table: model for model in apps.get_models(include_auto_created=True)}
+    known = {(table, field.column) for table, model in models.items() for field in model._meta.local_fields}
+    left = {column for column in before.keys() - known if before[column].table in models}
+    tables = {column.table for column in before.values()}
+    new = {column for column in after.keys() - before.keys() if after[column].table in tables}
+    assert not {column for column in left | new if not (after[column].may_be_null or after[column].default)}
+    # Version 0.3.0 would offer rows of other users to contract wallets.
+    User.objects.for_address(CHARLIE)
+    assert values(f"SELECT own_key_known FROM accounts_user WHERE address = '{CHARLIE}'") == {True}
+
+
+class Column(NamedTuple):
+    """One column as the database describes it."""
+
+    table: str
+    name: str
+    type: str
+    may_be_null: bool
+    default: str | None
+
+
+COLUMNS = {
+    "sqlite": """
+        SELECT tables.name, columns.name, columns.type, NOT columns."notnull", columns.dflt_value
+        FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+        WHERE tables.type = 'table' AND tables.name <> 'sqlite_sequence'
+    """,
+    "postgresql": """
+        SELECT relname, attname, format_type(atttypid, atttypmod), NOT attnotnull,
+            coalesce(pg_get_expr(adbin, adrelid), nullif(attidentity::text, ''))
+        FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+        LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND attnum > 0 AND NOT attisdropped
+    """,
+}
+# Keys of PostgreSQL refer to columns, whose names when they were created are in the keys' own names.
+REST = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'",
+    "postgresql": """
+        SELECT tablename || indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' UNION ALL
+        SELECT conrelid::regclass || CASE contype WHEN 'f' THEN '' ELSE conname END, pg_get_constraintdef(oid)
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND contype <> 'n'
+    """,
+}
+
+
+def columns() -> dict[tuple[str, str], Column]:
+    return {(column.table, column.name): column for row in rows(COLUMNS[connection.vendor]) if (column := Column(*row))}
+
+
+def schema() -> set[tuple[Any, ...]]:
+    """Return the columns, the indexes and the constraints. Columns of a table may have any order."""
+    statements = [(name, sql.replace("(", ", ", 1)) for name, sql in rows(REST[connection.vendor])]
+    parts = {(name, part.rstrip(" )")) for name, sql in statements for part in sql.split(", ")}
+    return parts | set(columns().values())
+
+
+@pytest.mark.long("0.3.0-proving-0001_before_0_3")
+@pytest.mark.parametrize(
+    ("app", "lacking"),
+    [("accounts", "0004_key_access"), ("queries", "0004_test_events"), ("proving", "0001_before_0_3")],
+)
+def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, app, lacking):
+    rows(f"DELETE FROM django_migrations WHERE app = '{app}' AND name = '{lacking}'")
     before = all_that_is_stored()
     for command in ("migrate", "prune", "check_chains"):
         with pytest.raises(CommandError, match=TOO_OLD):
@@ -281,7 +350,7 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     # Celery starts this work without any earlier check.
     with pytest.raises(CommandError, match=TOO_OLD):
         work()
-    if lacking == "proving":
+    if app == "proving":
         connection.close()
         done = subprocess.run(
             [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.py", "-b", "127.0.0.1:0", "config.wsgi"],
@@ -303,16 +372,14 @@ def test_each_migration_only_adds():
     loader = MigrationLoader(connection)
     allowed = {"AddField", "CreateModel", "AddIndex", "AddConstraint", "AlterModelOptions", "RunPython"}
     for (app, name), migration in loader.disk_migrations.items():
-        # Version 0.3.0 starts with new migrations.
-        if app not in APPS or name in {
-            *("0001_initial", "0001_before_0_3", "0002_version_0_3"),
-            "0003_contract_wallets",
-        }:
+        if app not in APPS or name == "0001_version_0_3":
             continue
         operations: list[Any] = list(migration.operations)
         made = {op.name_lower for op in operations if type(op).__name__ == "CreateModel"}
         for operation in operations:
             if type(operation).__name__ == "AlterField" and _only_loosens(loader, migration, operation):
+                continue
+            if type(operation).__name__ == "SeparateDatabaseAndState" and not operation.database_operations:
                 continue
             assert type(operation).__name__ in allowed, f"{app} {name}: {operation.describe()}"
             if type(operation).__name__ == "AddField" and operation.model_name_lower not in made:
@@ -323,11 +390,15 @@ def test_each_migration_only_adds():
 
 
 def _only_loosens(loader: MigrationLoader, migration: Migration, operation: Any) -> bool:
-    """Return whether only the field's choices change, which the database doesn't store, or its constraint goes."""
+    """Return whether only the field's choices change, which the database doesn't store, its constraint goes, or it has
+    another default of the database.
+    """
     before = loader.project_state(migration.dependencies).models[migration.app_label, operation.model_name_lower]
     described = []
     for field in (before.fields[operation.name], operation.field):
         _, kind, arguments, options = field.deconstruct()
-        described.append((kind, arguments, {"db_constraint": True, **options, "choices": None}))
+        described.append((kind, arguments, {"db_constraint": True, "db_default": None, **options, "choices": None}))
     described[0][2]["db_constraint"] &= described[1][2]["db_constraint"]
+    if described[1][2]["db_default"] is not None:
+        described[0][2]["db_default"] = described[1][2]["db_default"]
     return described[0] == described[1]

@@ -1,9 +1,10 @@
-"""The schema of commit f79de48e, whose migrations it replaces. Databases of that commit have it."""
+"""The schema of version 0.3.0, whose migrations it replaces."""
 
 import django.db.models.deletion
 import django.utils.timezone
-import queries.models
 import queries.columns
+import queries.models
+import queries.waits
 from django.conf import settings
 from django.db import migrations, models
 
@@ -12,24 +13,18 @@ class Migration(migrations.Migration):
     initial = True
 
     replaces = [
-        ("queries", "0001_initial"),
-        ("queries", "0002_ended_batches"),
-        ("queries", "0003_retention"),
-        ("queries", "0004_idempotency_keys"),
-        ("queries", "0005_facts_by_account"),
-        ("queries", "0006_webhooks"),
-        ("queries", "0007_block_tags"),
-        ("queries", "0008_account_names"),
-        ("queries", "0009_sender"),
-        ("queries", "0010_estimates_of_queries"),
-        ("queries", "0011_last_looks"),
-        ("queries", "0012_jumps"),
-        ("queries", "0013_overdue_since"),
-        ("queries", "0014_due_blocks"),
-        ("queries", "0015_admitted_in_part"),
+        ("queries", "0001_before_0_3"),
+        ("queries", "0002_version_0_3"),
+        ("queries", "0003_transactions"),
+        ("queries", "0004_test_events"),
+        ("queries", "0005_slot_names"),
+        ("queries", "0006_batches"),
     ]
 
-    dependencies = [("accounts", "0001_before_0_3"), migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
+    dependencies = [
+        ("accounts", "0001_version_0_3"),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
 
     operations = [
         migrations.CreateModel(
@@ -38,8 +33,6 @@ class Migration(migrations.Migration):
                 ("due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 ("failing_since", models.DateTimeField(blank=True, null=True)),
-                ("lease_token", models.CharField(blank=True, max_length=32)),
-                ("leased_until", models.DateTimeField(blank=True, null=True)),
                 (
                     "id",
                     models.CharField(
@@ -65,7 +58,6 @@ class Migration(migrations.Migration):
                 ("request", models.TextField()),
                 ("size", models.PositiveIntegerField(default=0)),
                 ("block_count", models.PositiveIntegerField(default=0)),
-                ("stored_bytes", models.PositiveBigIntegerField(default=0)),
                 (
                     "status",
                     models.CharField(
@@ -80,6 +72,7 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
+                ("wait", queries.waits.WaitField(blank=True, null=True)),
                 ("waiting_for", models.TextField(blank=True)),
                 ("looked_at", models.DateTimeField(null=True)),
                 ("created_at", models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
@@ -97,8 +90,10 @@ class Migration(migrations.Migration):
                 ("proofs_gone_at", models.DateTimeField(null=True)),
                 ("steps_pruned_at", models.DateTimeField(null=True)),
                 ("steps_gone_at", models.DateTimeField(null=True)),
+                ("rejecting_checks", models.PositiveIntegerField(db_default=0, default=0)),
                 ("rejection_code", models.CharField(blank=True, max_length=40)),
                 ("rejection_reason", models.TextField(blank=True)),
+                ("rejected_because", queries.waits.WaitField(blank=True, null=True)),
                 ("rejection_retryable", models.BooleanField(default=False)),
                 (
                     "api_key",
@@ -113,6 +108,9 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "verbose_name_plural": "batches",
+            },
         ),
         migrations.CreateModel(
             name="Pruning",
@@ -121,10 +119,10 @@ class Migration(migrations.Migration):
                 ("due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 ("failing_since", models.DateTimeField(blank=True, null=True)),
-                ("lease_token", models.CharField(blank=True, max_length=32)),
-                ("leased_until", models.DateTimeField(blank=True, null=True)),
             ],
-            options={"abstract": False},
+            options={
+                "abstract": False,
+            },
         ),
         migrations.CreateModel(
             name="ServiceClock",
@@ -146,11 +144,10 @@ class Migration(migrations.Migration):
                 ("due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 ("failing_since", models.DateTimeField(blank=True, null=True)),
-                ("lease_token", models.CharField(blank=True, max_length=32)),
-                ("leased_until", models.DateTimeField(blank=True, null=True)),
                 (
                     "batch",
                     models.OneToOneField(
+                        db_constraint=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         primary_key=True,
                         related_name="webhook",
@@ -179,8 +176,6 @@ class Migration(migrations.Migration):
                 ("due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 ("failing_since", models.DateTimeField(blank=True, null=True)),
-                ("lease_token", models.CharField(blank=True, max_length=32)),
-                ("leased_until", models.DateTimeField(blank=True, null=True)),
                 ("destination_chain_id", models.PositiveBigIntegerField()),
                 ("source_chain_id", models.PositiveBigIntegerField()),
                 ("number", models.PositiveBigIntegerField()),
@@ -188,26 +183,23 @@ class Migration(migrations.Migration):
                 ("header_rlp", models.BinaryField(null=True)),
                 ("state_root", models.CharField(blank=True, max_length=66)),
                 ("timestamp", models.PositiveBigIntegerField(null=True)),
-                ("queue_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("refused_since", models.DateTimeField(null=True)),
-                ("gathers_until", models.DateTimeField(null=True)),
                 ("is_checkpoint", models.BooleanField(default=False)),
                 (
                     "path_unit",
-                    models.CharField(
-                        blank=True, choices=[("hops", "Hops"), ("headers", "Headers"), ("jumps", "Jumps")], max_length=8
-                    ),
+                    models.CharField(blank=True, choices=[("hops", "Hops"), ("jumps", "Jumps")], max_length=8),
                 ),
                 ("path_length", models.PositiveIntegerField(default=0)),
                 ("path_left", models.PositiveIntegerField(default=0)),
                 ("path_origin", models.PositiveBigIntegerField(null=True)),
+                ("wait", queries.waits.WaitField(blank=True, null=True)),
                 ("waiting_for", models.TextField(blank=True)),
                 ("looked_at", models.DateTimeField(null=True)),
                 ("waits_for_path", models.BooleanField(default=False)),
                 ("checked_number", models.PositiveBigIntegerField(null=True)),
                 ("checked_hash", models.CharField(blank=True, max_length=66)),
                 (
-                    "turn_of",
+                    "queued_for",
                     models.ForeignKey(
                         db_index=False,
                         null=True,
@@ -261,13 +253,18 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
+                ("block_of", models.CharField(blank=True, db_default="", default="", max_length=66)),
                 ("position", models.PositiveIntegerField()),
-                ("is_admitted", models.BooleanField(default=False)),
-                ("estimated_gas", models.PositiveBigIntegerField(null=True)),
                 ("address", models.CharField(blank=True, max_length=42)),
+                ("transaction_name", models.CharField(blank=True, db_default="", default="", max_length=66)),
+                ("transaction_index", models.PositiveIntegerField(null=True)),
                 ("name", models.CharField(blank=True, db_default="", default="", max_length=255)),
                 ("fields", models.PositiveIntegerField(default=0)),
                 ("slots", models.JSONField(default=list)),
+                ("slot_names", models.JSONField(db_default={}, default=dict)),
+                ("logs", models.JSONField(db_default=[], default=list)),
+                ("block_logs", models.JSONField(db_default=[], default=list)),
+                ("first_log", models.PositiveIntegerField(null=True)),
                 (
                     "step",
                     models.CharField(
@@ -330,7 +327,7 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField()),
                 ("completed_at", models.DateTimeField(null=True)),
                 ("transaction_hash", models.CharField(blank=True, max_length=66)),
-                ("attempts", models.PositiveIntegerField(default=0)),
+                ("error", queries.waits.WaitField(blank=True, null=True)),
                 ("last_error", models.TextField(blank=True)),
                 ("went_back_at", models.DateTimeField(null=True)),
                 ("went_back_because", models.TextField(blank=True)),
@@ -358,6 +355,7 @@ class Migration(migrations.Migration):
                             ("REJECTED", "Rejected"),
                             ("WENT_BACK", "Went Back"),
                             ("STEP", "Step"),
+                            ("TEST", "Test"),
                         ],
                         max_length=16,
                     ),
@@ -396,23 +394,29 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={"verbose_name_plural": "webhook deliveries"},
+            options={
+                "verbose_name_plural": "webhook deliveries",
+            },
         ),
         migrations.AddIndex(
             model_name="batch",
             index=models.Index(fields=["status", "deadline_at"], name="queries_bat_status_7b1923_idx"),
         ),
         migrations.AddIndex(
-            model_name="batch", index=models.Index(fields=["finished_at"], name="queries_bat_finishe_6ead0b_idx")
+            model_name="batch",
+            index=models.Index(fields=["finished_at"], name="queries_bat_finishe_6ead0b_idx"),
         ),
         migrations.AddIndex(
-            model_name="batch", index=models.Index(fields=["user", "created_at"], name="queries_bat_user_id_62c721_idx")
+            model_name="batch",
+            index=models.Index(fields=["user", "created_at"], name="queries_bat_user_id_62c721_idx"),
         ),
         migrations.AddIndex(
-            model_name="batch", index=models.Index(fields=["user", "id"], name="queries_bat_user_id_ff05f8_idx")
+            model_name="batch",
+            index=models.Index(fields=["user", "id"], name="queries_bat_user_id_ff05f8_idx"),
         ),
         migrations.AddIndex(
-            model_name="batch", index=models.Index(fields=["user", "status"], name="queries_bat_user_id_e2bd26_idx")
+            model_name="batch",
+            index=models.Index(fields=["user", "status"], name="queries_bat_user_id_e2bd26_idx"),
         ),
         migrations.AddIndex(
             model_name="batch",
@@ -431,10 +435,12 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="block", index=models.Index(fields=["number"], name="queries_blo_number_f8e821_idx")
+            model_name="block",
+            index=models.Index(fields=["number"], name="queries_blo_number_f8e821_idx"),
         ),
         migrations.AddIndex(
-            model_name="block", index=models.Index(fields=["hash"], name="queries_blo_hash_d23370_idx")
+            model_name="block",
+            index=models.Index(fields=["hash"], name="queries_blo_hash_d23370_idx"),
         ),
         migrations.AddIndex(
             model_name="block",
@@ -446,22 +452,14 @@ class Migration(migrations.Migration):
             model_name="block",
             index=models.Index(
                 condition=models.Q(("due_at__isnull", False)),
-                fields=["destination_chain_id", "source_chain_id", "turn_of", "queue_at", "due_at", "leased_until"],
-                name="places",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="block",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)),
-                fields=["destination_chain_id", "source_chain_id", "due_at", "turn_of"],
+                fields=["destination_chain_id", "source_chain_id", "due_at", "queued_for"],
                 name="due_blocks",
             ),
         ),
         migrations.AddIndex(
             model_name="block",
             index=models.Index(
-                condition=models.Q(("due_at__isnull", False)), fields=["turn_of"], name="blocks_due_by_user"
+                condition=models.Q(("due_at__isnull", False)), fields=["queued_for"], name="blocks_due_by_user"
             ),
         ),
         migrations.AddConstraint(
@@ -475,16 +473,20 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=("user", "key"), name="one_batch_per_idempotency_key"),
         ),
         migrations.AddIndex(
-            model_name="query", index=models.Index(fields=["block", "step"], name="queries_que_block_i_17060e_idx")
+            model_name="query",
+            index=models.Index(fields=["block", "step"], name="queries_que_block_i_17060e_idx"),
         ),
         migrations.AddIndex(
-            model_name="query", index=models.Index(fields=["batch", "step"], name="queries_que_batch_i_d1badb_idx")
+            model_name="query",
+            index=models.Index(fields=["batch", "step"], name="queries_que_batch_i_d1badb_idx"),
         ),
         migrations.AddIndex(
-            model_name="query", index=models.Index(fields=["batch", "block"], name="queries_que_batch_i_447329_idx")
+            model_name="query",
+            index=models.Index(fields=["batch", "block"], name="queries_que_batch_i_447329_idx"),
         ),
         migrations.AddIndex(
-            model_name="query", index=models.Index(fields=["address"], name="queries_que_address_039ea7_idx")
+            model_name="query",
+            index=models.Index(fields=["address"], name="queries_que_address_039ea7_idx"),
         ),
         migrations.AddIndex(
             model_name="query",
@@ -513,5 +515,9 @@ class Migration(migrations.Migration):
             index=models.Index(
                 condition=models.Q(("due_at__isnull", False)), fields=["user", "due_at"], name="webhooks_due"
             ),
+        ),
+        migrations.AddIndex(
+            model_name="webhook",
+            index=models.Index(fields=["user", "batch"], name="queries_web_user_id_e065a8_idx"),
         ),
     ]
