@@ -150,7 +150,11 @@ def _fields(model: type[Model], excluded: tuple[str, ...]) -> "list[tuple[Field[
     """Return the fields with their columns, defaults, and the defaults as SQL. Empty: another default at each call."""
     fields = model._meta.local_concrete_fields
     is_assigned = isinstance(model._meta.pk, AutoField)
-    used = [field for field in fields if field.column not in excluded and not (field.primary_key and is_assigned)]
+    used = [
+        field
+        for field in fields
+        if not field.generated and field.column not in excluded and not (field.primary_key and is_assigned)
+    ]
     defaults = [None if callable(field.default) else field.get_default() for field in used]
     return [
         (field, connection.ops.quote_name(str(field.column)), default, _literal(field, default))

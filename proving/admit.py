@@ -30,7 +30,17 @@ from proving.source_estimate import BatchPart, Estimates, SourceEstimate
 from queries import progress, submission, waits
 from queries.batch_request import Selector
 from queries.columns import Rejection
-from queries.models import ADMITTED_STATUSES, OPEN_STATUSES, Batch, BatchStatus, Block, Query, Sender, open_queries
+from queries.models import (
+    ADMITTED_STATUSES,
+    OPEN_STATUSES,
+    Batch,
+    BatchStatus,
+    Block,
+    Query,
+    QueryKind,
+    Sender,
+    open_queries,
+)
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -85,7 +95,7 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
 
 def _without_transactions_first(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     """Divide batches by whether they name transactions, whose blocks may take long to read."""
-    naming = Query.objects.filter(batch__in=batches).exclude(transaction_name="", block_of="")
+    naming = Query.objects.filter(batch__in=batches).filter(Q(kind=QueryKind.ENTRY) | ~Q(block_of=""))
     slow = set(naming.order_by().values_list("batch", flat=True).distinct())
     for is_slow in (False, True):
         if some := [batch for batch in batches if (batch.pk in slow) is is_slow]:
