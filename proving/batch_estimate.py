@@ -26,7 +26,7 @@ from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from queries import progress, submission
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection
-from queries.models import Query
+from queries.models import Query, QueryKind
 from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES, Rate
 
 # Maximum seconds to ask nodes for one estimate, and seconds after which the client should try again.
@@ -166,6 +166,7 @@ def requested(request: BatchRequest) -> Mapping[int, Requests]:
                 requests[part.source][part.selector][TimeFact(part.selector.timestamp)] = None
             continue
         query = Query(
+            kind=QueryKind.ACCOUNT if part.address else QueryKind.HEADER,
             address=part.address,
             fields=part.fields,
             slots=part.slots,
