@@ -18,7 +18,6 @@ from chains.rpc import RpcClient
 from proving import facts
 from proving.facts import Fact, LogFact, TimeFact, TransactionFact
 from proving.models import BlockTrie, ProvenTransaction
-from queries.batch_request import TransactionRequest
 from queries.columns import HeaderField, TransactionField
 from queries.models import Query, QueryKind
 from queries.waits import Value, WaitReason, wait
@@ -40,11 +39,6 @@ class NamedTransaction:
     """Indexes within the receipt."""
     block_logs: tuple[int, ...] = ()
     """Indexes within the block."""
-
-    @classmethod
-    def of_request(cls, name: int | str, request: TransactionRequest) -> Self:
-        fields = tuple(each for each in TransactionField if request.fields & 1 << each)
-        return cls(name, fields, tuple(request.logs), tuple(request.blockLogs))
 
     @classmethod
     def of_query(cls, query: Query) -> Self:

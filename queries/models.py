@@ -425,6 +425,11 @@ class Query(models.Model):
         return f"{self.address or self.transaction_name or 'header'} at {self.block_id} for {self.batch_id}"
 
     @property
+    def item_count(self) -> int:
+        """Return the query's size for limits: the account, header or transaction, each slot and each log count 1."""
+        return 1 + len(self.slots) + len(self.logs) + len(self.block_logs)
+
+    @property
     def number(self) -> int:
         """Return the query's number in the request, from 1."""
         return self.position + 1

@@ -105,7 +105,7 @@ class ShownQuery:
     def logs(self) -> list[str]:
         """Return the indexes of the logs within the receipt, or as requested while these are unknown."""
         is_known = self.query.first_log is not None or not self.query.block_logs
-        of_block = [] if is_known else [f"{index} of the block" for index in self.query.block_logs]
+        of_block = [] if is_known else [f"{index} of the block" for index in dict.fromkeys(self.query.block_logs)]
         return [*map(str, self.query.known_logs), *of_block]
 
     @property
