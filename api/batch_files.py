@@ -25,7 +25,7 @@ from proving import facts
 from proving.models import BlockTrie
 from queries.api_endpoint import CONDITIONAL, ApiError, errors
 from queries.batch_request import BatchRequest
-from queries.models import Batch, Query
+from queries.models import Batch, Query, QueryKind
 from queries.query_parameters import LIMIT
 
 router = Router(tags=["Explorer"])
@@ -121,7 +121,7 @@ def refusal_of_size(request: HttpRequest, queries: QuerySet[Query], items: int) 
 
     `items` is the number of accounts, slots, headers, transactions and logs.
     """
-    about = queries.exclude(transaction_name="")
+    about = queries.filter(kind=QueryKind.ENTRY)
     tries = BlockTrie.objects.filter(block__in=about.values("block")).aggregate(values=Sum("count", default=0))
     receipts = batches.ITEMS_OF_RECEIPT * about.count()
     return read_rate.refusal_of_items(request, items + receipts + tries["values"] // _VALUES_PER_ITEM)

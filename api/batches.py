@@ -27,7 +27,7 @@ from queries import batch_json, columns, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind, StepStatus
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.status import QueryStatus, poll_seconds
 
@@ -236,7 +236,7 @@ class QueryPart:
     @property
     def size(self) -> int:
         """Return the number of facts. A receipt takes as long to read as `ITEMS_OF_RECEIPT`."""
-        return len(self.facts) + (ITEMS_OF_RECEIPT if self.query.transaction_name else 0)
+        return len(self.facts) + (ITEMS_OF_RECEIPT if self.query.kind == QueryKind.ENTRY else 0)
 
 
 def parts_from(batch: Batch, cursor: str, limit: int) -> list[QueryPart]:
@@ -295,7 +295,7 @@ def _query_list(
                 told = fact_schema.fact_json(fact, known.get(fact), address, query.block, transaction)
                 size += len(json.dumps(told))
                 shown[-1]["facts"].append(told)
-            size += _BYTES_OF_RECEIPT if query.transaction_name else 0
+            size += _BYTES_OF_RECEIPT if query.kind == QueryKind.ENTRY else 0
     following = parts[-1].query.number + 1 if parts else count + 1
     return {"queryList": shown, "next": str(following) if following <= count else None}
 

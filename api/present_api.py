@@ -114,17 +114,17 @@ def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
     pending = "FAILED" if batch.status == BatchStatus.REJECTED else "IN_PROGRESS"
     ends = Step.objects.filter(query__batch=batch, query__step=None).values("query").annotate(Max("completed_at"))
     completed = dict(ends.values_list("query", "completed_at__max"))
-    rows = batch.queries.order_by("position").values_list("pk", "position", "address", "transaction_name", "step")
+    rows = batch.queries.order_by("position").values_list("pk", "position", "kind", "step")
     return {
         "queries": [
             {
                 "internal_id": f"{batch.pk}-{position + 1}",
                 "status": pending if step else "COMPLETED",
-                "typ": "ACCOUNT" if address else "TRANSACTION" if transaction else "HEADER",
+                "typ": kind,
                 "created_at": batch.created_at.isoformat(),
                 "completed_at": iso(completed.get(pk)),
             }
-            for pk, position, address, transaction, step in rows
+            for pk, position, kind, step in rows
         ]
     }
 

@@ -19,6 +19,7 @@ from proving.shown_receipts import ShownReceiptPart
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, pointer
 from queries.columns import TransactionField
+from queries.models import QueryKind
 from queries.strict_json import UNSUPPORTED
 from queries.submission import SHOWN_PROOFS
 
@@ -98,12 +99,12 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
 
 
 def _unsupported(request: BatchRequest) -> Iterator[BodyFault]:
-    for part in request.parts():
-        block = "data", str(part.source), part.selector.text
-        if part.transaction and part.fields & 1 << TransactionField.HASH:
+    for query in request.queries:
+        block = "data", str(query.source_chain_id), query.selector
+        if TransactionField.HASH in query.transaction_fields:
             why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."
-            yield BodyFault(pointer(*block, "transactions", part.transaction[0], "props"), why, UNSUPPORTED)
-        elif not part.address and not part.transaction:
+            yield BodyFault(pointer(*block, "transactions", query.transaction_name, "props"), why, UNSUPPORTED)
+        elif query.kind == QueryKind.HEADER:
             why = "No view takes a proof of a header: submit a batch query, and read its fields."
             yield BodyFault(pointer(*block, "header"), why, UNSUPPORTED)
 

@@ -5,15 +5,17 @@ transactions. The queries of every poll and every submission are compiled to SQL
 than running them.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, Generic, TypeVar, cast
 
 from django.db import OperationalError, connection
-from django.db.models import AutoField, Expression, Field, Model, QuerySet
+from django.db.models import AutoField, Expression, Field, JSONField, Model, QuerySet
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +85,21 @@ def insert(
     return returned
 
 
+def insert_all(rows: Sequence[Model]) -> None:
+    """Insert unsaved rows of one model, whose values are texts, integers, JSON or null. The database assigns the keys.
+
+    A column in which all rows have the same value is prepared once, and merged as a literal where it is the default.
+    """
+    fields = [field for field, *_ in _fields(type(rows[0]), ())]
+    columns = zip(*map(attrgetter(*(field.attname for field in fields)), rows), strict=True)
+    differing = {
+        str(field.column): [json.dumps(value) for value in values] if isinstance(field, JSONField) else values
+        for field, values in zip(fields, columns, strict=True)
+        if values.count(values[0]) < len(values)
+    }
+    insert(rows[0], list(differing), list(zip(*differing.values(), strict=True)) or [()] * len(rows))
+
+
 def insert_for_each(template: Model, column: str, selection: str, parameters: Sequence[int | str]) -> None:
     """Insert a row like `template` for each row that `selection` selects.
 
@@ -150,7 +167,11 @@ def _fields(model: type[Model], excluded: tuple[str, ...]) -> "list[tuple[Field[
     """Return the fields with their columns, defaults, and the defaults as SQL. Empty: another default at each call."""
     fields = model._meta.local_concrete_fields
     is_assigned = isinstance(model._meta.pk, AutoField)
-    used = [field for field in fields if field.column not in excluded and not (field.primary_key and is_assigned)]
+    used = [
+        field
+        for field in fields
+        if not field.generated and field.column not in excluded and not (field.primary_key and is_assigned)
+    ]
     defaults = [None if callable(field.default) else field.get_default() for field in used]
     return [
         (field, connection.ops.quote_name(str(field.column)), default, _literal(field, default))

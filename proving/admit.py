@@ -30,7 +30,17 @@ from proving.source_estimate import BatchPart, Estimates, SourceEstimate
 from queries import progress, submission, waits
 from queries.batch_request import Selector
 from queries.columns import Rejection
-from queries.models import ADMITTED_STATUSES, OPEN_STATUSES, Batch, BatchStatus, Block, Query, Sender, open_queries
+from queries.models import (
+    ADMITTED_STATUSES,
+    OPEN_STATUSES,
+    Batch,
+    BatchStatus,
+    Block,
+    Query,
+    QueryKind,
+    Sender,
+    open_queries,
+)
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -85,7 +95,7 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
 
 def _without_transactions_first(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     """Divide batches by whether they name transactions, whose blocks may take long to read."""
-    naming = Query.objects.filter(batch__in=batches).exclude(transaction_name="", block_of="")
+    naming = Query.objects.filter(batch__in=batches).filter(Q(kind=QueryKind.ENTRY) | ~Q(block_of=""))
     slow = set(naming.order_by().values_list("batch", flat=True).distinct())
     for is_slow in (False, True):
         if some := [batch for batch in batches if (batch.pk in slow) is is_slow]:
@@ -171,12 +181,13 @@ def _reject(batch: Batch, rejection: Rejection) -> None:
 def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool = True) -> Estimates:
     """Ask the source chains about these queries of these batches. All batches have the same destination."""
     requests: dict[tuple[int, str], dict[Selector, dict[Asked, None]]] = defaultdict(lambda: defaultdict(dict))
+    blocks: dict[int | None, Block | None] = {None: None}
     for query in queries.annotate(block_number=F("block__number")).order_by("pk").iterator(chunk_size=1000):
-        number = query.block_number if query.timestamp is None else None
-        tag, transaction = ("", "") if query.block_id else (query.block_tag, query.block_of)
-        selector = Selector(number, query.timestamp, tag, transaction)
+        if query.block_id not in blocks:
+            blocks[query.block_id] = Block(pk=query.block_id, number=query.block_number)
+        query.block = blocks[query.block_id]
         asked = named_transactions.asked_of(query)
-        requests[query.source_chain_id, query.batch_id][selector].update(dict.fromkeys(asked))
+        requests[query.source_chain_id, query.batch_id][Selector.of(query)].update(dict.fromkeys(asked))
     deadlines = {batch.pk: batch.deadline_at for batch in batches}
     parts: dict[int, list[BatchPart]] = defaultdict(list)
     for (source, batch), of_batch in sorted(requests.items()):

@@ -15,18 +15,16 @@ from chains.chains_file import Chain
 from chains.node_errors import ChainError
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
-from proving import admission_checks, facts, money, source_estimate
+from proving import admission_checks, money, named_transactions, source_estimate
 from proving.admission_checks import SpendingAccount
 from proving.block_selection import Requests
 from proving.connections import OutOfTime
-from proving.facts import TimeFact
 from proving.models import ChainHead
-from proving.named_transactions import Asked, NamedTransaction
+from proving.named_transactions import Asked
 from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from queries import progress, submission
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection
-from queries.models import Query
 from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES, Rate
 
 # Maximum seconds to ask nodes for one estimate, and seconds after which the client should try again.
@@ -87,7 +85,7 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes], rate: Rate = ESTIMATES) ->
     submission.count_request(key.user, rate)
     body = body_of()
     request = submission.read(key.user, body, rate)
-    submission.count_queries(key.user, sum(part.size for part in request.parts()), rate)
+    submission.count_queries(key.user, request.size, rate)
     return request, body
 
 
@@ -159,20 +157,9 @@ def _parts(request: BatchRequest) -> Mapping[int, Sequence[BatchPart]]:
 def requested(request: BatchRequest) -> Mapping[int, Requests]:
     """Return what a request names, by source chain."""
     requests: dict[int, dict[Selector, dict[Asked, None]]] = defaultdict(lambda: defaultdict(dict))
-    for part in request.parts():
-        if part.transaction:
-            requests[part.source][part.selector][NamedTransaction.of_request(*part.transaction)] = None
-            if part.selector.timestamp is not None:
-                requests[part.source][part.selector][TimeFact(part.selector.timestamp)] = None
-            continue
-        query = Query(
-            address=part.address,
-            fields=part.fields,
-            slots=part.slots,
-            slot_names=part.slot_names,
-            timestamp=part.selector.timestamp,
-        )
-        requests[part.source][part.selector].update(dict.fromkeys(facts.of(query)))
+    for query in request.queries:
+        asked = named_transactions.asked_of(query)
+        requests[query.source_chain_id][Selector.of(query)].update(dict.fromkeys(asked))
     return requests
 
 

@@ -12,7 +12,7 @@ from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState
 from queries import batch_json, models
-from queries.models import Batch, BatchStatus, StepKind
+from queries.models import Batch, BatchStatus, QueryKind, StepKind
 from queries.waits import Actor, WaitReason, uncoded, wait
 
 AtStep = Mapping[str | None, int]
@@ -45,7 +45,7 @@ def count(batch: Batch) -> StepCounts:
     at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
     by_step = batch.queries.order_by().values_list("source_chain_id", "step")
     for chain, step, queries, headers in by_step.annotate(
-        Count("pk"), headers=Count("pk", filter=Q(address="", transaction_name=""))
+        Count("pk"), headers=Count("pk", filter=Q(kind=QueryKind.HEADER))
     ):
         chains.add(chain)
         at_step[step] += queries

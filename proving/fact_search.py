@@ -19,7 +19,7 @@ from proving.facts import AccountFact, Fact, LogFact, SlotFact, TransactionFact
 from proving.models import FactsRegistry, ProvenTransaction
 from proving.told_transactions import ToldTransaction
 from queries.columns import AccountField, HeaderField, TransactionField
-from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind
 from queries.query_parameters import Address, Number, Slot, TransactionName
 
 _FIELDS = AccountField, TransactionField, HeaderField
@@ -220,8 +220,11 @@ def with_property(name: str | None, queries: QuerySet[Query]) -> QuerySet[Query]
             of_account, of_transaction, of_header = (
                 F("fields").bitand(1 << fields[name] if name in fields.names else 0) for fields in _FIELDS
             )
-            of_others = Case(When(transaction_name="", then=of_header), default=of_transaction)
-            mask = Case(When(address="", then=of_others), default=of_account)
+            mask = Case(
+                When(kind=QueryKind.ACCOUNT, then=of_account),
+                When(kind=QueryKind.ENTRY, then=of_transaction),
+                default=of_header,
+            )
             return queries.alias(wanted=mask).filter(wanted__gt=0)
 
 

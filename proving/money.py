@@ -40,7 +40,7 @@ from proving.models import (
 )
 from proving.named_transactions import BlockSize
 from queries import clock
-from queries.models import OPEN_STATUSES, Batch, Query, Sender
+from queries.models import OPEN_STATUSES, Batch, Query, QueryKind, Sender
 from queries.waits import WaitReason, wait
 
 # Both fees of a replacement, in percent of the previous fees. Nodes accept it only if both rise by at least 10 %.
@@ -489,7 +489,7 @@ def expected_gas(queries: Collection[int], headers: Mapping[int, Header]) -> int
 
 def _sample(queries: Iterable[Query]) -> Sample:
     """Return a sample of the shape of the tries, from a stored proof of one of the queries."""
-    query = max(queries, key=lambda query: (len(query.slots), bool(query.address)), default=None)
+    query = max(queries, key=lambda query: (len(query.slots), query.kind == QueryKind.ACCOUNT), default=None)
     row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
     slots = gas.SAMPLED_SLOTS if query and query.slots else 0
     return Sample.of(facts.stored_proof(row, slots)) if row and row.nodes else Sample()
@@ -504,7 +504,7 @@ def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sa
     of_transactions: set[int | None] = set()
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
-        of_transactions |= {query.block_id} if query.transaction_name else set()
+        of_transactions |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
     sizes = named_transactions.stored_sizes(of_transactions)
     missing = [
         Missing(

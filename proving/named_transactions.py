@@ -18,9 +18,8 @@ from chains.rpc import RpcClient
 from proving import facts
 from proving.facts import Fact, LogFact, TimeFact, TransactionFact
 from proving.models import BlockTrie, ProvenTransaction
-from queries.batch_request import TransactionRequest
 from queries.columns import HeaderField, TransactionField
-from queries.models import Query
+from queries.models import Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
 # Types of receipts that registries know: Ethereum's, Arbitrum's 6a and the OP Stack's 7e.
@@ -40,11 +39,6 @@ class NamedTransaction:
     """Indexes within the receipt."""
     block_logs: tuple[int, ...] = ()
     """Indexes within the block."""
-
-    @classmethod
-    def of_request(cls, name: int | str, request: TransactionRequest) -> Self:
-        fields = tuple(each for each in TransactionField if request.fields & 1 << each)
-        return cls(name, fields, tuple(request.logs), tuple(request.blockLogs))
 
     @classmethod
     def of_query(cls, query: Query) -> Self:
@@ -68,7 +62,7 @@ Asked = Fact | NamedTransaction
 
 def asked_of(query: Query) -> list[Asked]:
     """Return what a query requests, with its transaction as the request names it."""
-    if not query.transaction_name:
+    if query.kind != QueryKind.ENTRY:
         return [*facts.of(query)]
     time = [] if query.timestamp is None else [TimeFact(query.timestamp)]
     return [NamedTransaction.of_query(query), *time]

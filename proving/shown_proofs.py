@@ -15,11 +15,13 @@ from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
 from proving.block_selection import Requests, Selected, inquire, select
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, SlotFact, ViewRequest
-from proving.shown_receipts import AskedTransaction, ShownReceiptPart
+from proving.named_transactions import NamedTransaction
+from proving.shown_receipts import ShownReceiptPart
 from proving.source_estimate import SourceEstimate, genesis_not_proven
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import AccountField, HeaderField
+from queries.models import QueryKind
 from queries.strict_json import INVALID
 
 _RECEIPTS_ROOT = HeaderFact(HeaderField.RECEIPTS_ROOT)
@@ -121,10 +123,10 @@ def _of_source(request: BatchRequest, source: int, requests: Requests, ends_at: 
     )
     held = dict(zip(addresses, map(result, views), strict=True))
     reader = connection.registry.reader
-    transactions = defaultdict[Selector, list[AskedTransaction]](list)
-    for part in request.parts():
-        if part.transaction and part.source == source:
-            transactions[part.selector].append(part.transaction)
+    transactions = defaultdict[Selector, list[NamedTransaction]](list)
+    for query in request.queries:
+        if query.kind == QueryKind.ENTRY and query.source_chain_id == source:
+            transactions[Selector.of(query)].append(NamedTransaction.of_query(query))
     for selector, number in selected.blocks.items():
         asked = transactions[selector]
         place = "data", str(source), selector.text, "transactions"

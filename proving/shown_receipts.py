@@ -14,12 +14,9 @@ from proving.batch_estimate import EstimateUnavailable
 from proving.facts import LogFact
 from proving.named_transactions import NamedTransaction, Unprovable
 from queries.api_endpoint import ApiError
-from queries.batch_request import BodyFault, TransactionRequest, pointer
+from queries.batch_request import BodyFault, pointer
 from queries.columns import TransactionField
 from queries.strict_json import INVALID
-
-AskedTransaction = tuple[int | str, TransactionRequest]
-"""A transaction's index in its block, or its hash, and what is asked of it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class ShownReceiptPart:
 
 
 def of_block(
-    rpc: RpcClient, header: Header, asked: Sequence[AskedTransaction], place: Sequence[str]
+    rpc: RpcClient, header: Header, asked: Sequence[NamedTransaction], place: Sequence[str]
 ) -> Iterator[tuple[ShownReceiptPart, bytes, bytes]]:
     """Yield what is asked of a block's transactions, each with its word and its proof.
 
@@ -50,7 +47,7 @@ def of_block(
 
     Raises `NodeUnavailable`, `RpcRefused`, and `ApiError`: invalid_request, if there is no such transaction or log.
     """
-    named = [(NamedTransaction.of_request(*each), [*place, each[0]]) for each in asked]
+    named = [(each, [*place, each.name]) for each in asked]
     try:
         contents = named_transactions.read(rpc, header, [each for each, _ in named])
     except Unprovable as why:

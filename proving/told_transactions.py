@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chains.receipts import Log, TransactionReceipt
 from proving.models import ProvenTransaction
-from queries.models import Query
+from queries.models import Query, QueryKind
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
 
     `may_be_told` has whether the query's values may be told. One statement reads all that are stored.
     """
-    pairs = {_pair(query) for query, is_told in may_be_told.items() if query.transaction_name and is_told}
+    pairs = {_pair(query) for query, is_told in may_be_told.items() if query.kind == QueryKind.ENTRY and is_told}
     receipts: dict[tuple[int | None, int | None], tuple[str, TransactionReceipt]] = {}
     if pairs:
         rows = ProvenTransaction.objects.filter(
@@ -40,7 +40,7 @@ def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
                 receipts[pair] = row.hash, TransactionReceipt.stored(bytes(row.receipt))
     transactions = {}
     for query, is_told in may_be_told.items():
-        if not query.transaction_name:
+        if query.kind != QueryKind.ENTRY:
             continue
         known = receipts.get(_pair(query)) if is_told else None  # another query may be about the same transaction
         named = query.transaction_name if query.transaction_name.startswith("0x") else ""

@@ -7,9 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice, pairwise, product, takewhile
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -29,7 +31,7 @@ from chains.chains_file import Chains
 from queries import storage_layout, strict_json
 from queries.columns import AccountField, EarlyCheck, HeaderField, RejectionCode, TransactionField
 from queries.ens_names import Account, Accounts, is_name, resolve_names
-from queries.models import BlockTag
+from queries.models import Block, BlockTag, Query, QueryKind
 from queries.strict_json import INVALID, UNSUPPORTED
 from queries.strict_json import invalid as _invalid
 from queries.strict_json import shortened as _shortened
@@ -175,6 +177,13 @@ class Selector:
     timestamp: int | None = None
     tag: str = ""  # a `BlockTag`, or empty
     transaction: str = ""  # its hash (0x…, lower case), or empty
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Return the selector of a query. A block that was found for a tag or a transaction counts as its number."""
+        if query.timestamp is not None:
+            return cls(timestamp=query.timestamp)
+        return cls(query.block.number) if query.block else cls(tag=query.block_tag, transaction=query.block_of)
 
     @property
     def text(self) -> str:
@@ -421,43 +430,40 @@ class BatchRequest(_Strict):
     def is_self_funded(self) -> bool:
         return self.sender is not None
 
-    def parts(self) -> Iterator["Part"]:
-        """Yield the parts of the request in order. Each part becomes a query."""
+    @cached_property
+    def queries(self) -> list[Query]:
+        """Return the queries of the request in order, unsaved. A block that is named by number is unsaved, too."""
+        queries: list[Query] = []
         for source, blocks in self.data.items():
-            for selector, block in blocks.items():
-                for account, account_request in block.accounts.items():
-                    slots = account_request.names_by_slot
-                    names = {slot: name for slot, name in slots.items() if name}
-                    fields = account_request.fields
-                    yield Part(source, selector, account.address, fields, [*slots], account.name, slot_names=names)
-                if block.header:
-                    fields = sum(1 << HeaderField[name] for name in set(block.header))
-                    yield Part(source, selector, "", fields, [])
-                for name, transaction in block.transactions.items():
-                    yield Part(source, selector, "", transaction.fields, [], transaction=(name, transaction))
-
-
-@dataclass(frozen=True)
-class Part:
-    """One account or transaction at one block, or its header. `fields` is a mask, as in `queries.models`."""
-
-    source: int
-    selector: Selector
-    address: str
-    fields: int
-    slots: list[str]
-    name: str = ""  # normalized ENS name; empty: the request has the address
-    transaction: tuple[int | str, TransactionRequest] | None = None
-    """The transaction's index or hash, and what is asked of it."""
-    slot_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The names of slots that the request has named, as JSON."""
+            for selector, asked in blocks.items():
+                block = None if selector.number is None else Block(source_chain_id=source, number=selector.number)
+                # Copies take half the time of new objects.
+                at_block = Query(source_chain_id=source, block=block, timestamp=selector.timestamp)
+                at_block.block_tag, at_block.block_of = selector.tag, selector.transaction
+                for account, of_account in asked.accounts.items():
+                    queries.append(query := copy(at_block))
+                    slots = of_account.names_by_slot
+                    query.kind, query.fields, query.slots = QueryKind.ACCOUNT, of_account.fields, [*slots]
+                    query.address, query.name = account.address, account.name
+                    query.slot_names = {slot: name for slot, name in slots.items() if name}
+                if asked.header:
+                    queries.append(query := copy(at_block))
+                    fields = sum(1 << HeaderField[name] for name in set(asked.header))
+                    query.kind, query.fields = QueryKind.HEADER, fields
+                for entry, of_entry in asked.transactions.items():
+                    queries.append(query := copy(at_block))
+                    query.kind, query.fields = QueryKind.ENTRY, of_entry.fields
+                    query.transaction_name = str(entry)
+                    query.transaction_index = entry if isinstance(entry, int) else None
+                    query.logs, query.block_logs = of_entry.logs, of_entry.blockLogs
+        for position, query in enumerate(queries):
+            query.position = position
+        return queries
 
     @property
     def size(self) -> int:
-        """Return the part's size for limits: the account, header or transaction, and each slot and log, count 1."""
-        of_transaction = self.transaction[1] if self.transaction else None
-        logs = len(of_transaction.logs) + len(of_transaction.blockLogs) if of_transaction else 0
-        return 1 + len(self.slots) + logs
+        """Return the number of accounts, slots, headers, transactions and logs, which limits count."""
+        return sum(query.item_count for query in self.queries)
 
 
 def too_many(count: int, most: int) -> BodyFault:

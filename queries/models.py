@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Min
+from django.db.models import Case, Min, Q, Value, When
 from django.dispatch import Signal
 from django.utils import timezone
 from ulid import ULID
@@ -74,6 +74,14 @@ PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, Ste
 """Steps of queries whose header and proofs are stored: the rest is up to transactions."""
 
 
+class QueryKind(models.TextChoices):
+    """The subject of a query. The values are words of the API."""
+
+    ACCOUNT = "ACCOUNT"
+    ENTRY = "TRANSACTION"  # a transaction of the block, with its receipt and logs
+    HEADER = "HEADER"
+
+
 class BlockTag(models.TextChoices):
     """Block tags of JSON-RPC that a request may use."""
 
@@ -110,7 +118,7 @@ class Wait:
 
 
 # A condition on a batch or a block. Versions without codes left `wait` null.
-SAYS_WHAT_IT_WAITS_FOR = ~models.Q(waiting_for="") | models.Q(wait__isnull=False)
+SAYS_WHAT_IT_WAITS_FOR = ~Q(waiting_for="") | Q(wait__isnull=False)
 
 
 class Batch(DueRow):
@@ -178,12 +186,8 @@ class Batch(DueRow):
             models.Index(fields=["user", "id"]),
             models.Index(fields=["user", "status"]),  # each submission counts the open batches
             models.Index(fields=["api_key", "created_at"]),
-            models.Index(
-                fields=["finished_at"], condition=models.Q(proofs_gone_at__isnull=True), name="batches_with_proofs"
-            ),
-            models.Index(
-                fields=["finished_at"], condition=models.Q(steps_gone_at__isnull=True), name="batches_with_steps"
-            ),
+            models.Index(fields=["finished_at"], condition=Q(proofs_gone_at__isnull=True), name="batches_with_proofs"),
+            models.Index(fields=["finished_at"], condition=Q(steps_gone_at__isnull=True), name="batches_with_steps"),
         ]
 
     def __str__(self) -> str:
@@ -322,10 +326,10 @@ class Block(DueRow):
             models.Index(
                 # The last column makes it cheap to skip the rows of a long queue.
                 fields=["destination_chain_id", "source_chain_id", "due_at", "queued_for"],
-                condition=models.Q(due_at__isnull=False),
+                condition=Q(due_at__isnull=False),
                 name="due_blocks",
             ),
-            models.Index(fields=["queued_for"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
+            models.Index(fields=["queued_for"], condition=Q(due_at__isnull=False), name="blocks_due_by_user"),
         ]
 
     def __str__(self) -> str:
@@ -374,6 +378,16 @@ class Query(models.Model):
     block_of = models.CharField(max_length=66, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # index in the request, from 0
+    # The database computes the kind. So it is also right in rows that versions without this column insert.
+    kind = models.GeneratedField(
+        expression=Case(
+            When(~Q(address=""), then=Value(QueryKind.ACCOUNT.value)),
+            When(~Q(transaction_name=""), then=Value(QueryKind.ENTRY.value)),
+            default=Value(QueryKind.HEADER.value),
+        ),
+        output_field=models.CharField(max_length=16, choices=QueryKind.choices),
+        db_persist=True,
+    )
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: it is about no account
     # The transaction as the request names it: by its hash (0x…), or its index in the block. Empty: it is about none.
     transaction_name = models.CharField(max_length=66, blank=True, default="", db_default="")
@@ -404,11 +418,16 @@ class Query(models.Model):
             models.Index(fields=["batch", "block"]),
             models.Index(fields=["address"]),
             # For lists of an account's proven facts, in the order of the blocks.
-            models.Index(fields=["address", "block"], condition=models.Q(step__isnull=True), name="facts_by_account"),
+            models.Index(fields=["address", "block"], condition=Q(step__isnull=True), name="facts_by_account"),
         ]
 
     def __str__(self) -> str:
         return f"{self.address or self.transaction_name or 'header'} at {self.block_id} for {self.batch_id}"
+
+    @property
+    def item_count(self) -> int:
+        """Return the query's size for limits: the account, header or transaction, each slot and each log count 1."""
+        return 1 + len(self.slots) + len(self.logs) + len(self.block_logs)
 
     @property
     def number(self) -> int:
@@ -416,18 +435,14 @@ class Query(models.Model):
         return self.position + 1
 
     @property
-    def kinds(self) -> tuple[StepKind, ...]:
+    def step_kinds(self) -> tuple[StepKind, ...]:
         """Return the query's steps in order."""
-        return HEADER_STEPS if self.is_of_header else tuple(StepKind)
-
-    @property
-    def is_of_header(self) -> bool:
-        return not self.address and not self.transaction_name
+        return HEADER_STEPS if self.kind == QueryKind.HEADER else tuple(StepKind)
 
     @property
     def completed(self) -> int:
         """Return the number of completed steps."""
-        return len(self.kinds) if self.step is None else self.kinds.index(StepKind(self.step))
+        return len(self.step_kinds) if self.step is None else self.step_kinds.index(StepKind(self.step))
 
     @property
     def property_names(self) -> list[str]:
@@ -444,15 +459,15 @@ class Query(models.Model):
 
     @property
     def account_fields(self) -> list[AccountField]:
-        return [field for field in AccountField if self.fields & 1 << field] if self.address else []
+        return [field for field in AccountField if self.fields & 1 << field] if self.kind == QueryKind.ACCOUNT else []
 
     @property
     def header_fields(self) -> list[HeaderField]:
-        return [field for field in HeaderField if self.fields & 1 << field] if self.is_of_header else []
+        return [field for field in HeaderField if self.fields & 1 << field] if self.kind == QueryKind.HEADER else []
 
     @property
     def transaction_fields(self) -> list[TransactionField]:
-        return [field for field in TransactionField if self.fields & 1 << field] if self.transaction_name else []
+        return [field for field in TransactionField if self.fields & 1 << field] if self.kind == QueryKind.ENTRY else []
 
     @property
     def known_logs(self) -> list[int]:
@@ -509,7 +524,7 @@ class Webhook(DueRow):
 
     class Meta:
         indexes: ClassVar = [
-            models.Index(fields=["user", "due_at"], condition=models.Q(due_at__isnull=False), name="webhooks_due"),
+            models.Index(fields=["user", "due_at"], condition=Q(due_at__isnull=False), name="webhooks_due"),
             models.Index(fields=["user", "batch"]),
         ]
 

@@ -26,6 +26,7 @@ from queries.models import (
     Batch,
     BatchStatus,
     Query,
+    QueryKind,
     Step,
     StepKind,
     StepStatus,
@@ -141,10 +142,7 @@ def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
     opened = Batch.objects.filter(pk__in=asking.values("batch"), status__in=OPEN_STATUSES).only("status")
     opened = opened.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("pk"))))
     batches = {batch.pk: batch for batch in opened.order_by("pk").select_for_update(of=("self",), no_key=True)}
-    rows = {
-        row.pk: row
-        for row in asking.filter(batch__in=batches).only("address", "transaction_name", "block", "step", "batch")
-    }
+    rows = {row.pk: row for row in asking.filter(batch__in=batches).only("kind", "block", "step", "batch")}
     for row in rows.values():
         row.batch = batches[row.batch_id]
     return rows
@@ -169,7 +167,7 @@ def _in_order(asking: Mapping[int, Query], changes: Sequence[Complete]) -> dict[
 def _following(query: Query, step: StepKind) -> StepKind | None:
     following = _ORDER[_ORDER.index(step) + 1] if step != _ORDER[-1] else None
     # A header query has no further step, because accumulating the header proves it.
-    return None if query.is_of_header and following == StepKind.ACCOUNT_ACCUMULATED else following
+    return None if query.kind == QueryKind.HEADER and following == StepKind.ACCOUNT_ACCUMULATED else following
 
 
 def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:

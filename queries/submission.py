@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -34,14 +34,13 @@ from database import statements
 from database.statements import CompiledQuery, QueryParameter, chunks
 from queries import batch_request, webhooks
 from queries.api_endpoint import ApiError
-from queries.batch_request import BatchRequest, Part
+from queries.batch_request import BatchRequest
 from queries.columns import early_checks
 from queries.models import (
     OPEN_STATUSES,
     Batch,
     Block,
     IdempotencyKey,
-    Query,
     Sender,
     Step,
     StepKind,
@@ -241,10 +240,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     Raises `TooMuch`, `Busy`, and the errors of `count_request` and `count_queries`. With `named`, also raises
     `AlreadyStored`.
     """
-    parts = list(request.parts())
-    batch = _new_batch(request, body, key, parts)
-    places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
-    queries = _query_values(parts)
+    batch, queries = unsaved(request, body, key), request.queries
+    places = [(query.source_chain_id, query.block.number) if query.block else None for query in queries]
     webhook = request.webhook and webhooks.prepared(batch, request.webhook)
 
     def write() -> None:
@@ -261,11 +258,9 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             if webhook:
                 webhooks.store(webhook)
             blocks = ensure_blocks(request.destinationChainId, {place for place in places if place})
-            statements.insert(
-                Query(batch=batch),
-                ("block_id", *_QUERY_COLUMNS),
-                [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
-            )
+            for query, place in zip(queries, places, strict=True):
+                query.batch_id, query.block_id = batch.pk, blocks[place] if place else None
+            statements.insert_all(queries)
             statements.insert_for_each(
                 Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
                 "query_id",
@@ -280,9 +275,9 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     return batch
 
 
-def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[Part]) -> Batch:
+def unsaved(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
+    """Return the batch that a submission of the request would store now."""
     now = timezone.now()
-    block_count = len({(part.source, part.selector) for part in parts})
     return Batch(
         pk=new_batch_id(),
         user_id=key.user_id,
@@ -293,8 +288,8 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         fee=request.fee or 0,
         fee_is_estimate=request.fee is None,
         request=_kept(request, body),
-        size=sum(part.size for part in parts),
-        block_count=block_count,
+        size=request.size,
+        block_count=sum(map(len, request.data.values())),
         created_at=now,
         deadline_at=deadline_from(now),
         due_at=now,
@@ -306,31 +301,6 @@ def _kept(request: BatchRequest, body: bytes) -> str:
     if request.webhook is None:
         return body.decode()
     return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
-
-
-_QUERY_COLUMNS = (
-    *("position", "source_chain_id", "timestamp", "block_tag", "block_of", "address", "name", "fields", "slots"),
-    *("slot_names", "transaction_name", "transaction_index", "logs", "block_logs"),
-)
-
-
-def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
-    return [
-        (
-            *(position, part.source, part.selector.timestamp, part.selector.tag, part.selector.transaction),
-            *(part.address, part.name, part.fields, json.dumps(part.slots)),
-            json.dumps(part.slot_names),
-            *_transaction_values(part),
-        )
-        for position, part in enumerate(parts)
-    ]
-
-
-def _transaction_values(part: Part) -> tuple[int | str | None, ...]:
-    name, request = part.transaction or ("", None)
-    index = name if isinstance(name, int) else None
-    logs = (list(dict.fromkeys(indexes)) for indexes in ((request.logs, request.blockLogs) if request else ((), ())))
-    return str(name), index, *map(json.dumps, logs)
 
 
 @contextmanager
@@ -350,7 +320,7 @@ def _one_large_at_a_time(size: int) -> Iterator[None]:
 def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
     """Return why the user's limits would refuse the request now, or None. Stores nothing."""
     try:
-        _check_room(_new_batch(request, body, key, list(request.parts())))
+        _check_room(unsaved(request, body, key))
     except (TooMuch, TooLarge) as refused:
         return refused
     return None

@@ -32,7 +32,7 @@ def copies(row: Model, count: int, **changed: str) -> None:
     """Store copies of a stored row, like `campaigns.rows.multiply`."""
     meta = row._meta
     assert meta.pk
-    columns = ",".join(field.column for field in meta.local_fields if field.column)
+    columns = ",".join(field.column for field in meta.local_fields if field.column and not field.generated)
     with connection.cursor() as cursor:
         multiply(cursor.execute, meta.db_table, columns, f"\"{meta.pk.column}\" = '{row.pk}'", count, **changed)
 

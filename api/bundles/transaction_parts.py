@@ -15,7 +15,7 @@ from proving import facts
 from proving.facts import LogFact, TransactionFact
 from proving.models import BlockTrie
 from queries.columns import HeaderField
-from queries.models import Query
+from queries.models import Query, QueryKind
 
 _NONE: dict[str, Any] = {"transaction": None, "receiptProof": None, "transactionProof": None, "logs": {}}
 
@@ -40,7 +40,7 @@ def parts(queries: Sequence[Query], take: Callable[[Sequence[str]], list[int]]) 
             raise Changed("The receipts of a block are not stored any more.")
         nodes = {root: packed_transactions.nodes(values, indexes[root]) for root, values in tries.items()}
         for query in of_block:
-            yield _of_transaction(query, tries, nodes, take) if query.transaction_name else _NONE
+            yield _of_transaction(query, tries, nodes, take) if query.kind == QueryKind.ENTRY else _NONE
 
 
 def _roots(query: Query) -> set[HeaderField]:

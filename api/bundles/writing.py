@@ -21,7 +21,7 @@ from proving import deployments, facts
 from proving.models import AccountProof, BlockTrie, SlotProof
 from queries import query_rows
 from queries.columns import HeaderField, TransactionField
-from queries.models import Batch, BatchStatus, Block, Query
+from queries.models import Batch, BatchStatus, Block, Query, QueryKind
 
 # Number of queries, blocks or proofs that are read in one statement.
 _CHUNK = 500
@@ -34,13 +34,13 @@ def is_there(queries: QuerySet[Query]) -> bool:
     It takes one statement.
     """
     proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
-    lacks_proof = ~Q(address="") & ~Exists(proof)
+    lacks_proof = Q(kind=QueryKind.ACCOUNT) & ~Exists(proof)
     tries = BlockTrie.objects.filter(block=OuterRef("block"))
     only_hash = Q(fields=1 << TransactionField.HASH, logs=[], block_logs=[])
     shows_hash = Q(transaction_name__startswith="0x") | Q(fields__gte=1 << TransactionField.HASH)
     lacks_receipts = ~only_hash & ~Exists(tries.filter(root=HeaderField.RECEIPTS_ROOT))
     lacks_transactions = shows_hash & ~Exists(tries.filter(root=HeaderField.TRANSACTIONS_ROOT))
-    lacks_trie = ~Q(transaction_name="") & (lacks_receipts | lacks_transactions)
+    lacks_trie = Q(kind=QueryKind.ENTRY) & (lacks_receipts | lacks_transactions)
     return not queries.filter(Q(block__header_rlp=None) | lacks_proof | lacks_trie).exists()
 
 
@@ -169,7 +169,7 @@ def _pair(query: Query) -> tuple[int | None, str]:
 
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
     """Return the account proofs by (block's id, address). Raises `Changed`."""
-    pairs = {_pair(query) for query in queries if query.address}
+    pairs = {_pair(query) for query in queries if query.kind == QueryKind.ACCOUNT}
     proofs: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
         blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}

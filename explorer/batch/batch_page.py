@@ -29,7 +29,7 @@ from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED, STALE
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from queries import query_rows
-from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
+from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, QueryKind, StepKind
 from queries.waits import Actor, WaitReason
 
 # The age up to which a batch is young, and the seconds between polls: of a young batch, of an older one, and of a
@@ -103,7 +103,7 @@ class ShownBatch:
 
     @property
     def names_transactions(self) -> bool:
-        return any(query.transaction_name for query in self.queries)
+        return any(query.kind == QueryKind.ENTRY for query in self.queries)
 
     @property
     def can_be_searched(self) -> bool:

@@ -21,7 +21,7 @@ from proving import facts, told_transactions
 from proving.facts import Fact, HeaderFact, LogFact, SlotFact
 from proving.models import FactsRegistry, Transaction
 from proving.told_transactions import ToldTransaction
-from queries.models import Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, PathUnit, Query, QueryKind, Step, StepKind, StepStatus
 from queries.waits import WaitReason, uncoded
 
 # A line shows this number of facts. It names this number of properties, and only counts them if there are more.
@@ -59,6 +59,10 @@ class ShownQuery:
     @property
     def number(self) -> int:
         return self.query.number
+
+    @property
+    def kind(self) -> str:
+        return str(self.query.kind)
 
     @property
     def address(self) -> str | None:
@@ -101,13 +105,13 @@ class ShownQuery:
     def logs(self) -> list[str]:
         """Return the indexes of the logs within the receipt, or as requested while these are unknown."""
         is_known = self.query.first_log is not None or not self.query.block_logs
-        of_block = [] if is_known else [f"{index} of the block" for index in self.query.block_logs]
+        of_block = [] if is_known else [f"{index} of the block" for index in dict.fromkeys(self.query.block_logs)]
         return [*map(str, self.query.known_logs), *of_block]
 
     @property
     def names_fields(self) -> bool:
         """Return whether a line names the properties instead of counting them."""
-        return not self.query.is_of_header or len(self.fields) <= _MOST_NAMED
+        return self.kind != QueryKind.HEADER or len(self.fields) <= _MOST_NAMED
 
     @property
     def at(self) -> tuple[int, str, str, int | None, int | None]:
@@ -139,7 +143,7 @@ class ShownQuery:
     @property
     def listed_values(self) -> list[Value]:
         """Return the values for a list: slots, logs, or properties of the header. One of them is shown with code."""
-        of_header = self.query.is_of_header
+        of_header = self.kind == QueryKind.HEADER
         return [
             value for value in self.values if value.slot or value.is_log or (of_header and value.number is not None)
         ]
@@ -208,7 +212,7 @@ def _seconds_left(block: Block, batch: Batch) -> int | None:
 
 def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bool) -> Iterable[ShownStep]:
     steps: dict[str, Step] = {step.kind: step for step in begun}
-    order, block = query.kinds, query.block
+    order, block = query.step_kinds, query.block
     for kind in order:
         is_open = kind == query.step
         stopped = is_open and batch.status == BatchStatus.REJECTED

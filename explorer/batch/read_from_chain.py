@@ -13,7 +13,7 @@ from explorer.batch import fact_display
 from explorer.batch.fact_display import SLOTS_PAGE, Meaning
 from proving import deployments, facts
 from proving.deployments import Registry
-from queries.models import Batch, Query
+from queries.models import Batch, Query, QueryKind
 
 READING_SENTENCES = {
     "chain_unavailable": "The chain could not be read. {reason} Try again in a moment.",
@@ -79,5 +79,5 @@ def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
             for fact, word in view.facts.items()
         ),
         slots=slots,
-        is_of_transaction=bool(query.transaction_name),
+        is_of_transaction=query.kind == QueryKind.ENTRY,
     )

@@ -75,7 +75,10 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
         if batch.pk in large:
             progress = RowProgress(done.get(batch.pk, 0), last_position + 1, counts_queries=True)
         else:
-            steps = sum(query.completed for query in known_queries), sum(len(query.kinds) for query in known_queries)
+            steps = (
+                sum(query.completed for query in known_queries),
+                sum(len(query.step_kinds) for query in known_queries),
+            )
             progress = RowProgress(*steps, counts_queries=False)
         sources = list(dict.fromkeys(query.source_chain_id for query in known_queries))
         is_whole = last_position == len(known_queries) - 1 or sources == [last_source]
@@ -116,6 +119,7 @@ def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[
     first = known[0]
     logs = [] if first.get_deferred_fields() else list(map(str, first.known_logs))
     query = HeadlineQuery(
+        kind=first.kind,
         address=first.address or None,
         transaction_name=first.transaction_name,
         source=chain_name(first.source_chain_id),

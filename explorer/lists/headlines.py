@@ -9,7 +9,7 @@ from explorer.batch.query_cards import ShownQuery
 from explorer.formatting.utc_times import utc
 from proving.batch_waits import StepCounts
 from queries.columns import AccountField
-from queries.models import BlockTag
+from queries.models import BlockTag, QueryKind
 
 _PROPERTIES = {
     AccountField.NONCE.name: "Nonce",
@@ -54,6 +54,7 @@ class Headline:
 class HeadlineQuery:
     """The data of a query that a title needs."""
 
+    kind: str  # a `QueryKind`
     address: str | None  # None: the query is about no account
     transaction_name: str  # empty: about no transaction
     source: ChainName
@@ -69,7 +70,7 @@ class HeadlineQuery:
 
 def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> Headline:
     count = len(query.fields) + query.slot_count + len(query.logs)
-    is_of_header = not query.address and not query.transaction_name
+    is_of_header = query.kind == QueryKind.HEADER
     about = _fact_in_words(query) if count == 1 else f"{count:,} {'properties' if is_of_header else 'facts'}"
     is_index = query.transaction_name.isdecimal()  # which isn't shortened
     answers = (value.in_short for value in query.values if value.number is not None or value.slot or value.is_log)
@@ -100,7 +101,7 @@ def progress(total: int, done: int) -> str:
 
 def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
     if query.fields:
-        return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.address else query.fields[0]
+        return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.kind == QueryKind.ACCOUNT else query.fields[0]
     if query.logs:
         return f"Log {query.logs[0]}" if query.logs[0].isdecimal() else "A log"
     slot = f"{int(query.slots[0], 16):#x}"

@@ -57,8 +57,7 @@ def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
 
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
     request = form.parse()
-    parts = list(request.parts())
-    submission.count_queries(user, sum(part.size for part in parts), ESTIMATES)
+    submission.count_queries(user, request.size, ESTIMATES)
     estimate = batch_estimate.estimate(request, form.body, ApiKey(user=user))
     blocks = {
         (str(source.source), selector.text): (number, source.selected.head.number - number)
@@ -85,6 +84,6 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "reasons": [(rejection.code, in_words(rejection.reason)) for rejection in estimate.rejections],
         "waits": {in_words(wait): wait.actor == Actor.OPERATOR for source in estimate.sources for wait in source.waits},
         "allowance": None if request.is_self_funded else money.allowance_of(user, estimate.destination),
-        "names": {part.name: part.address for part in parts if part.name},
+        "names": {query.name: query.address for query in request.queries if query.name},
         "made_at": timezone.now(),
     }

@@ -46,7 +46,18 @@ from proving.reconcile.observation import (
 from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.columns import RejectionCode
-from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
+from queries.models import (
+    PROVABLE_STEPS,
+    BatchStatus,
+    Block,
+    Query,
+    QueryKind,
+    Sender,
+    Step,
+    StepKind,
+    StepStatus,
+    open_queries,
+)
 from queries.waits import WaitReason
 
 # Maximum queries that a turn observes. It limits the turn's memory and duration.
@@ -131,7 +142,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED)).values_list("pk", flat=True))
     is_root = bool(proven) and _is_root(block, read([]).state_root)
     # Facts about transactions may be proven without the block's state root.
-    completed = (seen if is_root else seen.exclude(transaction_name="")).filter(step__isnull=True).order_by("pk")
+    completed = (seen if is_root else seen.filter(kind=QueryKind.ENTRY)).filter(step__isnull=True).order_by("pk")
     queries = list(completed) if proven else []
     if not (is_root or queries):
         # A registry whose creation was rolled back has no code for a while.
@@ -150,8 +161,8 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
         )
     return Gone(
         root_is_confirmed=True,
-        lacking_of_header=[query.pk for query in queries if query.pk in lacking and query.is_of_header],
-        lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and not query.is_of_header],
+        lacking_of_header=[query.pk for query in queries if query.pk in lacking and query.kind == QueryKind.HEADER],
+        lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and query.kind != QueryKind.HEADER],
         contradiction=comparison.contradiction,
         lost=lost,
         registry=registry,
@@ -178,7 +189,7 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
     wanted = _facts_of(queries)
     try:
         view = facts.read(rpc, registry, block.number, wanted, at=at)
-        if not _is_root(block, view.state_root) and not all(query.transaction_name for query in queries):
+        if not _is_root(block, view.state_root) and not all(query.kind == QueryKind.ENTRY for query in queries):
             return every
     except facts.NoRegistry:
         return every
@@ -424,11 +435,7 @@ def _awaiting_header(blocks: Sequence[Block], begun: Collection[int]) -> ByBlock
     # costs time.
     steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun))
-    rows = (
-        awaiting.only("block", "address", "transaction_name", "timestamp", "step")
-        .annotate(sender=F("batch__sender"))
-        .order_by("pk")
-    )
+    rows = awaiting.only("block", "kind", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
 
 
@@ -437,7 +444,7 @@ def _open_query(query: Query) -> OpenQuery:
     is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # set by the annotation
     # INITIAL_STATE of such a query is about to be completed.
     step = StepKind.BLOCKHASH_AVAILABLE if query.step == StepKind.INITIAL_STATE else StepKind(query.step)
-    return OpenQuery(query.pk, query.is_of_header, query.timestamp, step, is_left_to_others)
+    return OpenQuery(query.pk, query.kind == QueryKind.HEADER, query.timestamp, step, is_left_to_others)
 
 
 def _with_trust(

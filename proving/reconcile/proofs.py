@@ -24,7 +24,7 @@ from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
 from proving.named_transactions import BlockContents, FoundTransaction, NamedTransaction, Unprovable
 from queries import waits
 from queries.columns import HeaderField
-from queries.models import Block, Query, StepKind, open_queries
+from queries.models import Block, Query, QueryKind, StepKind, open_queries
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -132,9 +132,9 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
     of_header: set[int] = set()
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, transaction_name="")
-    for pk, block, address in rows.values_list("pk", "block", "address"):
-        if address:
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(kind=QueryKind.ENTRY)
+    for pk, block, address, kind in rows.values_list("pk", "block", "address", "kind"):
+        if kind == QueryKind.ACCOUNT:
             asking[block, address].append(pk)
         else:
             of_header.add(block)
@@ -158,7 +158,7 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
     """
     headers = {block.pk: _header(block) for block in blocks}
     by_block: dict[int, Fetched] = defaultdict(Fetched)
-    of_header = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="", transaction_name="")
+    of_header = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, kind=QueryKind.HEADER)
     for query in of_header.order_by("pk"):
         pk, header = query.block_id or 0, headers[query.block_id or 0]
         if lacking := facts.lacking(header, query.header_fields):
@@ -172,7 +172,7 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
 
 def waiting_for_receipts(blocks: Sequence[Block]) -> dict[Block, list[Query]]:
     """Return the open queries about transactions that wait for proofs, by their blocks."""
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(transaction_name="").order_by("pk")
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, kind=QueryKind.ENTRY).order_by("pk")
     by_block: dict[int | None, list[Query]] = defaultdict(list)
     for query in rows:
         by_block[query.block_id].append(query)

@@ -30,7 +30,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.proofs import Proven, StoredContents
 from queries import progress, submission
-from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
+from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, QueryKind, StepKind
 from queries.progress import Complete
 
 # Maximum queries whose rows a database transaction writes, so that other writers don't wait for long.
@@ -188,7 +188,7 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
         # The transaction that a hash names may be elsewhere now.
         block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
-        block.queries.exclude(transaction_name="").update(first_log=None)
+        block.queries.filter(kind=QueryKind.ENTRY).update(first_log=None)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
         lanes.count(block.source_chain_id, ChainEvent.REORGANISED)
