@@ -87,16 +87,16 @@ test-long: $(NEEDED_BY_TESTS) ## Run the long tests: each story in detail, demos
 	@$(TESTS) -m long $(ARGS)
 
 # Tests that run on PostgreSQL each time, because it is most likely to differ there: parallel transactions, bulk writes.
-STORING := $(addprefix tests/queries/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
-POSTGRESQL_FIRST := tests/inside/test_account_locks.py tests/database/test_side_by_side.py \
-	tests/inside/test_side_by_side.py tests/inside/test_room.py tests/inside/test_shared_transactions.py $(STORING)
+STORING := $(addprefix tests/queries/database/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
+POSTGRESQL_FIRST := tests/inside/database/test_account_locks.py tests/database/database/test_side_by_side.py \
+	tests/inside/database/test_side_by_side.py tests/inside/database/test_room.py tests/inside/chain/test_shared_transactions.py $(STORING)
 # Outside tests that may find faults of locks, kills and money on PostgreSQL only.
-LOCKS_KILLS_MONEY := tests/proving/test_kills.py tests/proving/test_frozen_workers.py tests/proving/test_money.py \
-	tests/proving/test_transactions.py tests/proving/test_registries.py tests/proving/budget $(STORING)
+LOCKS_KILLS_MONEY := tests/proving/system/test_kills.py tests/proving/system/test_frozen_workers.py tests/proving/chain/test_money.py \
+	tests/proving/chain/test_transactions.py tests/proving/chain/test_registries.py tests/proving/budget $(STORING)
 
 # The folders and files whose tests use a database.
-DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/database tests/docs/test_monitoring.py \
-	tests/explorer tests/inside tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
+DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/database tests/docs/database/test_monitoring.py \
+	tests/explorer tests/inside tests/proving tests/queries tests/serving tests/upgrades
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(TESTS) --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
@@ -109,8 +109,10 @@ test-outside: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon
 	$(TESTS) -q -m outside --database postgresql $(LOCKS_KILLS_MONEY)
 
 # They wait for nothing, so more processes than cores would only import and collect more often.
-test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
-	$(BIN)/python -m pytest --fast -m "not long" -n auto --dist worksteal -q -r fE $(ARGS)
+test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or service, and some that prove a batch
+	$(BIN)/python -m pytest -m "not long" -n auto --dist worksteal -q -r fE $(or $(ARGS),$(FAST))
+# Without the last one, no fast test would prove a batch, which a quarter of the service's lines are for.
+FAST := $(wildcard tests/*/no_database tests/*/database) tests/proving/chain/test_reorgs.py
 
 lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types, spelling, sentences, settings and migrations
 	$(BIN)/ruff format --check .
@@ -147,7 +149,7 @@ chromium: .venv/ready ## Install a Chromium for the browser tests, if none is th
 		|| { echo "Chromium could not be installed; apt-get install chromium libatomic1 says more."; exit 1; }
 
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
-	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
+	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/system/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
 	@echo "The pictures are in build/screenshots"
 
 picture: .venv/ready node_modules/ready chromium ## Take the README's picture, docs/explorer.png, from a demo
@@ -206,7 +208,7 @@ weakened: .venv/ready node_modules/ready ## Compile the weakened contracts of te
 	@git ls-files --error-unmatch tests/contracts/compiled >/dev/null 2>&1 \
 		|| { echo "This compares with what is committed, so it needs git and a checkout."; exit 1; }
 	rm -f tests/contracts/compiled/*.hex
-	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
+	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/chain/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
 	test -z "$$(git status --porcelain tests/contracts/compiled)"
 WEAKENING := forgeries transactions
 

@@ -145,8 +145,8 @@ FINAL = (OtherAccounts, Reverted, NonceTooLow, ReplacementUnderpriced, Insuffici
 
 # --- Recognising errors -----------------------------------------------------------------------------------------------
 
-# tests/chains/test_node_errors.py has the words of each client. AlreadyKnown and ReplacementUnderpriced come first,
-# because their words may include "transaction underpriced".
+# tests/chains/no_database/test_node_errors.py has the words of each client. AlreadyKnown and ReplacementUnderpriced
+# come first, because their words may include "transaction underpriced".
 _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
     (
         AlreadyKnown,

@@ -4,12 +4,11 @@ import gc
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import pytest
@@ -31,18 +30,11 @@ from proving.health.service_metrics import ServiceMetrics
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
-from tests.slow import SLOW, WITH_A_CHAIN
 
 
 def pytest_configure() -> None:
     """Restore Ctrl-C. Shells ignore it for background jobs, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--fast", action="store_true", help="skip tests that start a process (but for those of tests/slow.py)"
-    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,25 +57,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if collection_path.name in SLOW and config.getoption("fast") else None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Under --fast, skip a test at the moment it starts a process. So no list of such tests is needed."""
-    if item.config.getoption("fast"):
-        may_start = item.path.name in WITH_A_CHAIN
-        subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign, assignment]
-
-
-_POPEN = subprocess.Popen.__init__
-
-
-def _skip(*_: object, **__: object) -> NoReturn:
-    pytest.skip("it starts a process")
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def fresh_installation(folder: Path) -> FreshInstallation:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
             begun = made.with_suffix(".begun")
-            # With `--fast`, the test is skipped when it starts a process. The folder then stays unfinished.
+            # A process that was killed here leaves the folder unfinished.
             begun.mkdir(exist_ok=True)
             for command in ("migrate", "collectstatic"):
                 _manage(begun, command)

@@ -1,7 +1,7 @@
-"""A test takes a second at most, unless it has the mark `story` or `long`. pyproject.toml imports this module.
+"""A test takes a second at most, unless it has the mark `story` or `long`, and uses no more than its folder says.
 
-A slow or loaded machine fails no test. The seconds in which it waited for a core don't count, and the others are
-compared with those of a unit of work, which the same process measures around it.
+pyproject.toml imports this module. A slow or loaded machine fails no test. The seconds in which it waited for a core
+don't count, and the others are compared with those of a unit of work, which the same process measures around it.
 """
 
 import hashlib
@@ -23,6 +23,8 @@ _SHORT_SECONDS = 0.4
 # Benchmarks, which take longer, are elsewhere.
 _TESTS = Path(__file__).parent
 _MARKS = {"story", "long"}
+# Folders by what their tests use. Each has what those before it have, too.
+_FOLDERS = ["no_database", "database", "chain", "system"]
 
 # How many times as long as on an idle core the last units have taken.
 _slowness = deque([1.0], maxlen=5)
@@ -40,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if any(mark.name == "story" for mark in item.own_markers):
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "long"]
         item.user_properties.append(("layer", _layer(item)))
+    if misplaced := [item.nodeid for item in items if _TESTS in item.path.parents and _is_misplaced(item)]:
+        raise pytest.UsageError(f"Move these to a folder for what they use, of {_FOLDERS}: " + ", ".join(misplaced))
     stories = sum(item.get_closest_marker("story") is not None for item in items)
     if stories > _MOST_STORIES:
         raise pytest.UsageError(f"{stories} tests are stories; at most {_MOST_STORIES} may be.")
@@ -66,15 +70,23 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _layer(item: pytest.Item) -> str:
-    """Return the most expensive thing that the test names: its fixtures and marks tell it."""
+    """Return the test's mark `long` or `story`, or the folder that tells what it uses."""
+    marks = {mark.name for mark in item.iter_markers()}
+    return next((mark for mark in ("long", "story") if mark in marks), item.path.parent.name)
+
+
+def _is_misplaced(item: pytest.Item) -> bool:
+    """Return whether a test uses more than its folder says. A long one may."""
     assert isinstance(item, pytest.Function)
-    marks, fixtures = {mark.name for mark in item.iter_markers()}, set(item.fixturenames)
-    for layer in ("long", "story"):
-        if layer in marks:
-            return layer
-    if fixtures & {"chain", "devchain", "page", "browser"}:
-        return "chain or browser"
-    return "database" if "django_db" in marks or fixtures & {"db", "transactional_db"} else "no database"
+    fixtures, folder, used = set(item.fixturenames), item.path.parent.name, "no_database"
+    if fixtures & {"db", "transactional_db"} or item.get_closest_marker("django_db"):
+        used = "database"
+    if fixtures & {"chain", "devchain"}:
+        used = "chain"
+    if "browser" in fixtures:
+        used = "system"
+    is_long = item.get_closest_marker("long") is not None
+    return folder not in _FOLDERS or (_FOLDERS.index(used) > _FOLDERS.index(folder) and not is_long)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,6 +1,6 @@
 """A search for a sequence of events that breaks a promise about money. Pytest runs it for `make attack`.
 
-Hypothesis prints the shortest failing sequence, which then goes into `tests/proving/test_money.py`.
+Hypothesis prints the shortest failing sequence, which then goes into `tests/proving/chain/test_money.py`.
 """
 
 import itertools

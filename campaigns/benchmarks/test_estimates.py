@@ -1,7 +1,7 @@
 """Accuracy of estimates.
 
 Each line shows the expected gas, the spent gas and the upper bound. It also shows by how much the expected gas and the
-bound exceed the spent gas. Batches come from `tests/proving/test_estimates.py`, proofs from
+bound exceed the spent gas. Batches come from `tests/proving/chain/test_estimates.py`, proofs from
 `campaigns.benchmarks.estimates`.
 """
 

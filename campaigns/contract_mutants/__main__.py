@@ -21,7 +21,7 @@ from contracts.build import ROOT_DIR, BuildError, build, read_sources
 
 LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
-ROLLUPS = "tests/contracts/test_rollup_block_hash_sources.py"
+ROLLUPS = "tests/contracts/no_database/test_rollup_block_hash_sources.py"
 
 
 def campaigns(*names: str, harness: bool = False) -> Command:
@@ -31,40 +31,41 @@ def campaigns(*names: str, harness: bool = False) -> Command:
 
 # Commands that may catch a mutant of each contract. Those that catch most mutants per second come first.
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    "ArbitrumBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_arbitrum_block_hash_source.py"),),
-    "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/test_arbitrum_buffer_block_hash_source.py"),),
-    "ArbitrumSlotBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_arbitrum_block_hash_source.py"),),
-    "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
-    "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
+    "ArbitrumBlockHashSource": (pytest(ROLLUPS, "tests/contracts/chain/test_arbitrum_block_hash_source.py"),),
+    "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/no_database/test_arbitrum_buffer_block_hash_source.py"),),
+    "ArbitrumSlotBlockHashSource": (pytest(ROLLUPS, "tests/contracts/chain/test_arbitrum_block_hash_source.py"),),
+    "AttestedBlockHashSource": (pytest("tests/contracts/chain/test_attested_block_hash_source.py"),),
+    "BeaconBlockHashSource": (pytest("tests/contracts/no_database/test_beacon_block_hash_source.py"),),
     "BeaconHistory": (
         campaigns("branches"),
-        pytest("tests/contracts/test_beacon_history.py", "tests/contracts/test_beacon_attacks.py"),
+        pytest("tests/contracts/chain/test_beacon_history.py", "tests/contracts/chain/test_beacon_attacks.py"),
     ),
     "FactsReader": (
         pytest(
-            *(f"tests/contracts/test_{each}.py" for each in ("trie_walk", "receipt_walk", "facts_reader")),
+            *(f"tests/contracts/chain/test_{each}.py" for each in ("trie_walk", "receipt_walk", "facts_reader")),
             *("-k", "not taken_out"),
         ),
-        pytest("tests/contracts/test_gas_budgets.py", "-k", "shown"),
+        pytest("tests/contracts/no_database/test_gas_budgets.py", "-k", "shown"),
         campaigns("walks"),
     ),
     "FactsRegistry": (
         campaigns("transactions", "headers", "jumps", "receipts"),
         campaigns("boundaries", "steps", harness=True),
         pytest(
-            *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True
+            *(f"tests/contracts/chain/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")),
+            harness=True,
         ),
-        pytest("tests/contracts/test_facts_registry.py"),
-        pytest("tests/contracts/test_jumps.py"),
-        pytest("tests/contracts/test_transactions.py"),
-        pytest("tests/contracts/test_other_layouts.py"),
+        pytest("tests/contracts/chain/test_facts_registry.py"),
+        pytest("tests/contracts/chain/test_jumps.py"),
+        pytest("tests/contracts/chain/test_transactions.py"),
+        pytest("tests/contracts/chain/test_other_layouts.py"),
         campaigns("sequences"),
-        pytest("tests/contracts/test_packed_proofs.py"),
+        pytest("tests/contracts/chain/test_packed_proofs.py"),
     ),
-    "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
-    "OpStackGamesBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_op_stack_games_block_hash_source.py"),),
-    "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
-    "Multicall": (pytest("tests/contracts/test_multicall.py"),),
+    "NativeBlockHashSource": (pytest("tests/contracts/no_database/test_native_block_hash_source.py"),),
+    "OpStackGamesBlockHashSource": (pytest(ROLLUPS, "tests/contracts/chain/test_op_stack_games_block_hash_source.py"),),
+    "OpStackBlockHashSource": (pytest("tests/contracts/no_database/test_op_stack_block_hash_source.py"),),
+    "Multicall": (pytest("tests/contracts/chain/test_multicall.py"),),
 }
 
 

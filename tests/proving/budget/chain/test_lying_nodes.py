@@ -1,0 +1,406 @@
+"""Nodes that lie about receipts, nonces, finality and prices: the possible damage, and when signers pause."""
+
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+import pytest
+import rlp
+from django.core.management import call_command
+from django.test import Client
+
+from devnet.devchain import DevChain
+from proving.models import Share, Signer, Transaction, TransactionState
+from queries.models import BatchStatus
+from tests.chains.lying_node import ask, between, error, lying_node
+from tests.headers import with_hash
+from tests.proving import money, prices, receipts, transactions
+from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
+
+# The sequences of tests/proving/chain/test_money.py also contain each kind of lie.
+pytestmark = [pytest.mark.long, pytest.mark.outside]
+
+MILLIETHER = prices.ETHER // 1000
+
+
+def limit_both(settings, wei: int) -> None:
+    money.limit(settings, daily_limit=wei, daily_limit_per_user=wei)
+
+
+def told_operators() -> Any:
+    return Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+
+
+def doubts() -> bool:
+    """Return whether a notice tells the operator that a signer pauses because its node is doubtful."""
+    return "node_doubtful" in Client().get("/healthz").json()["codes"]
+
+
+def receipt_of(chain: DevChain, tx: Transaction) -> Any:
+    tx.refresh_from_db()
+    return chain.rpc("eth_getTransactionReceipt", tx.latest_hash)
+
+
+def gas_of_data(raw: bytes) -> int:
+    """Return a transaction's intrinsic gas, which is the least that a receipt can show."""
+    data = rlp.decode(raw[1:])[7]
+    return 21_000 + sum(16 if byte else 4 for byte in data)
+
+
+# --- Receipts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "gas_used",
+    [0, 21_000 + 10_000, 10**9],
+    ids=["no gas", "less than its calldata takes", "more gas than it has"],
+)
+def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings, gas_used):
+    batch, tx = money.in_mempool(costly, key)
+    most, least = tx.cost, 40_000
+    with receipts.changed_receipts(costly, gasUsed=hex(gas_used)) as url:
+        reconfigure(settings, costly.url, url)
+        costly.mine()
+        work()
+        work()
+        money.cancel(batch)
+        share = Share.objects.get(batch=batch)
+        assert least < share.gas <= tx.gas_limit
+        assert 0 < share.wei <= most
+        assert money.counts_of_day(settings, key, costly, share.wei)
+
+
+@pytest.mark.parametrize("told", [0, 1, 10**6 * prices.GWEI], ids=["nothing", "the tip alone", "more than was offered"])
+def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_says(costly, key, settings, told):
+    _, tx = money.in_mempool(costly, key)
+    with receipts.changed_receipts(costly, effectiveGasPrice=hex(told)) as url:
+        reconfigure(settings, costly.url, url)
+        costly.mine()
+        work()
+    tx.refresh_from_db()
+    assert tx.state != TransactionState.PENDING
+    receipt = costly.rpc("eth_getTransactionReceipt", tx.hash)
+    assert tx.gas_price == int(receipt["effectiveGasPrice"], 16) != told
+
+
+# Sources: tests/chains/chain/test_rpc.py. The chain has no contract that computes an operator fee.
+ODD_FIELDS = {
+    "no price": {"effectiveGasPrice": None},
+    "no contract": {"contractAddress": "0x", "from": None, "logsBloom": "", "status": None, "l1Fee": "null"},
+    "odd fees": {"l1Fee": "0x1", "operatorFeeScalar": "0.5"},
+}
+
+
+@pytest.mark.parametrize("fields", ODD_FIELDS.values(), ids=ODD_FIELDS.keys())
+def test_a_transaction_is_mined_though_a_field_is_odd_that_nobody_needs(costly, key, settings, fields):
+    with receipts.changed_receipts(costly, **fields) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    tx = Transaction.objects.get(queries__batch=batch)
+    assert (tx.succeeded, tx.gas_price) == (True, int(receipt_of(costly, tx)["effectiveGasPrice"], 16))
+    assert "receipt_unusable" not in told_operators()["codes"]
+
+
+@pytest.mark.parametrize(("told", "counts_at_most"), [(None, True), ("0x0", True), ("0x7", False)])
+def test_a_price_that_neither_the_header_nor_the_receipt_tells_counts_at_the_most(
+    costly, key, settings, told, counts_at_most
+):
+    """The block's header has no base fee, as before London."""
+    _, tx = money.in_mempool(costly, key)
+    costly.mine()
+    number = receipt_of(costly, tx)["blockNumber"]
+    block = costly.rpc("eth_getBlockByNumber", number, False)
+    later = (
+        "baseFeePerGas",
+        "withdrawalsRoot",
+        "blobGasUsed",
+        "excessBlobGas",
+        "parentBeaconBlockRoot",
+        "requestsHash",
+    )
+    old = with_hash({name: value for name, value in block.items() if name not in later})
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockByNumber" and question["params"][0] in {number, "latest"}:
+            return [reply | {"result": old}]
+        if question["method"] == "eth_getTransactionReceipt":
+            return [reply | {"result": reply["result"] | {"blockHash": old["hash"], "effectiveGasPrice": told}}]
+        return [reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        work()
+    tx.refresh_from_db()
+    assert tx.state != TransactionState.PENDING
+    assert tx.gas_price == (tx.versions.get().max_fee_per_gas if counts_at_most else 7)
+
+
+def with_gas(gas_used: str | None) -> Callable[[Any, Any], Any]:
+    return lambda _, reply: reply | {"result": reply["result"] | {"gasUsed": gas_used}}
+
+
+def refused(question: Any, _: Any) -> Any:
+    # Source: ethereum/go-ethereum 29956.
+    return error(question, -32000, "transaction indexing is in progress")
+
+
+@pytest.mark.parametrize(
+    ("method", "told", "nodes"),
+    [
+        ("eth_getTransactionReceipt", with_gas(None), 1),
+        ("eth_getTransactionReceipt", with_gas(None), 2),
+        ("eth_getTransactionReceipt", with_gas("0x1"), 1),
+        ("eth_getTransactionReceipt", refused, 1),
+        ("eth_getBlockByNumber", refused, 1),
+    ],
+    ids=["no receipt", "no receipt, and no other node", "no block can have it", "refused", "no header"],
+)
+def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly, key, settings, method, told, nodes):
+    """The second node, if there is one, is down."""
+    first, held = money.in_mempool(costly, key)
+    costly.mine(2)
+    tx_hash, block = held.latest_hash, receipt_of(costly, held)["blockNumber"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_held = question["method"] == method and question["params"][0] in {tx_hash, block}
+        return [told(question, reply) if is_held else reply]
+
+    with between(costly.url, change) as url:
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, "http://127.0.0.1:1"][:nodes])
+        reconfigure(settings, f'"{costly.url}"', urls)
+        other = submit(key, request(BOB, block=costly.head(), fee=prices.ETHER))
+        assert work_until_done(other, costly).status == BatchStatus.DONE
+        wait = Client().get(f"/batch-queries/{first.pk}", headers=header(key)).json()["waits"][0]["sentence"]
+        problems = told_operators()
+    assert fresh(first).status == BatchStatus.IN_PROGRESS
+    assert "receipt_unusable" in problems["codes"]
+    sentence = next(sentence for sentence in problems["problems"] if tx_hash in sentence)
+    assert sentence in wait
+    assert "A block comes" not in wait
+    reconfigure(settings, urls, f'"{costly.url}"')
+    assert work_until_done(first, costly).status == BatchStatus.DONE
+    assert "receipt_unusable" not in told_operators()["codes"]
+
+
+def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings, caplog):
+    limit_both(settings, 2 * MILLIETHER)
+    prices.mine_at(costly, 1)
+    before = receipts.balance(costly)
+    with receipts.changed_receipts(costly, gasUsed="0x1") as url:
+        reconfigure(settings, costly.url, url)
+        batches = []
+        for number in range(5):
+            prices.mine_at(costly, 1)
+            batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=prices.ETHER // 3000)))
+            prices.go_on(costly, 1, rounds=3)
+    assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
+    assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
+    assert doubts()
+    assert caplog.text.count("A worker has stopped sending") == 1
+    call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
+    reconfigure(settings, url, costly.url)
+    for batch in batches:
+        work_until_done(batch, costly, rounds=20)
+    assert not doubts()
+
+
+@pytest.mark.parametrize("data_fee", [2**256 - 1, 10**6 * prices.ETHER], ids=["beyond 256 bits", "more than there is"])
+def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, settings, tmp_path, data_fee):
+    money.serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=prices.ETHER))
+    money.pending(batch)
+    with receipts.changed_receipts(op_stack, l1Fee=hex(data_fee)) as url:
+        reconfigure(settings, op_stack.url, url)
+        op_stack.mine()
+        for _ in range(3):
+            work()
+    assert Signer.objects.get().failing_since is None
+    assert (money.spent_today() or 0) <= batch.fee
+
+
+def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
+    """The false data fee exceeds the batch's fee and the daily limit."""
+    limit_both(settings, prices.ETHER // 2)
+    prices.mine_at(costly, 1)
+    with receipts.changed_receipts(costly, l1Fee=hex(prices.ETHER)) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER // 100))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert 0 < batch.spent <= batch.fee
+    assert (money.spent_today() or 0) < prices.ETHER // 100
+
+
+def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
+    """Most nodes drop the state of a block long before the block is final."""
+    with receipts.telling_receipts(op_stack) as telling:
+
+        def answer(body: Any) -> Any:
+            if isinstance(body, dict) and body["method"] == "eth_getBalance" and body["params"][1] != "latest":
+                return error(body, -32000, "missing trie node")
+            return ask(telling, body)
+
+        with lying_node(answer) as url:
+            money.serve(settings, tmp_path, op_stack, url)
+            op_stack.rpc("evm_setAutomine", False)
+            _, tx = money.in_mempool(op_stack, key)
+            expected = tx.data_fee
+            op_stack.mine(200)
+            for _ in range(3):
+                work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.FINAL
+    assert tx.data_fee == expected
+    assert Signer.objects.get().failing_since is None
+
+
+# --- Nonces -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_behind_in_the_turn_in_which_it_was_raised_counts_at_what_was_signed(costly, key, settings):
+    money.without_limits(settings)
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(2)
+    prices.mine_at(costly, 1)
+    _, tx = money.in_mempool(costly, key)
+    costly.rpc("anvil_dropAllTransactions")
+    prices.mine_at(costly, 10)
+    transactions.age()
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": "0x1"} if question["method"] == "eth_getTransactionCount" else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        work()
+    tx.refresh_from_db()
+    assert (tx.state, tx.versions.count()) == (TransactionState.DISPLACED, 2)
+    assert prices.GWEI * (tx.reserved_gwei or 0) == prices.up_to_a_gwei(tx.reserved)
+
+
+def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
+    batch, tx = money.in_mempool(costly, key)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(tx.nonce + 1)} if question["method"] == "eth_getTransactionCount" else reply]
+
+    before = receipts.balance(costly)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        with money.stopped():
+            work()
+        tx.refresh_from_db()
+        assert tx.state == TransactionState.DISPLACED
+        reconfigure(settings, url, costly.url)
+    money.cancel(batch)
+    costly.mine()
+    for _ in range(3):
+        work()
+        costly.mine()
+    paid = before - receipts.balance(costly)
+    assert paid
+    assert money.spent_today() == prices.up_to_a_gwei(paid)
+    assert money.counts_of_day(settings, key, costly, paid)
+
+
+def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
+    """The node hides receipts, reports nonces as used, and shows an empty registry."""
+    limit_both(settings, 2 * MILLIETHER)
+    costly.mine(70)
+    prices.mine_at(costly, 1)
+    is_lying, began = False, 0
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if not is_lying:
+            return [reply]
+        match question["method"], question["params"]:
+            case "eth_getTransactionCount", [_, block] if block == hex(max(0, costly.head() - 64)):
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getTransactionCount", [_, "latest"]:
+                return [reply | {"result": hex(int(reply["result"], 16))}]
+            case "eth_getTransactionReceipt", _:
+                return [reply | {"result": None}]
+            case "eth_call", [call, block] if block != "pending":
+                return [ask(costly.url, {**question, "params": [call, hex(began)]})]
+        return [reply]
+
+    before = receipts.balance(costly)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = money.accepted(key, request(ALICE, block=costly.head() - 1, fee=MILLIETHER))
+        began, is_lying = costly.head(), True
+        for _ in range(30):
+            work()
+            prices.mine_at(costly, 1)
+    assert Transaction.objects.filter(state=TransactionState.DISPLACED).exists()
+    assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
+    assert doubts()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+
+
+# --- Finality and prices ----------------------------------------------------------------------------------------------
+
+
+def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
+    """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
+    most = 3 * 10**14
+    limit_both(settings, most)
+    costly.mine(70)
+    prices.mine_at(costly, 1)
+    forged: dict[str, Any] = {}
+
+    def asked(method: str, *params: Any) -> Any:
+        return ask(costly.url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"], question["params"]:
+            case "eth_maxPriorityFeePerGas", _:
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getBlockByNumber", ["finalized", _]:
+                return [reply | {"result": asked("eth_getBlockByNumber", "latest", False)}]
+            case "eth_getBlockByNumber", [number, _] if number in forged:
+                return [reply | {"result": forged[number]}]
+            case "eth_getTransactionReceipt", [tx_hash] if receipt := reply["result"]:
+                number = receipt["blockNumber"]
+                forged[number] = with_hash(asked("eth_getBlockByNumber", number, False) | {"baseFeePerGas": "0x0"})
+                raw = bytes.fromhex(asked("eth_getRawTransactionByHash", tx_hash)[2:])
+                lies = {"blockHash": forged[number]["hash"], "gasUsed": hex(gas_of_data(raw))}
+                return [reply | {"result": receipt | lies}]
+        return [reply]
+
+    before = receipts.balance(costly)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        first = costly.head() - 1
+        for number in range(16):
+            prices.mine_at(costly, 1)
+            submit(key, request(ALICE, block=first - number, fee=MILLIETHER))
+            prices.go_on(costly, 1, rounds=4)
+    assert Transaction.objects.filter(state=TransactionState.FINAL, gas_used__lt=50_000).exists()
+    assert 0 < before - receipts.balance(costly) <= 4 * most
+
+
+@pytest.mark.parametrize("fee", ["auto", str(prices.ETHER)])
+@pytest.mark.parametrize(
+    ("method", "number"),
+    [("eth_getBalance", 0)],
+)
+def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee):
+    is_told = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(number)} if is_told and question["method"] == method else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head()) | {"fee": fee})
+        for _ in range(4):
+            work()
+            costly.mine()
+        assert not Transaction.objects.filter(queries__batch=batch).exists()
+        if fresh(batch).status == BatchStatus.REJECTED:
+            assert batch.rejection_retryable
+            return
+        is_told = False
+        assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE

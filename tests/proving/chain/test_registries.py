@@ -1,0 +1,600 @@
+"""A registry is used only while its code is this version's."""
+
+import io
+import json
+import re
+import time
+from datetime import timedelta
+from html import unescape
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection
+from django.test import Client
+from django.utils import timezone
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+
+from config.configured_chains import forget_chains
+from contracts import DEPLOYER, NO_CONTRACT
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, SignedTransaction, Transaction
+from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from tests.chains.lying_node import between
+from tests.contracts.deployed import Deployed
+from tests.deployed import deploy
+from tests.explorer.batches import beat, bundle_of, path
+from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
+from tests.proving.money import limit, pending
+from tests.proving.prices import ETHER, go_on, mine_at
+from tests.service import (
+    asking,
+    balances,
+    chains_toml,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+from tests.users import ALICE, BOB, CHARLIE, a_key, header
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
+# The code returns a word of ones for any call, so only its bytes differ from a registry's.
+OTHER_CODE = "0x5f195f5260205ff3"
+# PUSH0 PUSH0 REVERT
+REVERTING_CODE = "0x5f5ffd"
+OTHER = "its code is not that of this version's contract"
+REMEDY = "manage.py deploy_registry 31337 31337 --replace"
+
+
+# Creation code of the forgeable registry. The arguments (source chain, block hash source) are appended.
+FORGEABLE = Path(__file__).parents[2] / "contracts" / "forgeable_registry.hex"
+# Creation code of the registry before it proved transactions, to which all four arguments are appended.
+EARLIER = FORGEABLE.with_name("earlier_registry.hex")
+
+
+def restart() -> None:
+    """Forget the process's observations, as a restart does."""
+    forget_chains()
+
+
+def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
+    row = registry()
+    # The next block's header contains the state with the old code, so proofs at it show that code.
+    chain.mine()
+    chain.rpc("anvil_setCode", row.address, code)
+    chain.mine()
+    restart()
+    return row
+
+
+def health() -> tuple[int, str]:
+    response = Client().get("/healthz")
+    return response.status_code, " ".join(response.json()["problems"])
+
+
+def check_chains() -> tuple[str, str]:
+    """Run `check_chains`. Return its output and its error."""
+    output = io.StringIO()
+    try:
+        call_command("check_chains", stdout=output)
+    except CommandError as error:
+        return output.getvalue(), str(error)
+    return output.getvalue(), ""
+
+
+def words_of(page: str) -> str:
+    """Return a page's text as a copy contains it, with abbreviated values in full."""
+    return unescape(re.sub(r"<[^>]*>", "", page))
+
+
+# --- Refusal ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.story
+def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(service, key):
+    received, block = submit(key, request(ALICE, block=service.head())), service.head()
+    row = replace_code(service)
+    nonce = signer_nonce(service)
+    for _ in range(3):
+        work()
+    assert fresh(received).status == BatchStatus.RECEIVED
+    assert signer_nonce(service, "pending") == nonce
+    beat()
+    printed, error = check_chains()
+    for text in (str(received.waits_for), words_of(Client().get(path(received)).text), health()[1], printed):
+        # Pages show the chain's name instead of its number.
+        by_number = text.replace("Development chain", "chain 31337")
+        assert f"The facts registry at {row.address} on chain 31337 for chain 31337 is not used: {OTHER}" in by_number
+        assert REMEDY in text
+    assert health()[0] == 503
+    assert error.startswith(f"registry_refused: The facts registry at {row.address} on chain 31337")
+    assert error.endswith(REMEDY)
+
+    new = deploy(31337, 31337, "--replace")
+    assert work_until_done(received).status == BatchStatus.DONE
+    assert new.address == registry().address != row.address
+    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
+    beat()
+    assert health() == (200, "")
+    printed, error = check_chains()
+    assert error == ""
+    assert f"{new} has verified code, {new.code_hash}." in printed
+
+
+def test_a_batch_that_was_accepted_before_waits_too(service, key):
+    batch = submit(key, request(ALICE, block=service.head()))
+    call_command("stop")
+    work()
+    replace_code(service)
+    call_command("resume")
+    sent = Transaction.objects.count()
+    for _ in range(3):
+        work()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    assert Transaction.objects.count() == sent
+    (sentence,) = waiting()
+    assert OTHER in sentence
+    assert REMEDY in sentence
+
+
+@pytest.mark.parametrize("what", ["source", "history"])
+def test_a_registry_that_was_deployed_with_something_else_is_refused(service, what):
+    """The code is right, but its values differ: another block hash source or another history size than recorded."""
+    row = registry()
+    source = Deployed(service, "NativeBlockHashSource", 8191).address if what == "source" else row.block_hash_source
+    window = 393168 if what == "history" else 8191
+    row.address = Deployed(service, "FactsRegistry", 31337, source, window, NO_CONTRACT).address
+    row.save()
+    restart()
+    work()
+    assert OTHER in registry().refused
+
+
+def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(service, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 393168")
+    work()
+    assert "a history of 8191 slots, and chain 31337 has 393168 by chains.toml" in registry().refused
+
+
+def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service):
+    """Earlier versions didn't record the code's hash."""
+    FactsRegistry.objects.update(code_hash="")
+    restart()
+    work()
+    assert registry().code_hash != ""
+
+
+def forgeable_registry(chain: DevChain, block_hash_source: str) -> str:
+    """Deploy the version in which facts could be forged. Return the address."""
+    return deploy_code(chain, FORGEABLE, encode(["uint256", "address"], [31337, block_hash_source]))
+
+
+def deploy_code(chain: DevChain, path: Path, arguments: bytes) -> str:
+    creation = path.read_text().strip() + arguments.hex()
+    receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": f"0x{creation}", "gas": hex(10**7)})
+    return str(receipt["contractAddress"])
+
+
+@pytest.mark.parametrize("window", [8191, 8192])
+def test_a_registry_of_the_version_before_transactions_is_still_used(service, key, window):
+    """An upgrade leaves such a registry in use, unless it was deployed with other values than are recorded."""
+    row = registry()
+    arguments = [31337, row.block_hash_source, window, NO_CONTRACT]
+    row.address = deploy_code(service, EARLIER, encode(["uint256", "address", "uint256", "address"], arguments))
+    row.save()
+    restart()
+    batch = submit(key, request(ALICE, block=service.head()))
+    if window != row.history_window:
+        work()
+        assert OTHER in registry().refused
+        return
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert (registry().address, registry().refused) == (row.address, "")
+    # It proves no transactions, which its operator is told.
+    (shown,) = Client().get("/chains.json").json()["connections"]
+    (note,) = shown["notes"]
+    assert (shown["codeIsRight"], shown["provesTransactions"], REMEDY in note) == (True, False, True)
+    said = io.StringIO()
+    with pytest.raises(CommandError, match="no_worker"):
+        call_command("check_chains", stdout=said)
+    assert note in said.getvalue()
+
+
+def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
+    row = registry()
+    row.address = forgeable_registry(service, row.block_hash_source)
+    row.save()
+    restart()
+    batch = submit(key, request(ALICE, block=service.head()))
+    nonce = signer_nonce(service)
+    work()
+    batch.refresh_from_db()
+    assert signer_nonce(service) == nonce
+    beat()
+    for text in (str(batch.waits_for), Client().get(path(batch)).text, health()[1], check_chains()[0]):
+        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in text
+        assert REMEDY in text
+    deploy(31337, 31337, "--replace")
+    assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
+
+
+# --- Intervals of code checks -----------------------------------------------------------------------------------------
+
+
+def later(monkeypatch, seconds: int) -> None:
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
+
+
+def test_a_process_compares_it_again_from_time_to_time(service, monkeypatch):
+    work()
+    service.rpc("anvil_setCode", registry().address, OTHER_CODE)
+    later(monkeypatch, 601)
+    work()
+    assert OTHER in registry().refused
+    assert OTHER in str(registry().wait)
+
+
+def test_what_a_node_was_wrong_about_is_looked_at_again_soon(service, monkeypatch):
+    code = service.rpc("eth_getCode", registry().address, "latest")
+    replace_code(service, "0x")
+    work()
+    assert "no code there" in registry().refused
+    service.rpc("anvil_setCode", registry().address, code)
+    later(monkeypatch, 11)
+    work()
+    assert registry().refused == ""
+
+
+def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_path, key):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    batch = submit(key, request(ALICE, block=3))
+    work()
+    assert "can't be reached" in str(fresh(batch).waits_for)
+    assert "can't be reached" in str(registry().wait)
+    assert registry().refused == ""
+    assert "can't be read" in check_chains()[0]
+
+
+# --- Transactions under way -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service, key):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=service.head()))
+    tx = pending(batch)
+    service.rpc("anvil_setCode", registry().address, OTHER_CODE)
+    restart()
+    # The node has lost the transaction, as if it had never been broadcast.
+    service.rpc("anvil_dropAllTransactions")
+    SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
+    work()
+    service.mine()
+    work()
+    tx.refresh_from_db()
+    assert tx.versions.get(hash=tx.hash).is_cancellation
+    assert tx.succeeded is False
+    service.rpc("evm_setAutomine", True)
+    deploy(31337, 31337, "--replace")
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert len({*Transaction.objects.exclude(to=DEPLOYER).values_list("to", flat=True)}) == 2
+
+
+# --- Replacement ------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_one_registry_in_use_for_each_connection(service):
+    row = registry()
+    row.pk = None
+    with pytest.raises(IntegrityError):
+        row.save()
+
+
+@pytest.mark.long
+def test_a_registry_that_was_replaced_stays_on_record(service, key):
+    old = replace_code(service)
+    deploy(31337, 31337, "--replace")
+    row = FactsRegistry.objects.get(pk=old.pk)
+    assert row.address == old.address
+    assert row.replaced_at is not None
+    assert row.code_hash == "0x" + keccak(hexstr=OTHER_CODE).hex()
+    assert OTHER in row.replaced_because
+    beat()
+    printed, error = check_chains()
+    assert f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}" in printed
+    assert error == ""
+    page = words_of(Client().get(path(submit(key, request(ALICE, block=1)))).text)
+    assert row.address in page
+    assert row.code_hash in page
+
+
+@pytest.fixture
+def half_proven(service, key) -> Query:
+    """Return a proven query of an open batch. The batch's other block isn't mined yet."""
+    batch = submit(key, asking(balances([service.head() - 1, service.head() + 40], BOB)))
+    for _ in range(4):
+        work()
+    return batch.queries.get(step=None)
+
+
+@pytest.mark.story
+def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(service, half_proven):
+    batch = half_proven.batch
+    before = transactions_of(half_proven)
+    assert len(before) == 1
+    old = replace_code(service)
+    deploy(31337, 31337, "--replace")
+    half_proven.refresh_from_db()
+    batch.refresh_from_db()
+    assert half_proven.step == StepKind.BLOCKHASH_AVAILABLE
+    assert f"{old.address} is replaced by a new one" in batch.went_back_because
+    service.mine(40)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert len(transactions_of(half_proven)) == 1
+    assert transactions_of(half_proven).isdisjoint(before)
+    for block in Block.objects.all():
+        assert field_on_chain(service, BOB, block.number, AccountField.BALANCE) == balance_at(
+            service, BOB, block.number
+        )
+
+
+@pytest.mark.long
+def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_on(costly, key):
+    """Transactions to the old registry aren't final yet. Both batches must still be finished within their fees."""
+    costly.mine(10)
+    costly.rpc("evm_setAutomine", True)
+    mine_at(costly, 1)
+    head = costly.head()
+    keys = {head: key, head - 4: a_key(BOB)}
+    batches = [submit(keys[at], asking(balances([*range(at - 3, at + 1), head + 40]), fee="auto")) for at in keys]
+    go_on(costly, 1, 6)
+    assert [batch.queries.filter(step=None).count() for batch in batches] == [4, 4]
+    replace_code(costly)
+    deploy(31337, 31337, "--replace")
+    costly.mine(40)
+    mine_at(costly, 1)
+    go_on(costly, 1, 12)
+    for batch in batches:
+        assert fresh(batch).status == BatchStatus.DONE, waiting()
+        assert 0 < fresh(batch).spent <= batch.fee
+
+
+@pytest.mark.long
+def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly, key, settings):
+    costly.mine(10)
+    costly.rpc("evm_setAutomine", True)
+    mine_at(costly, 1)
+    done = work_until_done(submit(key, asking(balances(range(costly.head() - 3, costly.head())), fee="auto")), costly)
+    replace_code(costly)
+    call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
+    mine_at(costly, 1)
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
+    two = [costly.head() - 1, costly.head()]
+    batch = work_until_done(submit(key, asking(balances(two), fee="auto")), costly)
+    assert batch.status == BatchStatus.DONE, batch.rejection_reason
+    # Transactions to the new one count.
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=batch.spent)
+    more = work_until_done(submit(key, asking(balances([number + 1 for number in two]), fee="auto")), costly)
+    assert more.status != BatchStatus.DONE
+
+
+@pytest.mark.long
+def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
+    (tx,) = Transaction.objects.filter(queries=half_proven)
+    replace_code(service)
+    new = deploy(31337, 31337, "--replace")
+    sent = {"from": BOB, "to": new.address, "data": "0x" + bytes(tx.data).hex()}
+    assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
+    service.mine(40)
+    assert work_until_done(half_proven.batch).status == BatchStatus.DONE
+    assert transactions_of(half_proven) == set()
+
+
+def transactions_of(query: Query) -> set[str]:
+    return set(query.steps.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
+
+
+@pytest.mark.long
+def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
+    done = work_until_done(submit(key, request(ALICE, block=service.head())))
+    old = replace_code(service)
+    work()
+    assert "in a registry that is no longer used" in " ".join(Client().get(path(done)).text.split())
+    new = deploy(31337, 31337, "--replace")
+    work()
+    assert fresh(done).status == BatchStatus.DONE
+    assert "in a registry that was replaced" in " ".join(Client().get(path(done)).text.split())
+    body = Client().get(f"{path(done)}.json").json()
+    assert {fact["registry"] for query in body["queryList"] for fact in query["facts"]} == {old.address}
+    assert bundle_of(done, 1)["blocks"][0]["factsRegistry"] == old.address
+
+    again = work_until_done(submit(key, request(ALICE, block=service.head())))
+    text = Client().get(path(again)).text
+    assert f'title="{new.address}"' in text
+    assert "The facts of this batch are in a registry" not in text
+
+
+# A replacement of the registry, the number of kept transactions, and the old registry's code.
+OLD_ONES = {
+    "replaced, lost": (True, 0, ""),
+    "replaced, kept": (True, 1, ""),
+    "replaced by other code": (True, 0, REVERTING_CODE),
+    "refused, lost": (False, 0, ""),
+    "refused, kept": (False, 1, ""),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("old_one", OLD_ONES.values(), ids=OLD_ONES)
+def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, old_one):
+    is_replaced, kept, code = old_one
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    # The second batch has the same fact, so it needs no transaction.
+    hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()
+    body = {**request(ALICE, block=block), "webhook": hook}
+    done = [work_until_done(submit(key, body)) for _ in range(2)]
+    (tx,) = Transaction.objects.filter(queries__batch__in=done)
+    service.mine(kept)
+    old, at = registry(), tx.block_number or 0
+    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 9000")
+    if is_replaced:
+        deploy(31337, 31337, "--replace")
+    work()
+    service.rpc("anvil_reorg", service.head() - at + 1 - kept, [])
+    if code:
+        service.rpc("anvil_setCode", old.address, code)
+    work()
+    assert {fresh(batch).status for batch in done} == {BatchStatus.DONE if kept else BatchStatus.IN_PROGRESS}
+    if kept:
+        return
+    if not is_replaced:
+        # The transaction that would prove the fact to the old registry is cancelled.
+        for _ in range(2):
+            work()
+        page = Client().get(f"/batch-queries/{done[0].pk}", headers=header(key)).json()
+        assert "registry_refused" in {wait["code"] for wait in page["waits"]}
+        assert registry().address == old.address
+        deploy(31337, 31337, "--replace")
+    new = registry().address
+    for batch in done:
+        assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+        page = words_of(Client().get(path(batch)).text)
+        assert f"the facts registry at {old.address}, which is no longer used, has lost facts" in page
+        assert new in page
+        told = [json.loads(delivery.body)["data"] for delivery in batch.webhook.deliveries.order_by("pk")]
+        assert [each["queryStatus"] for each in told] == ["DONE", "IN_PROGRESS", "DONE"]
+        assert old.address in told[1]["reason"]
+        assert (new in told[1]["reason"]) == is_replaced
+    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
+
+
+def replace_and_lose(service, settings, folder, tx: Transaction) -> None:
+    """Replace the registry, and then take the transaction and all later ones from the chain."""
+    settings.CHAINS_FILE = chains_toml(folder, service.url, chain="history_window = 9000")
+    deploy(31337, 31337, "--replace")
+    work()
+    service.rpc("anvil_reorg", service.head() - (tx.block_number or 0) + 1, [])
+    work()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_same_block", [True, False], ids=["same block", "other block"])
+def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, settings, tmp_path, is_same_block):
+    """The old one keeps what an earlier transaction has proven, and a batch has one registry."""
+    if is_same_block:
+        block = service.head()
+        work_until_done(submit(key, request(ALICE, block=block)))
+        service.mine(3)
+        batch = work_until_done(submit(key, request(ALICE, BOB, block=block)))
+    else:
+        batch = submit(key, asking(balances([service.head() - 1, service.head() + 6], BOB)))
+        for _ in range(4):
+            work()
+        assert batch.queries.filter(step=None).count() == 1
+        service.mine(8)
+        work_until_done(batch)
+    replace_and_lose(service, settings, tmp_path, Transaction.objects.exclude(queries=None).latest("pk"))
+    assert set(batch.queries.values_list("step", flat=True)) == {StepKind.BLOCKHASH_AVAILABLE}
+    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+    body = Client().get(f"{path(batch)}.json").json()
+    assert {fact["registry"] for query in body["queryList"] for fact in query["facts"]} == {registry().address}
+    for address, number in batch.queries.values_list("address", "block__number"):
+        held = field_on_chain(service, address, number, AccountField.BALANCE)
+        assert held == balance_at(service, address, number)
+
+
+@pytest.mark.long
+def test_of_two_old_ones_at_one_address_each_is_read(service, key, settings, tmp_path):
+    """A chain that is started anew, or reorganised, may create the same address again."""
+    first = work_until_done(submit(key, request(ALICE, block=service.head())))
+    tx, row = Transaction.objects.exclude(queries=None).get(), registry()
+    FactsRegistry.objects.filter(pk=row.pk).update(replaced_at=timezone.now())
+    row.pk = None
+    row.save()
+    second = work_until_done(submit(key, request(ALICE, block=Block.objects.get().number)))
+    replace_and_lose(service, settings, tmp_path, tx)
+    assert [fresh(batch).status for batch in (first, second)] == [BatchStatus.IN_PROGRESS] * 2
+
+
+@pytest.mark.long
+def test_what_a_refused_one_loses_of_open_batches_is_noticed_when_it_is_used_again(service, half_proven, monkeypatch):
+    (tx,) = Transaction.objects.filter(queries=half_proven)
+    address = registry().address
+    code = service.rpc("eth_getCode", address, "latest")
+    service.rpc("anvil_reorg", service.head() - (tx.block_number or 0) + 1, [])
+    replace_code(service, "0x")
+    for _ in range(3):
+        work()
+        service.mine()
+    assert registry().refused
+    service.rpc("anvil_setCode", address, code)
+    later(monkeypatch, 11)
+    service.mine(40)
+    assert work_until_done(half_proven.batch, service, rounds=20).status == BatchStatus.DONE
+    for number in Block.objects.values_list("number", flat=True):
+        assert field_on_chain(service, BOB, number, AccountField.BALANCE) == balance_at(service, BOB, number)
+
+
+@pytest.mark.long
+def test_a_batch_that_is_done_while_its_registry_is_replaced_stays_in_the_old_one(service, key):
+    """The command waits for locks while a worker, whose clock is ahead, ends the batch."""
+    batch, old = work_until_done(submit(key, request(ALICE, block=service.head()))), registry()
+    end = timezone.now() + timedelta(seconds=30)
+    ended = Batch.objects.filter(pk=batch.pk)
+    ended.update(status=BatchStatus.IN_PROGRESS, finished_at=None)
+    is_time = iter([True])
+
+    def finish(execute, sql, *more):
+        if sql.startswith('SELECT "queries_batch"."id"') and next(is_time, False):
+            ended.update(status=BatchStatus.DONE, finished_at=end)
+        return execute(sql, *more)
+
+    replace_code(service)
+    work()
+    with connection.execute_wrapper(finish):
+        deploy(31337, 31337, "--replace")
+    assert fresh(batch).finished_at == end
+    assert bundle_of(batch, 1)["blocks"][0]["factsRegistry"] == old.address
+    # A reorganisation of its facts is still noticed.
+    assert Block.objects.get().checked_number is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("turns", "method"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
+def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, method):
+    """The operator replaces the registry during a worker's turn, between two database transactions."""
+    block, depth = service.head(), len(connection.savepoint_ids)
+    old, methods = registry().address, set[str]()
+    is_time = iter([True])
+
+    def change(question, reply):
+        methods.add(question["method"])
+        return [reply]
+
+    def replace(execute, *more):
+        if method in methods and len(connection.savepoint_ids) == depth and next(is_time, False):
+            replace_code(service)
+            deploy(31337, 31337, "--replace")
+        return execute(*more)
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        batch = submit(key, request(CHARLIE, block=block))
+        for _ in range(turns):
+            work()
+        methods.clear()
+        with connection.execute_wrapper(replace):
+            work()
+        assert work_until_done(batch).status == BatchStatus.DONE
+    assert old != registry().address
+    # The old registry was used only in an earlier turn.
+    assert Transaction.objects.filter(queries__batch=batch, to=old).count() == turns
+    assert field_on_chain(service, CHARLIE, block, AccountField.BALANCE) == balance_at(service, CHARLIE, block)
