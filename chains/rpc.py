@@ -24,6 +24,7 @@ from chains.node_errors import (
 )
 from chains.nodes import ChainNodes, Question
 from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic, VerifiedAccountProof
+from chains.trie import StateAccount
 
 # Wei per gas if nodes suggest no priority fee. It is geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
@@ -184,6 +185,17 @@ class RpcClient:
         reason is `UnverifiedProof`.
         """
         return self.ask(beside, [questions.proof(request) for request in requests])[1]
+
+    def proven_account(self, address: str, block: int) -> StateAccount | None:
+        """Return the account by proof, at a block of which all nodes tell the same hash. None if nobody proves it.
+
+        It shows which node is right where their answers differ.
+        """
+        told = list(self.answers_of_each(questions.header(block)).values())
+        if not told or (header := told[0]) is None or any(other != header for other in told):
+            return None
+        (proof,) = self.proofs([ProofRequest(block, header.hash, header.state_root, address)])
+        return None if isinstance(proof, ChainError) else proof.account
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""

@@ -30,7 +30,7 @@ from proving import deployments, heads, money, sources
 from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
-from proving.transactions.signers import count_foreign, locked, note_nonce, patience
+from proving.transactions.signers import locked, note_nonce, patience
 from queries import clock, storage
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 
@@ -289,6 +289,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
             # A node that is behind tells the nonce of a time when the signer had used fewer.
             if not heads.is_late(chain, head):
                 nonces = dict(zip(signers, numbers[len(signers) :], strict=True))
+                problems += _of_nonces(chain, rpc, head, nonces)
     except ChainError as error:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
@@ -310,31 +311,27 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        note_nonces(rpc, seen.nonces, lane)
+        note_nonces(chain, seen.nonces, lane)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
 
 
-def note_nonces(rpc: RpcClient, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
+def note_nonces(chain: Chain, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
     """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
 
-    If one node's word is that there are any, the lowest nonce that a node tells counts. A worker writes only while it
-    holds its `lane`; a command has none.
+    A worker writes only while it holds its `lane`; a command has none.
     """
     if not nonces:
         return
-    rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
-    doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
-    told = {address: rpc.answers_of_each(questions.nonce(address)).values() for address in doubted}
-    with locked(rpc.chain, nonces) as signers:
+    with locked(chain, nonces) as signers:
         if lane is not None:
             lane.fence()
         for address, nonce in nonces.items():
-            note_nonce(signers[address], min([nonce, *told.get(address, ())]))
+            note_nonce(signers[address], nonce)
         # Taking a stolen key out of chains.toml ends its problem.
-        gone = Signer.objects.filter(chain_id=rpc.chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
+        gone = Signer.objects.filter(chain_id=chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
         gone.update(foreign_count=0, foreign_since=None)
 
 
@@ -527,5 +524,30 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
                 "node_doubtful",
                 f"{told[low]} says that the signer {address} on {chain.label} holds {in_units(low)} "
                 f"{chain.native_currency}, and {told[high]} that it holds {in_units(high)}. The higher balance counts.",
+                _subject(chain.id, signer=address),
+            )
+
+
+def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int]) -> Iterator[Problem]:
+    """Replace each nonce by the lowest that a node tells, or by a proven one above it. One lie hides or makes no thief.
+
+    Yield a problem if nodes differ about a recent block, and no node proves the signer's account.
+    """
+    number = max(1, head.number - _KEPT_BELOW)
+    for address, nonce in nonces.items():
+        told = rpc.ask_each([questions.nonce(address), questions.nonce(address, number)])
+        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce)
+        earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
+        nonces[address] = lowest
+        if max(earlier.values(), default=0) <= lowest:
+            continue
+        if account := rpc.proven_account(address, number):
+            nonces[address] = max(lowest, account.nonce)
+        elif len({*earlier.values()}) > 1:
+            answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
+            yield Problem(
+                "node_doubtful",
+                f"The nodes of {chain.label} differ about the next nonce of {address} at block {number}: {answers}. "
+                "If the highest is right, the key may be stolen, or another program has it. Compare with a third node.",
                 _subject(chain.id, signer=address),
             )
