@@ -37,6 +37,8 @@ _HARMLESS_TIP = TIMES_USUAL * _LEAST_PRIORITY_FEE
 _COMPARED_SECONDS = 600
 # Answers that differ by this factor are a problem for the operator.
 TIMES_DOUBTFUL = 10
+# A reorg rarely replaces a block this far below the head.
+KEPT_BELOW = 4
 FEE_QUESTIONS: Sequence[Question[Any]] = (
     *(questions.header("latest"), questions.priority_fee()),
     questions.paid_priority_fee(),

@@ -23,7 +23,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
 from chains.header import Header
 from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
-from chains.rpc import TIMES_DOUBTFUL, RpcClient, result
+from chains.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import deployments, heads, money, sources
@@ -61,8 +61,6 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # A newest block that is at least this far in the future is reported: in blocks, and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A reorg rarely replaces a block this far below the head.
-_KEPT_BELOW = 4
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
@@ -418,7 +416,7 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     ]
     is_read = any(connection.block_hash_source == "native" for connection in relying)
     oldest = head.number + 1 - max((connection.window for connection in relying), default=0)
-    numbers = sorted({max(0, head.number - _KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
+    numbers = sorted({max(0, head.number - KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
     headers, block_hashes, kept = rpc.ask(
         [questions.header(number) for number in numbers],
         [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers if is_read],
@@ -438,7 +436,7 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
     """Yield a problem if the chain is a source, and no node proves an account of either of two recent blocks."""
     if all(connection.source_id != chain.id for connection in get_chains().connections):
         return
-    for below in (_KEPT_BELOW, _KEPT_BELOW + 1):
+    for below in (KEPT_BELOW, KEPT_BELOW + 1):
         # The state of block 0 was written by no block, and nodes of development chains prove it by another root.
         block = rpc.answer(questions.header(max(1, head.number - below)))
         if block is None:
@@ -533,7 +531,7 @@ def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int
 
     Yield a problem if nodes differ about a recent block, and no node proves the signer's account.
     """
-    number = max(1, head.number - _KEPT_BELOW)
+    number = max(1, head.number - KEPT_BELOW)
     for address, nonce in nonces.items():
         told = rpc.ask_each([questions.nonce(address), questions.nonce(address, number)])
         lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce)

@@ -1,7 +1,7 @@
 """Two nodes, one of which lies: its word alone pays for nothing, stops nothing and calls nobody."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from django.db.models import F
 from django.test import Client
 
 from devnet.devchain import DevChain
-from proving.models import ChainHead, ChainWatch, SignedTransaction, Transaction, TransactionState
+from proving.models import ChainHead, ChainWatch, FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.explorer.batches import beat
@@ -324,3 +324,74 @@ def test_no_node_raises_the_tip_step_by_step(costly, key, settings):
             tips = SignedTransaction.objects.values_list("max_priority_fee_per_gas", flat=True)
             highest.append(max(tips))
     assert highest[-1] <= 4 * GWEI
+
+
+# --- Registries -------------------------------------------------------------------------------------------------------
+
+OTHER_CODE = "0x5f195f5260205ff3"
+
+
+def codes_of(address: str, code: str, *, is_lying: Callable[[], bool], proves: bool) -> Callable[[Any, Any], list[Any]]:
+    """Return the change of a node that tells this code of a contract while it lies, and proves accounts or does not."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof" and not proves:
+            return [error(question, -32601, "no such method")]
+        is_asked = question["method"] == "eth_getCode" and question["params"][0] == address
+        return [reply | {"result": code} if is_asked and is_lying() else reply]
+
+    return change
+
+
+@pytest.mark.parametrize(("contract", "code"), [("address", "0x"), ("address", OTHER_CODE), ("multicall", "0x")])
+def test_no_registry_is_refused_whose_code_the_first_node_hides(costly, key, settings, contract, code):
+    address = getattr(FactsRegistry.in_use.get(), contract)
+    mine_at(costly, 1)
+    with between(costly.url, codes_of(address, code, is_lying=lambda: True, proves=True)) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+        assert "registry_refused" not in healthz()["codes"]
+    assert f"tells other code at {address}" in str(ChainWatch.objects.get().resting_nodes)
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["the second invents it", "the first hides it"])
+@pytest.mark.parametrize("proves", [True, False], ids=["proven", "not proven"])
+def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
+    costly, key, settings, pass_time, is_gone, proves
+):
+    """A proof that there was no code doesn't count, because a node may be behind."""
+    row, is_lying = FactsRegistry.in_use.get(), [True]
+    code = costly.rpc("eth_getCode", row.address, "latest")
+    mine_at(costly, 1)
+    if is_gone:
+        costly.rpc("anvil_setCode", row.address, "0x")
+        mine_at(costly, 1)
+    false = codes_of(row.address, code if is_gone else "0x", is_lying=lambda: is_lying[0], proves=proves)
+    true = codes_of(row.address, "", is_lying=lambda: False, proves=proves)
+    with between(costly.url, false) as liar, between(costly.url, true) as honest:
+        urls = [honest, liar] if is_gone else [liar, honest]
+        reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        for _ in range(3):
+            work()
+        assert FactsRegistry.in_use.get().refused == ""
+        if is_gone or not proves:
+            assert not batch.queries.exclude(transactions=None).exists()
+            waits = str(fresh(batch).waits_for)
+            assert all(url.removeprefix("http://").rstrip("/") in waits for url in urls)
+        is_lying[0] = False
+        pass_time(11)
+        work()
+        assert bool(FactsRegistry.in_use.get().refused) == is_gone
+
+
+def test_a_registry_with_other_code_is_refused_although_the_second_node_shows_the_right_one(costly, settings):
+    address = FactsRegistry.in_use.get().address
+    right = costly.rpc("eth_getCode", address, "latest")
+    costly.rpc("anvil_setCode", address, OTHER_CODE)
+    costly.mine(5)
+    with between(costly.url, codes_of(address, right, is_lying=lambda: True, proves=True)) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{costly.url}", "{url}"')
+        work()
+    assert "its code is not that of this version's contract" in FactsRegistry.in_use.get().refused
