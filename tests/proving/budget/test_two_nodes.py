@@ -13,14 +13,15 @@ from django.test import Client
 from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.chains.lying_node import ask, between, error, lying_node
+from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
+from tests.proving.estimated_batches import estimate
 from tests.proving.money import in_mempool, serve
 from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
-from tests.proving.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE
+from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
 
@@ -218,6 +219,38 @@ def test_a_predeploy_that_a_node_invents_is_forgotten(costly, key, settings, nod
         go_on(costly, 1, rounds=3)
         is_lying = False
         assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["hidden", "invented"])
+def test_a_predeploy_is_asked_for_again_after_ten_minutes(chain, key, settings, tmp_path, pass_time, is_there):
+    """Nothing contradicts the first node: it tells a fee of the predeploy that it has invented."""
+    is_lying = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if GAS_PRICE_ORACLE not in str(question["params"]):
+            return [reply]
+        if question["method"] == "eth_getCode" and is_lying:
+            return [reply | {"result": "0x" if is_there else "0x6001"}]
+        is_fee = question["method"] == "eth_call" and not is_there
+        return [result(question, f"0x{10**15:064x}") if is_fee else reply]
+
+    def cost() -> int:
+        return int(estimate(Client(), key, request(ALICE, block=1, fee=ETHER))["wei"]["bound"])
+
+    if is_there:
+        oracle_at(chain, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 0, False)
+    serve(settings, tmp_path, chain)
+    mine_at(chain, 1)
+    honest = cost()
+    with between(chain.url, change) as url:
+        reconfigure(settings, f'"{chain.url}"', f'"{url}", "{chain.url}"')
+        lied = cost()
+        assert (lied < honest) if is_there else (lied > honest)
+        is_lying = False
+        pass_time(590)
+        assert cost() == lied
+        pass_time(610)
+        assert cost() == honest
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
