@@ -203,6 +203,17 @@ class RpcClient:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
         return self.answer(questions.logs(address, topics, first, last))
 
+    def difference(self, numbers: Sequence[int]) -> str:
+        """Return a sentence about the first of these blocks of which nodes tell different hashes. Empty: none."""
+        told = self.ask_each([questions.header(number) for number in numbers])
+        for place, number in enumerate(numbers):
+            headers = {host: of_node[place] for host, of_node in told.items()}
+            hashes = {host: header.hash.hex() for host, header in headers.items() if isinstance(header, Header)}
+            if len({*hashes.values()}) > 1:
+                by_host = ", ".join(f"0x{block_hash[:8]}… by {host}" for host, block_hash in hashes.items())
+                return f"The nodes of {self.chain.label} tell different hashes of block {number}: {by_host}."
+        return ""
+
     # State
 
     @property

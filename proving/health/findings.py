@@ -7,12 +7,13 @@ chain at least every 15 s, even without work, with a few cheap requests. It stor
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from django.db.models import Exists, Max, Min, OuterRef
 from django.db.models.functions import Now
@@ -23,6 +24,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
 from chains.header import Header
 from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
+from chains.nodes import Question
 from chains.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
@@ -59,8 +61,6 @@ class Problem(NamedTuple):
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
-# A newest block that is at least this far in the future is reported: in blocks, and in seconds.
-_BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
@@ -394,10 +394,9 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     age = time.time() - head.timestamp
-    early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
     if heads.is_late(chain, head):
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
-    elif -age > early and not chain.test_network:
+    elif heads.is_in_future(chain, head):
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
     else:
         return
@@ -417,19 +416,33 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     is_read = any(connection.block_hash_source == "native" for connection in relying)
     oldest = head.number + 1 - max((connection.window for connection in relying), default=0)
     numbers = sorted({max(0, head.number - KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
-    headers, block_hashes, kept = rpc.ask(
-        [questions.header(number) for number in numbers],
-        [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers if is_read],
-        [questions.kept_hash(number, chain, head.number) for number in numbers],
-    )
-    for header, answer, word in zip(headers, block_hashes if is_read else kept, kept, strict=True):
+    asked: list[Question[Any]] = [questions.header(number) for number in numbers]
+    asked += [questions.kept_hash(number, chain, head.number) for number in numbers]
+    if is_read:
+        asked += [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers]
+    problem = _contradiction(chain, numbers, rpc.ask(asked))
+    told = rpc.ask_each(asked) if problem else {}
+    wrong = {host for host, answers in told.items() if _contradiction(chain, numbers, answers)}
+    # A node that lags or refuses shows nothing.
+    if not any(host not in wrong and not any(isinstance(answer, ChainError) for answer in told[host]) for host in told):
+        return [problem] if problem else []
+    for host in wrong:
+        rpc.rest(host, f"{host} tells another hash of a block than its history contract (EIP-2935)")
+    return []
+
+
+def _contradiction(chain: Chain, numbers: Sequence[int], answers: Sequence[Any]) -> Problem | None:
+    """Return a problem if a node's headers of these blocks contradict its history contract, by slot or by answer."""
+    count = len(numbers)
+    for header, word, answer in zip_longest(*(answers[start : start + count] for start in (0, count, 2 * count))):
         if not isinstance(header, Header):
             continue
         if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
-            return [_wrong_answer(chain, header, is_young=header.number == numbers[0])]
+            return _wrong_answer(chain, header, is_young=header.number == numbers[0])
+        # A contract that is called may keep its hashes in other slots.
         if isinstance(word, int) and word not in {0, int.from_bytes(header.hash)}:
-            return [_wrong_slot(chain, header)]
-    return []
+            return _wrong_slot(chain, header)
+    return None
 
 
 def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:

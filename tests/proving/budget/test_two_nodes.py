@@ -10,9 +10,10 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
+from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, FactsRegistry, SignedTransaction, Transaction, TransactionState
-from queries.models import BatchStatus
+from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
@@ -23,7 +24,7 @@ from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
 from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, send_from_elsewhere
-from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
+from tests.service import ALICE, SIGNER, asking, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 
@@ -357,6 +358,104 @@ def test_no_node_raises_the_tip_step_by_step(costly, key, settings):
             tips = SignedTransaction.objects.values_list("max_priority_fee_per_gas", flat=True)
             highest.append(max(tips))
     assert highest[-1] <= 4 * GWEI
+
+
+# --- Rejections and alerts --------------------------------------------------------------------------------------------
+
+HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
+Answers = Callable[[Any, Any], list[Any]]
+
+
+def told_by(method: str, parameter: str, value: Any) -> Answers:
+    """Return the change of a node that tells this result of requests with this parameter."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_asked = question["method"] == method and parameter.lower() in str(question["params"]).lower()
+        return [reply | {"result": value} if is_asked else reply]
+
+    return change
+
+
+def blocks_with(name: str, alter: Callable[[str], str], *, of_newest: bool = True, of_others: bool = True) -> Answers:
+    """Return the change of a node that invents headers, in which this field is altered."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_altered = of_newest if question["params"][:1] == ["latest"] else of_others
+        if question["method"] != "eth_getBlockByNumber" or not reply["result"] or not is_altered:
+            return [reply]
+        return [reply | {"result": with_hash(reply["result"] | {name: alter(reply["result"][name])})}]
+
+    return change
+
+
+def later(time_of_block: str) -> str:
+    return hex(int(time_of_block, 16) + 4000)
+
+
+INVENTED = {
+    "no final block": told_by("eth_getBlockByNumber", "finalized", None),
+    "no transaction": told_by("eth_getTransactionByHash", "0x", None),
+    "state roots": blocks_with("stateRoot", lambda _: "0x" + "11" * 32),
+    "state roots below the newest block": blocks_with("stateRoot", lambda _: "0x" + "11" * 32, of_newest=False),
+    "later times": blocks_with("timestamp", later),
+    "a newest block of the future": blocks_with("timestamp", later, of_others=False),
+    "hashes by the history contract": told_by("eth_call", HISTORY_CONTRACT, "0x" + "22" * 32),
+    "hashes in slots of the history contract": told_by("eth_getStorageAt", HISTORY_CONTRACT, "0x" + "22" * 32),
+}
+RESTING = set(INVENTED) - {"no final block", "no transaction"}
+
+
+@pytest.fixture
+def proven(costly, key) -> str:
+    """Return the hash of a transaction of the service on a chain whose newest blocks are young."""
+    costly.mine(80)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    work_until_done(submit(key, request(ALICE, block=costly.head(), fee=ETHER)), costly)
+    beat()
+    return Transaction.objects.exclude(queries=None).values_list("hash", flat=True).get()
+
+
+def of_each_kind(chain: DevChain, key: ApiKey, tx_hash: str) -> list[Batch]:
+    """Submit a batch for each way to select a block."""
+    at = int(chain.rpc("eth_getBlockByNumber", hex(chain.head() - 30), False)["timestamp"], 16)
+    selectors = (f"block:{chain.head() - 1}", "finalized", f"timestamp:{at}", f"transaction:{tx_hash}")
+    return [submit(key, asking({selector: {"header": ["STATE_ROOT"]}}, fee=ETHER)) for selector in selectors]
+
+
+@pytest.mark.parametrize("lie", INVENTED)
+def test_no_batch_is_rejected_and_nobody_called_for_what_the_first_node_invents(costly, key, settings, proven, lie):
+    codes = set[str]()
+    with between(costly.url, INVENTED[lie]) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batches = of_each_kind(costly, key, proven)
+        for _ in range(9):
+            go_on(costly, 1, rounds=1)
+            beat()
+            codes.update(healthz()["codes"])
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+    assert not codes
+    assert bool(ChainWatch.objects.get().resting_nodes) == (lie in RESTING)
+
+
+def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, settings, proven):
+    """No observation shows it: no other block is invented."""
+    number = costly.head() - 30
+    invented = blocks_with("stateRoot", lambda _: "0x" + "11" * 32)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return invented(question, reply) if question["params"][:1] == [hex(number)] else [reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=number, fee=ETHER))
+        for _ in range(9):
+            work()
+        waits = str(fresh(batch).waits_for)
+        assert f"tell different hashes of block {number}: " in waits
+        assert all(f"by {node.removeprefix('http://').rstrip('/')}" in waits for node in (url, costly.url))
+    reconfigure(settings, f'"{url}", ', "")
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
