@@ -256,6 +256,8 @@ class RpcNode:
         self._ids = itertools.count(1)
         self._failures = 0
         self._down_until = 0.0
+        # Until then it rests although it answers.
+        self._wrong_until = 0.0
         self._checked_at: float | None = None
         """The time when the node reported the right chain id. None: it has failed since, or was never asked."""
         self._forms: dict[str, tuple[bool, float]] = {}
@@ -305,7 +307,7 @@ class RpcNode:
             raise
         if fault:
             self._rest(fault)
-        else:
+        elif self._clock() >= self._wrong_until:
             self._failures, self.rests_until, self.problem = 0, 0.0, None
 
     def wrong_chain(self) -> NodeOfWrongChain | None:
@@ -342,18 +344,20 @@ class RpcNode:
         """Let a node rest that answers, and wrongly. Its next answer would end a rest by failures."""
         self._rest(problem)
         self.is_out = True
-        self.rests_until = self._clock() + MAX_REST_SECONDS
+        self.rests_until = self._wrong_until = self._clock() + MAX_REST_SECONDS
 
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
         now = self._clock()
-        self.problem, self.is_out = problem, is_down
-        self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
         self._down_until = now + FAIL_FAST_SECONDS if is_down else now
-        self._failures = min(self._failures + 1, 10)
         self._checked_at = None
         # When it comes back, the node may run another version or another client.
         self._forms.clear()
+        if now < self._wrong_until:
+            return
+        self.problem, self.is_out = problem, is_down
+        self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
+        self._failures = min(self._failures + 1, 10)
 
     # Forms of requests
 

@@ -24,6 +24,7 @@ from chains.node_errors import (
 )
 from chains.nodes import ChainNodes, Question
 from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic, VerifiedAccountProof
+from chains.trie import StateAccount
 
 # Wei per gas if nodes suggest no priority fee. It is geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
@@ -36,6 +37,8 @@ _HARMLESS_TIP = TIMES_USUAL * _LEAST_PRIORITY_FEE
 _COMPARED_SECONDS = 600
 # Answers that differ by this factor are a problem for the operator.
 TIMES_DOUBTFUL = 10
+# A reorg rarely replaces a block this far below the head.
+KEPT_BELOW = 4
 FEE_QUESTIONS: Sequence[Question[Any]] = (
     *(questions.header("latest"), questions.priority_fee()),
     questions.paid_priority_fee(),
@@ -185,9 +188,31 @@ class RpcClient:
         """
         return self.ask(beside, [questions.proof(request) for request in requests])[1]
 
+    def proven_account(self, address: str, block: int) -> StateAccount | None:
+        """Return the account by proof, at a block of which all nodes tell the same hash. None if nobody proves it.
+
+        It shows which node is right where their answers differ.
+        """
+        told = list(self.answers_of_each(questions.header(block)).values())
+        if not told or (header := told[0]) is None or any(other != header for other in told):
+            return None
+        (proof,) = self.proofs([ProofRequest(block, header.hash, header.state_root, address)])
+        return None if isinstance(proof, ChainError) else proof.account
+
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
         return self.answer(questions.logs(address, topics, first, last))
+
+    def difference(self, numbers: Sequence[int]) -> str:
+        """Return a sentence about the first of these blocks of which nodes tell different hashes. Empty: none."""
+        told = self.ask_each([questions.header(number) for number in numbers])
+        for place, number in enumerate(numbers):
+            headers = {host: of_node[place] for host, of_node in told.items()}
+            hashes = {host: header.hash.hex() for host, header in headers.items() if isinstance(header, Header)}
+            if len({*hashes.values()}) > 1:
+                by_host = ", ".join(f"0x{block_hash[:8]}… by {host}" for host, block_hash in hashes.items())
+                return f"The nodes of {self.chain.label} tell different hashes of block {number}: {by_host}."
+        return ""
 
     # State
 

@@ -12,18 +12,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Now
 
 from accounts.models import User
 from chains.chains_file import Chain
-from config.configured_chains import get_chains
+from chains.node_errors import ChainError, NodeUnavailable
+from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from database.due_rows import Postponement
 from database.statements import chunks
 from proving import admission_checks, block_selection, heads, lanes, money, named_transactions, source_estimate
 from proving.admission_checks import SpendingAccount
+from proving.block_selection import Selected
 from proving.lanes import HeldLane
 from proving.named_transactions import Asked
 from proving.source_estimate import BatchPart, Estimates, SourceEstimate
@@ -51,6 +54,8 @@ _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
 _BLOCKS_PER_STATEMENT = 500
+# Maximum blocks that nodes are compared about.
+_MOST_COMPARED = 100
 
 
 @dataclass(frozen=True)
@@ -195,9 +200,24 @@ def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool
     return source_estimate.ask_sources(batches[0].destination_chain_id, parts, with_costs=with_costs) if parts else {}
 
 
+def _differences(estimates: Sequence[SourceEstimate]) -> list[ChainError]:
+    """Return errors about sources that would have a batch rejected, and whose nodes tell different blocks."""
+    rejecting = {rejection.source for rejection in admission_checks.rejections(None, estimates)}
+    return [
+        NodeUnavailable(difference)
+        for source in estimates
+        if source.selected and source.source in rejecting
+        if (difference := get_rpc(source.source).difference(_compared(source.selected)))
+    ]
+
+
+def _compared(selected: Selected) -> list[int]:
+    return [selected.head.number, *islice(selected.existing, _MOST_COMPARED)]
+
+
 def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
     """Return the waits for source chains that haven't answered. None if all have answered."""
-    faults = [source.fault for source in estimates if source.fault]
+    faults = [source.fault for source in estimates if source.fault] or _differences(estimates)
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
         return _End(tuple(map(waits.fault, faults)))

@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import read_object, read_quantity
 from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.nodes import Question
-from chains.rpc import RpcClient, result
+from chains.rpc import RpcClient
 from proving import connections, heads
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, SlotFact
@@ -17,6 +19,8 @@ from proving.named_transactions import Asked, NamedTransaction
 from queries.batch_request import Selector
 from queries.models import BlockTag
 from queries.waits import WaitReason, wait
+
+Answer = TypeVar("Answer")
 
 Requests = Mapping[Selector, Collection[Asked]]
 """The facts and transactions that a batch asks of one source chain, by the selector of their block."""
@@ -158,8 +162,13 @@ def _block_of(rpc: RpcClient, transaction: str) -> int | None:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    (answer,) = rpc.ask([Question(("eth_getTransactionByHash", [transaction]), _number_in)])
-    return result(answer)
+    return _known_to_any(rpc, Question(("eth_getTransactionByHash", [transaction]), _number_in))
+
+
+def _known_to_any(rpc: RpcClient, question: Question[Answer | None]) -> Answer | None:
+    """Return the answer of the first node that knows one. None is an answer too, so that no other node is asked."""
+    known = rpc.answer(question)
+    return known if known is not None else next(filter(None, rpc.answers_of_each(question).values()), None)
 
 
 def _number_in(transaction: object) -> int | None:
@@ -175,7 +184,7 @@ def _finalized(rpc: RpcClient) -> int | str:
     Raises `NodeUnavailable`, and `RpcRefused` if another node may have an answer.
     """
     try:
-        header = rpc.header("finalized")
+        header = _known_to_any(rpc, questions.header("finalized"))
     except RpcRefused as refused:
         if refused.may_pass:
             raise

@@ -17,9 +17,10 @@ from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, InvalidReply, Reverted
+from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted
+from chains.nodes import is_answer
 from chains.questions import BlockIdentifier
-from chains.rpc import RpcClient, result
+from chains.rpc import KEPT_BELOW, RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, create2_address, is_earlier_registry, load_artifact, why_bad
 from proving.models import FactsRegistry
@@ -61,8 +62,7 @@ class Registry:
 
     def decode_vouches(self, answer: bytes | ChainError) -> bool:
         """Return the result of a call of `vouches`. Raises `ChainError` if the answer is an error."""
-        word = b"" if isinstance(answer, Reverted) else result(answer)
-        if len(word) != 32:
+        if not (word := _word(answer)):
             raise InvalidReply(f"There is no facts registry of this version at {self.address}.")
         return any(word)
 
@@ -80,6 +80,12 @@ class Registry:
 
     def _call(self, function: str, *arguments: Any) -> Call:
         return self.address, _calldata("FactsRegistry", function, *arguments)
+
+
+def _word(answer: bytes | ChainError) -> bytes:
+    """Return an answer of 32 bytes. Empty for a revert, or bytes of another length. Raises any other error."""
+    word = b"" if isinstance(answer, Reverted) else result(answer)
+    return word if len(word) == 32 else b""
 
 
 def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
@@ -325,24 +331,66 @@ def check(row: FactsRegistry) -> None:
     # If there is none of all registries of now, a reader of before may still read this one.
     of_all = reader_of(usable)
     readers = [address for address in (of_all and of_all.address, row.reader) if address]
-    addresses = list(dict.fromkeys(filter(None, [row.address, row.multicall, *readers])))
-    codes = dict(zip(addresses, map(result, rpc.ask([questions.code(each) for each in addresses])), strict=True))
-    code = codes[row.address]
-    refused = _why_refused(row, code)
-    if not refused and row.multicall and not codes[row.multicall]:
-        # Calls of it would succeed and do nothing.
-        refused = _not_used(row, f"its Multicall at {row.multicall} has no code.")
-    if row.beacon_history and not refused:
-        refused = _why_history_refused(row, rpc)
+    contracts, calls = list(filter(None, [row.address, row.multicall, row.beacon_history])), _calls(row)
+    addresses = list(dict.fromkeys([*contracts, *readers]))
+    told, answers = rpc.ask(list(map(questions.code, addresses)), [questions.call(*each) for each in calls.values()])
+    codes = dict(zip(addresses, map(result, told), strict=True))
+    refused = _why_refused(row, codes, dict(zip(calls, map(_word, answers), strict=True)))
+    if refused and _let_wrong_rest(rpc, contracts, list(calls.values())):
+        check(row)
+        return
     # A reader that also reads a registry that must not be used would answer with facts that may be forged.
     right = [address for address in readers if not refused and _reads_only(codes[address], usable)]
-    checked = {"code_hash": hex_data(keccak(code)), "refused": refused, "reader": right[0] if right else ""}
+    checked = {
+        "code_hash": hex_data(keccak(codes[row.address])),
+        "refused": refused,
+        "reader": right[0] if right else "",
+    }
     if (row.code_hash, row.refused, row.reader) == tuple(checked.values()):
         return
     row.code_hash, row.refused, row.reader = checked.values()
     FactsRegistry.objects.filter(pk=row.pk).update(**checked)
     if row.refused:
         logger.error("%s", row.refusal)
+
+
+def _calls(row: FactsRegistry) -> dict[str, Call]:
+    """Return calls of the contracts that the registry asks, by function. Their answers show whether it may be used."""
+    calls = {}
+    connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
+    if connection and connection.outbox:
+        for getter in ("outbox",) if connection.parent_id is None else ("outbox", "registry"):
+            calls[getter] = call("ArbitrumSlotBlockHashSource", row.block_hash_source, getter)
+    if row.beacon_history:
+        calls["end"] = call("BeaconHistory", row.beacon_history, "end")
+    return calls
+
+
+def _let_wrong_rest(rpc: RpcClient, addresses: Sequence[str], calls: Sequence[Call]) -> bool:
+    """Let nodes rest that tell other code of one of these contracts than the chain's state has.
+
+    Return whether there are any. Raises `NodeUnavailable` if answers differ, and no proof shows which is right: a
+    registry is neither refused nor used then.
+    """
+    told = rpc.ask_each([*map(questions.code, addresses), *(questions.call(*each) for each in calls)])
+    for place, address in enumerate([*addresses, *(to for to, _ in calls)]):
+        answers = {host: of_node[place] for host, of_node in told.items() if is_answer(of_node[place])}
+        # A revert differs from any data.
+        data = {host: answer if isinstance(answer, bytes) else None for host, answer in answers.items()}
+        if len({*data.values()}) < 2:
+            continue
+        is_code = place < len(addresses)
+        account = rpc.proven_account(address, max(1, rpc.head().number - KEPT_BELOW)) if is_code else None
+        # Code never changes, but an earlier block may lack it.
+        right = {host for host, code in data.items() if account and code and keccak(code) == account.code_hash}
+        if not right:
+            raise NodeUnavailable(
+                f"Nodes of {rpc.chain.label} differ about the contract at {address}: {', '.join(data)}."
+            )
+        for host in data.keys() - right:
+            rpc.rest(host, f"{host} tells other code at {address} than the chain's state has")
+        return True
+    return False
 
 
 def _immutables(row: FactsRegistry) -> dict[str, int]:
@@ -359,8 +407,9 @@ def expected_code(row: FactsRegistry) -> bytes:
     return load_artifact("FactsRegistry").deployed(**_immutables(row))
 
 
-def _why_refused(row: FactsRegistry, code: bytes) -> str:
-    destination, source = row.destination_chain_id, row.source_chain_id
+def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[str, bytes]) -> str:
+    """Return why the registry must not be used, by its contracts' codes and answers to `_calls`. Empty if it may."""
+    destination, source, code = row.destination_chain_id, row.source_chain_id, codes[row.address]
     is_right = code == expected_code(row) or is_earlier_registry(code, **_immutables(row))
     configured = get_chains().chain(source).history_window
     if not code:
@@ -376,43 +425,41 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
             f"it was deployed for a history of {row.history_window} slots, and chain {source} has {configured} by "
             "chains.toml."
         )
-    elif not (why := _why_source_is_unfit(row)):
+    elif row.multicall and not codes[row.multicall]:
+        # Calls of it would succeed and do nothing.
+        why = f"its Multicall at {row.multicall} has no code."
+    elif not (why := _why_source_is_unfit(row, words) or _why_history_is_unfit(row, codes, words)):
         return ""
-    return _not_used(row, why)
+    return f"The facts registry at {row} is not used: {why}"
 
 
-def _why_history_refused(row: FactsRegistry, rpc: RpcClient) -> str:
-    """Return why a registry with this beacon history must not be used. Empty if it may.
+def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[str, bytes]) -> str:
+    """Return why a registry's beacon history must not be used. Empty if it may, or there is none.
 
     The contract's `end` may be later than this version's `end`: proofs of blocks before an unknown fork stay right, and
     the contract refuses later blocks (docs/concepts/soundness.md, "The next fork"). With an earlier `end`, jumps that
     this version plans would revert.
     """
+    if not row.beacon_history:
+        return ""
     chain = get_chains().chain(row.source_chain_id)
     if chain.beacon_chain is None:
-        return _not_used(
-            row,
+        return (
             f"the values of its beacon history at {row.beacon_history} can't be compared, because chains.toml has no "
-            f"[chains.beacon_chain] for chain {chain.id}.",
+            f"[chains.beacon_chain] for chain {chain.id}."
         )
-    (end,) = rpc.eth_calls([call("BeaconHistory", row.beacon_history, "end")])
     immutables = chain.beacon_chain.immutables
-    if isinstance(end, bytes) and len(end) == 32:
-        immutables = {**immutables, "end": max(immutables["end"], int.from_bytes(end))}
-    if rpc.code(row.beacon_history) == load_artifact("BeaconHistory").deployed(**immutables):
+    if words["end"]:
+        immutables = {**immutables, "end": max(immutables["end"], int.from_bytes(words["end"]))}
+    if codes[row.beacon_history] == load_artifact("BeaconHistory").deployed(**immutables):
         return ""
-    return _not_used(
-        row,
+    return (
         f"the code of its beacon history at {row.beacon_history} is not that of this version's contract with the "
-        f"values of chain {chain.id}.",
+        f"values of chain {chain.id}."
     )
 
 
-def _not_used(row: FactsRegistry, why: str) -> str:
-    return f"The facts registry at {row} is not used: {why}"
-
-
-def _why_source_is_unfit(row: FactsRegistry) -> str:
+def _why_source_is_unfit(row: FactsRegistry, words: Mapping[str, bytes]) -> str:
     """Return why the block hash source of an Arbitrum chain must not be used. Empty if it may.
 
     It must read the configured Outbox, and the parent's registry that is in use.
@@ -420,14 +467,10 @@ def _why_source_is_unfit(row: FactsRegistry) -> str:
     connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
     if connection is None or connection.outbox is None:
         return ""
-    getters = ("outbox",) if connection.parent_id is None else ("outbox", "registry")
-    answers = get_rpc(row.destination_chain_id).eth_calls(
-        [call("ArbitrumSlotBlockHashSource", row.block_hash_source, name) for name in getters]
-    )
-    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
-    if len(words) < len(getters):
+    read = [words[getter] for getter in ("outbox", "registry") if getter in words]
+    if not all(read):
         return f"its block hash source at {row.block_hash_source} is none for {connection.block_hash_source}."
-    outbox, *registry = (to_checksum_address(word[12:]) for word in words)
+    outbox, *registry = (to_checksum_address(word[12:]) for word in read)
     if outbox != connection.outbox:
         return f"its block hash source reads the Outbox {outbox}, and chains.toml names {connection.outbox}."
     parent = _of_parent(row)

@@ -25,6 +25,8 @@ _FINAL_DEPTH = 64
 LATELY = timedelta(minutes=5)
 # A head that is at least this late, or this far behind another one, is wrong: in blocks, and in seconds.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
+# A newest block that is at least this far in the future is wrong, or the clock is: in blocks, and in seconds.
+_BLOCKS_IN_FUTURE, _SECONDS_IN_FUTURE = 20, 300
 # A poll comes this part of the block time after the expected block, so that it doesn't come just before the block.
 _LATE_PART = 1 / 8
 # Limits of the seconds between two polls. There are four polls per block.
@@ -115,18 +117,25 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
 def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -> bool:
     """Let nodes rest that are far behind others; or the one that is ahead, if it lacks blocks below its newest one.
 
-    Return whether there are any: then the next question goes to another. The nodes are compared only at first, if
-    `latest` is late or has come sooner than blocks do, or if it is far behind the highest block that was seen lately.
+    So do nodes that alone tell a block in the future. Return whether there are any: then the next question goes to
+    another. The nodes are compared only at first, if `latest` is late, in the future, or has come sooner than blocks
+    do, or if it is far behind the highest block that was seen lately.
     """
     last = _last.setdefault(rpc, _LastReading())
     # A chain may stand still, so that its nodes agree.
     is_due = time.monotonic() - last.compared_at > MAX_REST_SECONDS
-    is_odd = last.heads is None or is_late(chain, latest)
+    is_odd = last.heads is None or is_late(chain, latest) or is_in_future(chain, latest)
     is_early = last.heads is not None and _is_early(chain, latest, last.heads.latest)
     if not (is_due and is_odd) and not is_early and not is_far_behind(chain, highest - latest.number):
         return False
     last.compared_at = time.monotonic()
-    told = {host: header.number for host, header in rpc.answers_of_each(QUESTIONS[0]).items() if header}
+    newest = {host: header for host, header in rpc.answers_of_each(QUESTIONS[0]).items() if header}
+    future = {host for host, header in newest.items() if is_in_future(chain, header)}
+    if future == newest.keys():
+        future = set()  # This machine's clock may be behind.
+    for host in future:
+        rpc.rest(host, f"{host} alone tells a newest block that is far in the future")
+    told = {host: header.number for host, header in newest.items() if host not in future}
     ahead = max(told, key=told.__getitem__, default="")
     wrong = {host for host, number in told.items() if is_far_behind(chain, told[ahead] - number)}
     # One URL may lead to several nodes, so the last few blocks may be missing.
@@ -135,7 +144,7 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
     for host in wrong:
         right = max(told.keys() - wrong, key=told.__getitem__)
         rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {right} block {told[right]}")
-    return bool(wrong)
+    return bool(wrong or future)
 
 
 def _let_contradicting_rest(rpc: RpcClient, answers: Sequence[Header | ChainError | None]) -> bool:
@@ -174,6 +183,12 @@ def is_late(chain: Chain, latest: Header) -> bool:
     """
     most = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
     return not chain.test_network and time.time() - latest.timestamp > most
+
+
+def is_in_future(chain: Chain, latest: Header) -> bool:
+    """Return whether the newest block is far ahead of this machine's clock. Test networks are left out."""
+    most = max(_SECONDS_IN_FUTURE, _BLOCKS_IN_FUTURE * chain.block_seconds)
+    return not chain.test_network and latest.timestamp - time.time() > most
 
 
 def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None) -> WaitReason:

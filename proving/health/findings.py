@@ -7,12 +7,13 @@ chain at least every 15 s, even without work, with a few cheap requests. It stor
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from django.db.models import Exists, Max, Min, OuterRef
 from django.db.models.functions import Now
@@ -23,14 +24,15 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
 from chains.header import Header
 from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
-from chains.rpc import TIMES_DOUBTFUL, RpcClient, result
+from chains.nodes import Question
+from chains.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import deployments, heads, money, sources
 from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
-from proving.transactions.signers import count_foreign, locked, note_nonce, patience
+from proving.transactions.signers import locked, note_nonce, patience
 from queries import clock, storage
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 
@@ -59,10 +61,6 @@ class Problem(NamedTuple):
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
-# A newest block that is at least this far in the future is reported: in blocks, and in seconds.
-_BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A reorg rarely replaces a block this far below the head.
-_KEPT_BELOW = 4
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
@@ -289,6 +287,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
             # A node that is behind tells the nonce of a time when the signer had used fewer.
             if not heads.is_late(chain, head):
                 nonces = dict(zip(signers, numbers[len(signers) :], strict=True))
+                problems += _of_nonces(chain, rpc, head, nonces)
     except ChainError as error:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
@@ -310,31 +309,27 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        note_nonces(rpc, seen.nonces, lane)
+        note_nonces(chain, seen.nonces, lane)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
 
 
-def note_nonces(rpc: RpcClient, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
+def note_nonces(chain: Chain, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
     """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
 
-    If one node's word is that there are any, the lowest nonce that a node tells counts. A worker writes only while it
-    holds its `lane`; a command has none.
+    A worker writes only while it holds its `lane`; a command has none.
     """
     if not nonces:
         return
-    rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
-    doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
-    told = {address: rpc.answers_of_each(questions.nonce(address)).values() for address in doubted}
-    with locked(rpc.chain, nonces) as signers:
+    with locked(chain, nonces) as signers:
         if lane is not None:
             lane.fence()
         for address, nonce in nonces.items():
-            note_nonce(signers[address], min([nonce, *told.get(address, ())]))
+            note_nonce(signers[address], nonce)
         # Taking a stolen key out of chains.toml ends its problem.
-        gone = Signer.objects.filter(chain_id=rpc.chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
+        gone = Signer.objects.filter(chain_id=chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
         gone.update(foreign_count=0, foreign_since=None)
 
 
@@ -399,10 +394,9 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     age = time.time() - head.timestamp
-    early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
     if heads.is_late(chain, head):
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
-    elif -age > early and not chain.test_network:
+    elif heads.is_in_future(chain, head):
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
     else:
         return
@@ -421,27 +415,41 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     ]
     is_read = any(connection.block_hash_source == "native" for connection in relying)
     oldest = head.number + 1 - max((connection.window for connection in relying), default=0)
-    numbers = sorted({max(0, head.number - _KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
-    headers, block_hashes, kept = rpc.ask(
-        [questions.header(number) for number in numbers],
-        [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers if is_read],
-        [questions.kept_hash(number, chain, head.number) for number in numbers],
-    )
-    for header, answer, word in zip(headers, block_hashes if is_read else kept, kept, strict=True):
+    numbers = sorted({max(0, head.number - KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
+    asked: list[Question[Any]] = [questions.header(number) for number in numbers]
+    asked += [questions.kept_hash(number, chain, head.number) for number in numbers]
+    if is_read:
+        asked += [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers]
+    problem = _contradiction(chain, numbers, rpc.ask(asked))
+    told = rpc.ask_each(asked) if problem else {}
+    wrong = {host for host, answers in told.items() if _contradiction(chain, numbers, answers)}
+    # A node that lags or refuses shows nothing.
+    if not any(host not in wrong and not any(isinstance(answer, ChainError) for answer in told[host]) for host in told):
+        return [problem] if problem else []
+    for host in wrong:
+        rpc.rest(host, f"{host} tells another hash of a block than its history contract (EIP-2935)")
+    return []
+
+
+def _contradiction(chain: Chain, numbers: Sequence[int], answers: Sequence[Any]) -> Problem | None:
+    """Return a problem if a node's headers of these blocks contradict its history contract, by slot or by answer."""
+    count = len(numbers)
+    for header, word, answer in zip_longest(*(answers[start : start + count] for start in (0, count, 2 * count))):
         if not isinstance(header, Header):
             continue
         if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
-            return [_wrong_answer(chain, header, is_young=header.number == numbers[0])]
+            return _wrong_answer(chain, header, is_young=header.number == numbers[0])
+        # A contract that is called may keep its hashes in other slots.
         if isinstance(word, int) and word not in {0, int.from_bytes(header.hash)}:
-            return [_wrong_slot(chain, header)]
-    return []
+            return _wrong_slot(chain, header)
+    return None
 
 
 def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
     """Yield a problem if the chain is a source, and no node proves an account of either of two recent blocks."""
     if all(connection.source_id != chain.id for connection in get_chains().connections):
         return
-    for below in (_KEPT_BELOW, _KEPT_BELOW + 1):
+    for below in (KEPT_BELOW, KEPT_BELOW + 1):
         # The state of block 0 was written by no block, and nodes of development chains prove it by another root.
         block = rpc.answer(questions.header(max(1, head.number - below)))
         if block is None:
@@ -527,5 +535,30 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
                 "node_doubtful",
                 f"{told[low]} says that the signer {address} on {chain.label} holds {in_units(low)} "
                 f"{chain.native_currency}, and {told[high]} that it holds {in_units(high)}. The higher balance counts.",
+                _subject(chain.id, signer=address),
+            )
+
+
+def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int]) -> Iterator[Problem]:
+    """Replace each nonce by the lowest that a node tells, or by a proven one above it. One lie hides or makes no thief.
+
+    Yield a problem if nodes differ about a recent block, and no node proves the signer's account.
+    """
+    number = max(1, head.number - KEPT_BELOW)
+    for address, nonce in nonces.items():
+        told = rpc.ask_each([questions.nonce(address), questions.nonce(address, number)])
+        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce)
+        earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
+        nonces[address] = lowest
+        if max(earlier.values(), default=0) <= lowest:
+            continue
+        if account := rpc.proven_account(address, number):
+            nonces[address] = max(lowest, account.nonce)
+        elif len({*earlier.values()}) > 1:
+            answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
+            yield Problem(
+                "node_doubtful",
+                f"The nodes of {chain.label} differ about the next nonce of {address} at block {number}: {answers}. "
+                "If the highest is right, the key may be stolen, or another program has it. Compare with a third node.",
                 _subject(chain.id, signer=address),
             )

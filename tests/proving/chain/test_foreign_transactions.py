@@ -1,11 +1,12 @@
 """Transactions with a signer's key that this service did not send are told, and its own ones never are."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -15,7 +16,7 @@ from django.utils import timezone
 from devnet.devchain import DevChain
 from proving.models import ProblemReport, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.chains.lying_node import between
+from tests.chains.lying_node import between, error
 from tests.metrics import value
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
@@ -27,6 +28,7 @@ from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 CODE = "foreign_transactions"
+Change: TypeAlias = Callable[[Any, Any], list[Any]]
 
 
 @pytest.fixture
@@ -111,18 +113,107 @@ def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings
     assert told() == []
 
 
-@pytest.mark.long
-def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, settings):
-    def raised(question: Any, reply: Any) -> Any:
-        is_nonce = question["method"] == "eth_getTransactionCount"
-        return [reply | {"result": hex(int(reply["result"], 16) + 3)} if is_nonce else reply]
+def is_of_nonce(question: Any) -> bool:
+    return bool(question["method"] == "eth_getTransactionCount")
 
-    with between(observed.url, raised) as url:
-        reconfigure(settings, f'"{observed.url}"', f'"{url}", "{observed.url}"')
+
+@contextmanager
+def beside_a_liar(chain: DevChain, settings: Any, change: Change, *, is_first: bool) -> Iterator[str]:
+    """Place a lying node beside the true one. Yield its host."""
+    with between(chain.url, change) as url:
+        urls = [url, chain.url] if is_first else [chain.url, url]
+        reconfigure(settings, f'"{chain.url}"', f'"{urls[0]}", "{urls[1]}"')
+        yield url.removeprefix("http://").rstrip("/")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, settings, is_first):
+    def raised(question: Any, reply: Any) -> Any:
+        return [reply | {"result": hex(int(reply["result"], 16) + 3)} if is_of_nonce(question) else reply]
+
+    with beside_a_liar(observed, settings, raised, is_first=is_first):
         assert told() == []
         steal(observed, 1)
         (sentence,) = told()
     assert "has used 1 nonce for" in sentence
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize("refuses", [False, True], ids=["of each block", "of the newest block only"])
+def test_one_of_two_nodes_that_tells_the_nonce_of_before_hides_no_thief(observed, settings, is_first, refuses):
+    before = signer_nonce(observed)
+
+    def hidden(question: Any, reply: Any) -> Any:
+        if not is_of_nonce(question):
+            return [reply]
+        if refuses and question["params"][1] != "latest":
+            return [error(question, -32000, "missing trie node")]
+        return [reply | {"result": hex(before)}]
+
+    with beside_a_liar(observed, settings, hidden, is_first=is_first):
+        prove(observed)
+        observed.mine(4)
+        assert told() == []
+        steal(observed)
+        observed.mine(4)
+        for _ in range(2):
+            (sentence,) = told()
+            assert "has used 3 nonces for" in sentence
+        call_command("resume", "31337", "--signer", SIGNER, stdout=StringIO())
+        assert told() == []
+
+
+def doubts() -> list[str]:
+    """Let a worker observe the chain, which must tell no thief. Return the sentences about doubtful nodes."""
+    assert told() == []
+    health = Client().get("/healthz").json()
+    pairs = zip(health["codes"], health["problems"], strict=True)
+    return [sentence for code, sentence in pairs if code == "node_doubtful"]
+
+
+def unproven(question: Any, reply: Any) -> Any:
+    return [error(question, -32601, "no such method") if question["method"] == "eth_getProof" else reply]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("difference", "lags"), [(-3, False), (3, False), (-3, True)])
+def test_where_nodes_prove_nothing_those_are_named_that_tell_other_nonces_of_a_block(
+    observed, settings, difference, lags
+):
+    def other(question: Any, reply: Any) -> Any:
+        if not is_of_nonce(question):
+            return unproven(question, reply)
+        if lags and question["params"][1] != "latest":
+            return [error(question, -32000, "header not found")]
+        return [reply | {"result": hex(int(reply["result"], 16) + difference)}]
+
+    steal(observed)
+    observed.mine(4)
+    with between(observed.url, unproven) as plain, between(observed.url, other) as url:
+        reconfigure(settings, observed.url, plain)
+        assert len(told()) == 1
+        call_command("resume", "31337", "--signer", SIGNER, stdout=StringIO())
+        reconfigure(settings, f'"{plain}"', f'"{url}", "{plain}"')
+        sentences = doubts()
+    assert len(sentences) == (0 if lags else 1)
+    nonce = signer_nonce(observed)
+    for sentence in sentences:
+        for node, tells in ((url, nonce + difference), (plain, nonce)):
+            assert f"{node.removeprefix('http://').rstrip('/')} says {tells}" in sentence
+        assert SIGNER in sentence
+
+
+@pytest.mark.long
+def test_a_nonce_that_is_proven_of_another_chains_block_makes_no_thief(observed, settings):
+    with DevChain() as other:
+        steal(other, signer_nonce(observed) + 3)
+        other.mine(4)
+        observed.mine(other.head() - observed.head())
+        reconfigure(settings, f'"{observed.url}"', f'"{other.url}", "{observed.url}"')
+        (sentence,) = doubts()
+    assert all(chain.url.removeprefix("http://") in sentence for chain in (observed, other))
 
 
 # --- Databases that lack transactions ---------------------------------------------------------------------------------

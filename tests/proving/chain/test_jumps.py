@@ -274,7 +274,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 
 @pytest.mark.long
 def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing):
-    numbers = itertools.count(OLD)
+    numbers = itertools.count(1)
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
     for exchange in kills.exchanges():
         number, nonce = next(numbers), chain_state.signer_nonce(service.here)

@@ -969,6 +969,25 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
 
 
 @pytest.mark.long
+def test_a_registry_is_not_refused_where_one_of_two_nodes_says_that_its_source_reads_another_outbox(
+    chain, elsewhere, key, settings
+):
+    source = registry(THERE).block_hash_source
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_asked = question["method"] == "eth_call" and question["params"][0]["to"] == source
+        return [reply | {"result": f"0x{1:064x}"} if is_asked else reply]
+
+    with between(chain.url, change) as url:
+        reconfigure(settings, f'"{chain.url}"', f'"{url}", "{chain.url}"')
+        submit(key, of_chains(there=[40]))
+        sentence = wait_of(chain)
+    hosts = (node.removeprefix("http://").rstrip("/") for node in (url, chain.url))
+    assert sentence.endswith(f"differ about the contract at {source}: {', '.join(hosts)}.")
+    assert registry(THERE).refused == ""
+
+
+@pytest.mark.long
 def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(
     chain, elsewhere, key
 ):

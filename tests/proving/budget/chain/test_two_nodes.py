@@ -1,7 +1,7 @@
 """Two nodes, one of which lies: its word alone pays for nothing, stops nothing and calls nobody."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,19 +10,21 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
+from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import ChainHead, ChainWatch, SignedTransaction, Transaction, TransactionState
-from queries.models import BatchStatus
-from tests.chains.lying_node import ask, between, error, lying_node
+from proving.models import ChainHead, ChainWatch, FactsRegistry, SignedTransaction, Transaction, TransactionState
+from queries.models import Batch, BatchStatus
+from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
+from tests.proving.estimated_batches import estimate
 from tests.proving.money import in_mempool, serve
 from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
-from tests.proving.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE
+from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, send_from_elsewhere
-from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
+from tests.service import ALICE, SIGNER, asking, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 
@@ -220,6 +222,38 @@ def test_a_predeploy_that_a_node_invents_is_forgotten(costly, key, settings, nod
         assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["hidden", "invented"])
+def test_a_predeploy_is_asked_for_again_after_ten_minutes(chain, key, settings, tmp_path, pass_time, is_there):
+    """Nothing contradicts the first node: it tells a fee of the predeploy that it has invented."""
+    is_lying = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if GAS_PRICE_ORACLE not in str(question["params"]):
+            return [reply]
+        if question["method"] == "eth_getCode" and is_lying:
+            return [reply | {"result": "0x" if is_there else "0x6001"}]
+        is_fee = question["method"] == "eth_call" and not is_there
+        return [result(question, f"0x{10**15:064x}") if is_fee else reply]
+
+    def cost() -> int:
+        return int(estimate(Client(), key, request(ALICE, block=1, fee=ETHER))["wei"]["bound"])
+
+    if is_there:
+        oracle_at(chain, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 0, False)
+    serve(settings, tmp_path, chain)
+    mine_at(chain, 1)
+    honest = cost()
+    with between(chain.url, change) as url:
+        reconfigure(settings, f'"{chain.url}"', f'"{url}", "{chain.url}"')
+        lied = cost()
+        assert (lied < honest) if is_there else (lied > honest)
+        is_lying = False
+        pass_time(590)
+        assert cost() == lied
+        pass_time(610)
+        assert cost() == honest
+
+
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
 def test_a_batch_pays_the_usual_data_fee_where_one_node_tells_a_thousand_times_as_much(
     op_stack, key, settings, tmp_path, is_first
@@ -324,3 +358,172 @@ def test_no_node_raises_the_tip_step_by_step(costly, key, settings):
             tips = SignedTransaction.objects.values_list("max_priority_fee_per_gas", flat=True)
             highest.append(max(tips))
     assert highest[-1] <= 4 * GWEI
+
+
+# --- Rejections and alerts --------------------------------------------------------------------------------------------
+
+HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
+Answers = Callable[[Any, Any], list[Any]]
+
+
+def told_by(method: str, parameter: str, value: Any) -> Answers:
+    """Return the change of a node that tells this result of requests with this parameter."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_asked = question["method"] == method and parameter.lower() in str(question["params"]).lower()
+        return [reply | {"result": value} if is_asked else reply]
+
+    return change
+
+
+def blocks_with(name: str, alter: Callable[[str], str], *, of_newest: bool = True, of_others: bool = True) -> Answers:
+    """Return the change of a node that invents headers, in which this field is altered."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_altered = of_newest if question["params"][:1] == ["latest"] else of_others
+        if question["method"] != "eth_getBlockByNumber" or not reply["result"] or not is_altered:
+            return [reply]
+        return [reply | {"result": with_hash(reply["result"] | {name: alter(reply["result"][name])})}]
+
+    return change
+
+
+def later(time_of_block: str) -> str:
+    return hex(int(time_of_block, 16) + 4000)
+
+
+INVENTED = {
+    "no final block": told_by("eth_getBlockByNumber", "finalized", None),
+    "no transaction": told_by("eth_getTransactionByHash", "0x", None),
+    "state roots": blocks_with("stateRoot", lambda _: "0x" + "11" * 32),
+    "state roots below the newest block": blocks_with("stateRoot", lambda _: "0x" + "11" * 32, of_newest=False),
+    "later times": blocks_with("timestamp", later),
+    "a newest block of the future": blocks_with("timestamp", later, of_others=False),
+    "hashes by the history contract": told_by("eth_call", HISTORY_CONTRACT, "0x" + "22" * 32),
+    "hashes in slots of the history contract": told_by("eth_getStorageAt", HISTORY_CONTRACT, "0x" + "22" * 32),
+}
+RESTING = set(INVENTED) - {"no final block", "no transaction"}
+
+
+@pytest.fixture
+def proven(costly, key) -> str:
+    """Return the hash of a transaction of the service on a chain whose newest blocks are young."""
+    costly.mine(80)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    work_until_done(submit(key, request(ALICE, block=costly.head(), fee=ETHER)), costly)
+    beat()
+    return Transaction.objects.exclude(queries=None).values_list("hash", flat=True).get()
+
+
+def of_each_kind(chain: DevChain, key: ApiKey, tx_hash: str) -> list[Batch]:
+    """Submit a batch for each way to select a block."""
+    at = int(chain.rpc("eth_getBlockByNumber", hex(chain.head() - 30), False)["timestamp"], 16)
+    selectors = (f"block:{chain.head() - 1}", "finalized", f"timestamp:{at}", f"transaction:{tx_hash}")
+    return [submit(key, asking({selector: {"header": ["STATE_ROOT"]}}, fee=ETHER)) for selector in selectors]
+
+
+@pytest.mark.parametrize("lie", INVENTED)
+def test_no_batch_is_rejected_and_nobody_called_for_what_the_first_node_invents(costly, key, settings, proven, lie):
+    codes = set[str]()
+    with between(costly.url, INVENTED[lie]) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batches = of_each_kind(costly, key, proven)
+        for _ in range(9):
+            go_on(costly, 1, rounds=1)
+            beat()
+            codes.update(healthz()["codes"])
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+    assert not codes
+    assert bool(ChainWatch.objects.get().resting_nodes) == (lie in RESTING)
+
+
+def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, settings, proven):
+    """No observation shows it: no other block is invented."""
+    number = costly.head() - 30
+    invented = blocks_with("stateRoot", lambda _: "0x" + "11" * 32)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return invented(question, reply) if question["params"][:1] == [hex(number)] else [reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=number, fee=ETHER))
+        for _ in range(9):
+            work()
+        waits = str(fresh(batch).waits_for)
+        assert f"tell different hashes of block {number}: " in waits
+        assert all(f"by {node.removeprefix('http://').rstrip('/')}" in waits for node in (url, costly.url))
+    reconfigure(settings, f'"{url}", ', "")
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+# --- Registries -------------------------------------------------------------------------------------------------------
+
+OTHER_CODE = "0x5f195f5260205ff3"
+
+
+def codes_of(address: str, code: str, *, is_lying: Callable[[], bool], proves: bool) -> Callable[[Any, Any], list[Any]]:
+    """Return the change of a node that tells this code of a contract while it lies, and proves accounts or does not."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof" and not proves:
+            return [error(question, -32601, "no such method")]
+        is_asked = question["method"] == "eth_getCode" and question["params"][0] == address
+        return [reply | {"result": code} if is_asked and is_lying() else reply]
+
+    return change
+
+
+@pytest.mark.parametrize(("contract", "code"), [("address", "0x"), ("address", OTHER_CODE), ("multicall", "0x")])
+def test_no_registry_is_refused_whose_code_the_first_node_hides(costly, key, settings, contract, code):
+    address = getattr(FactsRegistry.in_use.get(), contract)
+    mine_at(costly, 1)
+    with between(costly.url, codes_of(address, code, is_lying=lambda: True, proves=True)) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+        assert "registry_refused" not in healthz()["codes"]
+    assert f"tells other code at {address}" in str(ChainWatch.objects.get().resting_nodes)
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["the second invents it", "the first hides it"])
+@pytest.mark.parametrize("proves", [True, False], ids=["proven", "not proven"])
+def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
+    costly, key, settings, pass_time, is_gone, proves
+):
+    """A proof that there was no code doesn't count, because a node may be behind."""
+    row, is_lying = FactsRegistry.in_use.get(), [True]
+    code = costly.rpc("eth_getCode", row.address, "latest")
+    mine_at(costly, 1)
+    if is_gone:
+        costly.rpc("anvil_setCode", row.address, "0x")
+        mine_at(costly, 1)
+    false = codes_of(row.address, code if is_gone else "0x", is_lying=lambda: is_lying[0], proves=proves)
+    true = codes_of(row.address, "", is_lying=lambda: False, proves=proves)
+    with between(costly.url, false) as liar, between(costly.url, true) as honest:
+        urls = [honest, liar] if is_gone else [liar, honest]
+        reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        for _ in range(3):
+            work()
+        assert FactsRegistry.in_use.get().refused == ""
+        if is_gone or not proves:
+            assert not batch.queries.exclude(transactions=None).exists()
+            waits = str(fresh(batch).waits_for)
+            assert all(url.removeprefix("http://").rstrip("/") in waits for url in urls)
+        is_lying[0] = False
+        pass_time(11)
+        work()
+        assert bool(FactsRegistry.in_use.get().refused) == is_gone
+
+
+def test_a_registry_with_other_code_is_refused_although_the_second_node_shows_the_right_one(costly, settings):
+    address = FactsRegistry.in_use.get().address
+    right = costly.rpc("eth_getCode", address, "latest")
+    costly.rpc("anvil_setCode", address, OTHER_CODE)
+    costly.mine(5)
+    with between(costly.url, codes_of(address, right, is_lying=lambda: True, proves=True)) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{costly.url}", "{url}"')
+        work()
+    assert "its code is not that of this version's contract" in FactsRegistry.in_use.get().refused
