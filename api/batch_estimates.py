@@ -9,8 +9,7 @@ from proving import batch_estimate
 from proving.batch_estimate import BatchEstimate
 from proving.gas import Amount
 from proving.source_estimate import SourceEstimate
-from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, ApiError, body_of, errors
-from queries.batch_request import InvalidRequest
+from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, body_of, errors
 
 router = Router(tags=["Batch queries"])
 
@@ -96,10 +95,7 @@ def estimate_batch_query(request: HttpRequest) -> Estimate:
     The body is the same as for a submission. Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    try:
-        parsed, body = batch_estimate.parsed(key, lambda: body_of(request))
-    except InvalidRequest as invalid:
-        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    parsed, body = batch_estimate.parsed(key, lambda: body_of(request))
     return _answer(batch_estimate.estimate(parsed, body, key))
 
 

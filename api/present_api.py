@@ -75,8 +75,9 @@ def submit_request(request: HttpRequest) -> HttpResponse:
     try:
         submitted = submission.submit(key, named_by, lambda: _translated(body_of(request)))
     except InvalidRequest as invalid:
-        faults = [replace(fault, path=fault.path.replace(f"/{_OURS}", f"/{_DESTINATION}")) for fault in invalid.faults]
-        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=faults) from None
+        for place, fault in enumerate(invalid.faults):
+            invalid.faults[place] = replace(fault, path=fault.path.replace(f"/{_OURS}", f"/{_DESTINATION}"))
+        raise
     answer = {"status": BatchStatus.RECEIVED.value, "request_id": submitted.batch_id}
     return JsonResponse(answer, headers=submitted.headers)
 

@@ -12,10 +12,9 @@ from accounts.models import ApiKey
 from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
 from chains.encoding import hex_data
 from chains.receipts import Log
-from proving import batch_estimate, facts, shown_proofs
+from proving import batch_estimate, facts, readable_facts
 from proving.facts import AccountFact, SlotFact
-from proving.shown_proofs import ShownFact
-from proving.shown_receipts import ShownReceiptPart
+from proving.readable_facts import ReadableFact, ReceiptPart
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, pointer
 from queries.columns import TransactionField
@@ -79,13 +78,10 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
     stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    try:
-        parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
-    except InvalidRequest as invalid:
-        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
     if faults := list(_unsupported(parsed)):
-        raise ApiError(400, UNSUPPORTED, InvalidRequest(faults).sentence, faults=faults)
-    shown = shown_proofs.shown(parsed)
+        raise InvalidRequest(faults)
+    shown = readable_facts.of_request(parsed)
     destination = str(parsed.destinationChainId)
     proofs, size = list[str](), 0
     for fact in shown:
@@ -109,7 +105,7 @@ def _unsupported(request: BatchRequest) -> Iterator[BodyFault]:
             yield BodyFault(pointer(*block, "header"), why, UNSUPPORTED)
 
 
-def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:
+def _proof(shown: ReadableFact, destination: str) -> dict[str, Any]:
     fact, source, root = shown.fact, str(shown.source), shown.root_property
     block = {"accounts": {fact.address: {"props": [root]}}} if isinstance(fact, SlotFact) else {"header": [root]}
     batch = {"destinationChainId": destination, "data": {source: {f"block:{shown.block}": block}}}
@@ -131,12 +127,12 @@ def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:
     }
 
 
-def _is_number(fact: AccountFact | SlotFact | ShownReceiptPart) -> bool:
-    return fact.log_index is None if isinstance(fact, ShownReceiptPart) else facts.is_number(fact)
+def _is_number(fact: AccountFact | SlotFact | ReceiptPart) -> bool:
+    return fact.log_index is None if isinstance(fact, ReceiptPart) else facts.is_number(fact)
 
 
-def _about(fact: AccountFact | SlotFact | ShownReceiptPart) -> dict[str, Any]:
-    if not isinstance(fact, ShownReceiptPart):
+def _about(fact: AccountFact | SlotFact | ReceiptPart) -> dict[str, Any]:
+    if not isinstance(fact, ReceiptPart):
         slot, slot_name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
         about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": slot_name}
         return about | {"transaction": None, "log": None}

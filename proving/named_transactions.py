@@ -1,7 +1,7 @@
 """Transactions as requests name them, found among the verified receipts and transactions of their block."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -9,13 +9,13 @@ from typing import Self
 from django.db.models.functions import Length
 from eth_utils.crypto import keccak
 
-from chains import block_transactions, packed_transactions, receipts
+from chains import packed_transactions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import OtherRoot
+from chains.node_errors import ChainError, OtherRoot
 from chains.receipts import BlockReceipts, TransactionReceipt
 from chains.rpc import RpcClient
-from proving import facts
+from proving import facts, kept
 from proving.facts import Fact, LogFact, TimeFact, TransactionFact
 from proving.models import BlockTrie, ProvenTransaction
 from queries.columns import HeaderField, TransactionField
@@ -225,16 +225,52 @@ class BlockContents:
         return Unprovable(wait(code, chain=self.chain, block=self.number, **values), place=place)
 
 
-def read(rpc: RpcClient, header: Header, named: Iterable[NamedTransaction]) -> BlockContents:
-    """Read a block's receipts, and its transactions if any of these need them.
+@dataclass(frozen=True)
+class NamedInBlock:
+    """The transactions of a block that requests name: each as it was found, or why it can't be proven."""
 
-    Raises `NodeUnavailable`, `RpcRefused`, and `Unprovable` if no node's answers make the header's root.
+    contents: BlockContents | None
+    """None: the block couldn't be read."""
+    found: Mapping[NamedTransaction, FoundTransaction]
+    """Those of which a fact is asked for."""
+    faults: Mapping[NamedTransaction, Unprovable | ChainError]
+    """In the order of the names, first the names that no transaction of the block has."""
+
+    @cached_property
+    def receipt_nodes(self) -> Mapping[int, Sequence[bytes]]:
+        """Return the nodes from the root of receipts to each of the found transactions, by its index."""
+        values = self.contents.receipts.values if self.contents else ()
+        return packed_transactions.nodes(values, {entry.index for entry in self.found.values()})
+
+
+def find(
+    rpc: RpcClient, header: Header, named: Collection[NamedTransaction], *, most_bytes: int | None = MOST_BYTES
+) -> NamedInBlock:
+    """Read a block's receipts, and its transactions if any name needs them. Find the named transactions.
+
+    If no node's answers make the header's root, the fault of each is `Unprovable`.
     """
-    needs_transactions = any(each.needs_transactions for each in named)
     try:
-        of_receipts = receipts.of_block(rpc, header)
-        transactions = block_transactions.of_block(rpc, header) if needs_transactions else None
+        of_receipts = kept.receipts_of(rpc, header)
+        needs_transactions = any(transaction.needs_transactions for transaction in named)
+        transactions = kept.transactions_of(rpc, header) if needs_transactions else None
     except OtherRoot as error:
         reason = wait("root_not_made", chain=rpc.chain.id, block=header.number, problem=str(error))
-        raise Unprovable(reason) from None
-    return BlockContents(rpc.chain.id, header.number, of_receipts, transactions)
+        return NamedInBlock(None, {}, dict.fromkeys(named, Unprovable(reason)))
+    except ChainError as error:
+        return NamedInBlock(None, {}, dict.fromkeys(named, error))
+    contents = BlockContents(rpc.chain.id, header.number, of_receipts, transactions)
+    found: dict[NamedTransaction, FoundTransaction] = {}
+    faults: dict[NamedTransaction, Unprovable | ChainError] = {}
+    for transaction in named:
+        try:
+            contents.index_of(transaction.name)
+        except Unprovable as error:
+            faults[transaction] = error
+    for transaction in named:
+        try:
+            if transaction.asks and transaction not in faults:
+                found[transaction] = contents.find(transaction, most_bytes=most_bytes)
+        except Unprovable as error:
+            faults[transaction] = error
+    return NamedInBlock(contents, found, faults)

@@ -27,7 +27,7 @@ from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
 from chains.rpc import FEE_QUESTIONS, result
 from database.statements import by_size, chunks
-from proving import facts, gas, heads, money, named_transactions, sources
+from proving import facts, gas, heads, kept, money, named_transactions, sources
 from proving.block_selection import Inquiry, Requests, Selected, inquire, select, takes_proof
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
@@ -37,7 +37,6 @@ from proving.models import SPENT_STATES, Transaction
 from proving.named_transactions import BlockSize, NamedTransaction, Unprovable
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
-from proving.reconcile.proofs import keep
 from proving.sources import NotYet
 from queries import waits
 from queries.batch_request import Selector
@@ -309,20 +308,21 @@ def _contents(inquiry: Inquiry, selected: Selected) -> _Contents:
             contents.unprovable.append(wait("registry_lacks_logs", registry=registry.contract.address, **ends))
             continue
         inquiry.connection.check_time()
-        try:
-            (header,) = heads.headers(rpc, [number], inquiry.known)
-            if not isinstance(header, Header):
-                raise header or NodeUnavailable(_LACKS.format(inquiry.source.id))
-            of_block = named_transactions.read(rpc, header, named)
-            for each in named:
-                of_block.index_of(each.name)
-            there = [of_block.find(each) for each in named if each.asks]
-            contents.facts[number] = list(dict.fromkeys(chain(contents.facts[number], *(each.facts for each in there))))
-            contents.sizes[number] = of_block.size({each.index for each in there})
-        except Unprovable as error:
-            contents.unprovable.append(error.reason)
-        except ChainError as error:
-            contents.fault = error
+        (header,) = heads.headers(rpc, [number], inquiry.known)
+        if not isinstance(header, Header):
+            contents.fault = header or NodeUnavailable(_LACKS.format(inquiry.source.id))
+            continue
+        entries = named_transactions.find(rpc, header, named)
+        match next(iter(entries.faults.values()), None):
+            case Unprovable(reason=reason):
+                contents.unprovable.append(reason)
+            case ChainError() as error:
+                contents.fault = error
+            case None if entries.contents:
+                there = entries.found.values()
+                of_there = chain.from_iterable(entry.facts for entry in there)
+                contents.facts[number] = list(dict.fromkeys(chain(contents.facts[number], of_there)))
+                contents.sizes[number] = entries.contents.size({entry.index for entry in there})
     return contents
 
 
@@ -440,7 +440,7 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
     # The additional question shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if all_requests else ()
     served = inquiry.connection.source_rpc.proofs(all_requests, beside=beside)
-    keep(inquiry.connection.source_rpc, all_requests, served)
+    kept.keep_proofs(inquiry.connection.source_rpc, all_requests, served)
     answers = iter(served)
     inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]

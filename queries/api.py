@@ -103,10 +103,7 @@ SUBMISSION = {
 def submit_batch_query(request: HttpRequest) -> HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    try:
-        submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
-    except InvalidRequest as invalid:
-        raise ApiError(invalid.status, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
 
 
@@ -168,6 +165,11 @@ def _has_waited(batch: status.BatchStatusRow, seconds: int) -> bool:
 @api.exception_handler(ApiError)
 def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:
     return error.response()
+
+
+@api.exception_handler(InvalidRequest)
+def _invalid_body(request: HttpRequest, invalid: InvalidRequest) -> HttpResponse:
+    return ApiError(status_of(invalid), invalid.code, invalid.sentence, faults=invalid.faults).response()
 
 
 @api.exception_handler(Refused)

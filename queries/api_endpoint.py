@@ -28,7 +28,9 @@ from chains.chains_file import ChainsError
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
 from database.statements import CompiledQuery
 from queries import batch_request, storage
-from queries.batch_request import BodyFault
+from queries.batch_request import BodyFault, InvalidRequest
+from queries.columns import RejectionCode
+from queries.strict_json import INVALID, UNSUPPORTED
 
 
 class ApiError(Refused):
@@ -52,15 +54,17 @@ class ApiError(Refused):
 
 
 # The HTTP status by code. It is 429 for other codes.
-_REFUSED_STATUS = {
-    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
+_STATUS_BY_CODE = {
+    **dict.fromkeys((INVALID, UNSUPPORTED, "invalid_idempotency_key"), 400),
     **dict.fromkeys(("read_only_key", "too_large_for_limit"), 403),
+    **dict.fromkeys(("idempotency_key_reused", *RejectionCode), 422),
+    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
 }
 
 
-def status_of(refused: Refused) -> int:
+def status_of(refused: Refused | InvalidRequest) -> int:
     """Return the HTTP status for a refused submission or estimate."""
-    return refused.status if isinstance(refused, ApiError) else _REFUSED_STATUS.get(refused.code, 429)
+    return refused.status if isinstance(refused, ApiError) else _STATUS_BY_CODE.get(refused.code, 429)
 
 
 _SENTENCES = {

@@ -91,11 +91,6 @@ class InvalidRequest(ValueError):
         return self.faults[0].code if codes == {UNSUPPORTED} or codes <= {*RejectionCode} else INVALID
 
     @property
-    def status(self) -> int:
-        """Return the HTTP status of the answer."""
-        return 422 if self.code in {*RejectionCode} else 400
-
-    @property
     def sentence(self) -> str:
         more = f"{'more than ' if self.has_more else ''}{len(self.faults) - 1}"
         return self.faults[0].message + (f" ({more} more in details)" if len(self.faults) > 1 else "")

@@ -33,7 +33,6 @@ from config.error_answers import Refused
 from database import statements
 from database.statements import CompiledQuery, QueryParameter, chunks
 from queries import batch_request, webhooks
-from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest
 from queries.columns import early_checks
 from queries.models import (
@@ -86,10 +85,9 @@ class Earlier:
     body_hash: str
 
     def check(self, body: bytes) -> None:
-        """Check that the body equals the earlier one. Raises `ApiError` (idempotency_key_reused) otherwise."""
+        """Check that the body equals the earlier one. Raises `Refused` (idempotency_key_reused) otherwise."""
         if self.body_hash != _hash(body):
-            raise ApiError(
-                422,
+            raise Refused(
                 "idempotency_key_reused",
                 f"Another request was sent with this {IDEMPOTENCY_HEADER}. It made a batch, and this one made none. "
                 "Give each request a key of its own.",
@@ -137,14 +135,13 @@ class Named:
 
 
 def read_idempotency_key(header: str | None, user_id: int) -> Named | None:
-    """Read the key from its header. None: there is no key. Raises `ApiError`: invalid_idempotency_key."""
+    """Read the key from its header. None: there is no key. Raises `Refused`: invalid_idempotency_key."""
     if header is None:
         return None
     quoted = _QUOTED.fullmatch(header)
     key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
     if not _PLAIN.fullmatch(key) or (header.startswith('"') and not quoted):
-        raise ApiError(
-            400,
+        raise Refused(
             "invalid_idempotency_key",
             f"{IDEMPOTENCY_HEADER} is 1 to 255 printable ASCII characters, with or without quotes.",
         )

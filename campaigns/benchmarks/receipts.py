@@ -24,10 +24,10 @@ from chains.packed_transactions import root
 from chains.rpc import RpcClient
 from devnet.devchain import ACCOUNTS
 from proving import transaction_packing
-from proving.named_transactions import NamedTransaction, read
+from proving.named_transactions import NamedTransaction, find
 from proving.reconcile import proofs
 from queries.columns import TransactionField
-from queries.models import Block, Query
+from queries.models import Block, Query, QueryKind
 from tests.chains.lying_node import Raw, is_chain_id, lying_node, result
 from tests.headers import PRAGUE, encode
 
@@ -131,6 +131,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
     queries = [
         Query(
             pk=pk,
+            kind=QueryKind.ENTRY,
             transaction_name=str(each.name),
             fields=sum(1 << field for field in each.fields),
             block_logs=[*each.block_logs],
@@ -138,19 +139,24 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         for pk, each in enumerate(asked)
     ]
     with block.node() as url:
-        rpc = RpcClient(Chain(id=_CHAIN_ID, name="A chain with large blocks", rpc_urls=(url,)))
-        rpc.call("eth_chainId")
+
+        def client() -> RpcClient:
+            """Return a client for which nothing is kept."""
+            return RpcClient(Chain(id=_CHAIN_ID, name="A chain with large blocks", rpc_urls=(url,)))
 
         def check() -> None:
-            contents = read(rpc, block.header, asked)
-            contents.size({contents.find(each).index for each in asked})
+            entries = find(client(), block.header, asked)
+            assert entries.contents
+            entries.contents.size({entry.index for entry in entries.found.values()})
 
         def prove() -> None:
-            (fetched,) = next(proofs.of_transactions(rpc, {row: queries})).values()
+            (fetched,) = next(proofs.of_transactions(client(), {row: queries})).values()
             assert len(fetched.complete) == count
 
-        contents = read(rpc, block.header, asked)
-        facts = list(chain.from_iterable(contents.find(each).facts for each in asked))
+        entries = find(client(), block.header, asked)
+        assert entries.contents
+        contents = entries.contents
+        facts = list(chain.from_iterable(entry.facts for entry in entries.found.values()))
         parts: dict[str, Callable[[], None]] = {"the check of the batch": check, "its proofs": prove}
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 

@@ -23,7 +23,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots
 from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
 from queries import submission
-from queries.api_endpoint import ApiError
+from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
 from queries.columns import AccountField, HeaderField, TransactionField
 from queries.submission import ESTIMATES
@@ -376,7 +376,7 @@ class NewBatchForm:
             raise
 
     def add_faults(self, invalid: InvalidRequest) -> None:
-        self.status = invalid.status if self._is_well_typed else 400
+        self.status = status_of(invalid) if self._is_well_typed else 400
         places = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
         different = list(dict.fromkeys((name, sentence) for _, name, sentence in places))
         shown = set(different[:MOST_FAULTS])

@@ -8,7 +8,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary
 
 from django.db.models import F
 
@@ -19,9 +18,9 @@ from chains.node_errors import ChainError, RpcRefused, UnverifiedProof
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 from database.statements import by_size, chunks
-from proving import facts, named_transactions
+from proving import facts, kept, named_transactions
 from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
-from proving.named_transactions import BlockContents, FoundTransaction, NamedTransaction, Unprovable
+from proving.named_transactions import NamedTransaction, Unprovable
 from queries import waits
 from queries.columns import HeaderField
 from queries.models import Block, Query, QueryKind, StepKind, open_queries
@@ -34,9 +33,6 @@ _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
 # Maximum slots of one account per request.
 _SLOTS_PER_REQUEST = 50
-# Maximum proofs that are kept after admission asked for them, because the next turn asks for the same ones.
-_MOST_KEPT = 64
-_kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes | str | int, ...], VerifiedAccountProof]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -87,31 +83,17 @@ def unselected(source: RpcClient, blocks: Sequence[Block]) -> dict[int, dict[int
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(block_of="")
     # A query about the selecting transaction itself finds it when its own proof is fetched.
     rows = rows.exclude(transaction_name=F("block_of"))
-    selecting: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for pk, of_block, transaction in rows.values_list("pk", "block", "block_of"):
-        selecting[of_block or 0][transaction].append(pk)
+    selecting: dict[int, dict[NamedTransaction, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for pk, of_block, name in rows.values_list("pk", "block", "block_of"):
+        selecting[of_block or 0][NamedTransaction(name)].append(pk)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     for block in blocks:
-        named = {name: NamedTransaction(name) for name in selecting.get(block.pk, ())}
-        try:
-            contents = named_transactions.read(source, _header(block), named.values()) if named else None
-        except (ChainError, Unprovable) as error:
-            every = [pk for queries in selecting[block.pk].values() for pk in queries]
-            faults[block.pk] = dict.fromkeys(every, _fault(error, _receipts_of(source, block)))
+        if block.pk not in selecting:
             continue
-        if contents:
-            faults[block.pk] = _not_there(contents, selecting[block.pk])
-    return faults
-
-
-def _not_there(contents: BlockContents, selecting: Mapping[str, Sequence[int]]) -> dict[int, WaitReason]:
-    """Return the faults of queries (ids), by the transactions that select the block and aren't in it."""
-    faults: dict[int, WaitReason] = {}
-    for transaction, queries in selecting.items():
-        try:
-            contents.index_of(transaction)
-        except Unprovable as error:
-            faults |= dict.fromkeys(queries, error.reason)
+        named = selecting[block.pk]
+        entries = named_transactions.find(source, _header(block), named)
+        for transaction, fault in entries.faults.items():
+            faults[block.pk] |= dict.fromkeys(named[transaction], _fault(fault, _receipts_of(source, block)))
     return faults
 
 
@@ -187,17 +169,15 @@ def of_transactions(source: RpcClient, asking: Mapping[Block, Sequence[Query]]) 
 
 def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) -> Fetched:
     named = {query.pk: NamedTransaction.of_query(query) for query in queries}
-    try:
-        contents = named_transactions.read(source, _header(block), named.values())
-    except (ChainError, Unprovable) as error:
-        return Fetched(faults=dict.fromkeys(named, _fault(error, _receipts_of(source, block))))
-    faults: dict[int, WaitReason] = {}
-    there: dict[int, FoundTransaction] = {}
-    for pk, transaction in named.items():
-        try:
-            there[pk] = contents.find(transaction)
-        except Unprovable as error:
-            faults[pk] = error.reason
+    entries = named_transactions.find(source, _header(block), named.values())
+    faults = {
+        pk: _fault(entries.faults[transaction], _receipts_of(source, block))
+        for pk, transaction in named.items()
+        if transaction in entries.faults
+    }
+    if (contents := entries.contents) is None:
+        return Fetched(faults=faults)
+    there = {pk: entries.found[transaction] for pk, transaction in named.items() if pk not in faults}
     # All transactions are kept where one is named by its hash, too: they show that it is the one at the index.
     needed = {fact.root for transaction in there.values() for fact in transaction.facts}
     needed |= {HeaderField.TRANSACTIONS_ROOT} if any(named[pk].needs_transactions for pk in there) else set()
@@ -246,22 +226,6 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
             yield parts
 
 
-def keep(
-    source: RpcClient, requests: Sequence[ProofRequest], answers: Sequence[VerifiedAccountProof | ChainError]
-) -> None:
-    """Keep verified proofs for the next request for the same. Only the state root decides whether they are valid."""
-    kept = _kept.setdefault(source, {})
-    for request, answer in zip(requests, answers, strict=True):
-        if isinstance(answer, VerifiedAccountProof):
-            kept[_key(request)] = answer
-    for key in list(kept)[:-_MOST_KEPT]:
-        kept.pop(key, None)
-
-
-def _key(request: ProofRequest) -> tuple[bytes | str | int, ...]:
-    return request.state_root, request.address, *request.slots
-
-
 def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
     """Yield requests for proofs of these accounts that aren't stored or were pruned.
 
@@ -288,13 +252,12 @@ def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
     """Request proofs. Return the proofs and the errors, each by block id and address."""
-    of_source = _kept.get(source, {})
-    kept = [of_source.pop(_key(request), None) for _, request in lacking]
-    unknown = [request for (_, request), proof in zip(lacking, kept, strict=True) if proof is None]
+    known = [kept.take_proof(source, request) for _, request in lacking]
+    unknown = [request for (_, request), proof in zip(lacking, known, strict=True) if proof is None]
     # The additional request shows whether a node that serves no proof is down.
     beside = [questions.plain("eth_chainId")] if unknown else ()
     asked = iter(source.proofs(unknown, beside=beside))
-    answers = [proof or next(asked) for proof in kept]
+    answers = [proof or next(asked) for proof in known]
     # Several requests may be about the same account, with different slots.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], WaitReason] = {}

@@ -63,6 +63,24 @@ def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(serv
     assert batch.gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
 
 
+def test_a_block_is_downloaded_once_for_admission_proofs_and_other_batches(service, key, settings):
+    number, methods = block_with_logs(service), list[str]()
+
+    def record(question: Any, reply: Any) -> list[Any]:
+        methods.append(question["method"])
+        return [reply]
+
+    first, *others = hashes_of(service, number)
+    of_log = {first: {"logs": ["0"]}}
+    with between(service.url, record) as url:
+        reconfigure(settings, service.url, url)
+        batches = [submit(key, asking({f"transaction:{others[0]}": {"transactions": of_log}}))]
+        batches += [submit(key, asking_of(number, {name: {"props": ["STATUS"]}})) for name in ("1", others[1])]
+        assert [work_until_done(batch, service).status for batch in batches] == [BatchStatus.DONE] * 3
+    assert are_right(service, number, of_log)
+    assert (methods.count("eth_getBlockReceipts"), methods.count("eth_getBlockByHash")) == (1, 1)
+
+
 @pytest.mark.long
 def test_whatever_a_block_is_asked_is_proven_by_one_transaction_and_only_once(service, key):
     number = block_with_logs(service)

@@ -49,7 +49,7 @@ MAY_IMPORT = {
 INSIDE_PROVING = """
 models broker_wakeup
 migrations batch_waits deployments heads lanes stops
-connections facts pruning told_transactions webhooks
+connections facts kept pruning told_transactions webhooks
 named_transactions transaction_packing
 block_selection fact_search packing
 gas
@@ -61,8 +61,7 @@ health reconcile
 source_estimate
 admission_checks
 admit batch_estimate
-shown_receipts worker
-shown_proofs
+readable_facts worker
 admin apps celery_app management
 """
 FILES = [
