@@ -64,8 +64,8 @@ class RpcClient:
     """A client of one chain, for any number of threads.
 
     Every method may raise `NodeUnavailable`, which may be temporary, and `RpcRefused`. If one node refuses a request,
-    the others are asked too, because nodes keep and serve different data. A revert comes from the chain itself, so no
-    other node is asked.
+    the others are asked too, because nodes keep and serve different data. A revert of a call comes from the chain
+    itself, so no other node is asked.
     """
 
     def __init__(
@@ -221,6 +221,17 @@ class RpcClient:
 
     def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
         return self.answer(questions.nonce(address, block))
+
+    def compared_nonce(self, address: str, nonce: int, head: Header) -> int:
+        """Return the account's next nonce at the head, for which a node has told `nonce`.
+
+        Where nodes differ, the one that is proven counts. If none is, the lowest counts, because nothing is mined
+        behind a gap.
+        """
+        told = {nonce, *self.answers_of_each(questions.nonce(address)).values()}
+        request = ProofRequest(head.number, head.hash, head.state_root, address)
+        proofs = self.proofs([request]) if len(told) > 1 else []
+        return min([proof.account.nonce for proof in proofs if not isinstance(proof, ChainError)] or told)
 
     # Transactions
 

@@ -310,29 +310,32 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        note_nonces(rpc, seen.nonces, lane)
+        note_nonces(rpc, seen, lane)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
 
 
-def note_nonces(rpc: RpcClient, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
-    """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
+def note_nonces(rpc: RpcClient, seen: Examined, lane: HeldLane | None = None) -> None:
+    """Store for each signer how many nonces it has used for foreign transactions.
 
-    If one node's word is that there are any, the lowest nonce that a node tells counts. A worker writes only while it
-    holds its `lane`; a command has none.
+    Nodes are compared if one node's word is that there are any, and about a signer's first nonce. A worker writes only
+    while it holds its `lane`; a command has none.
     """
-    if not nonces:
+    if not seen.nonces or not seen.head:
         return
-    rows = Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)
-    doubted = [row.address for row in rows if count_foreign(row, nonces[row.address])]
-    told = {address: rpc.answers_of_each(questions.nonce(address)).values() for address in doubted}
+    nonces = {**seen.nonces}
+    rows = {row.address: row for row in Signer.objects.filter(chain_id=rpc.chain.id, address__in=nonces)}
+    for address, nonce in seen.nonces.items():
+        row = rows.get(address)
+        if row is None or row.accounted_nonce is None or count_foreign(row, nonce):
+            nonces[address] = rpc.compared_nonce(address, nonce, seen.head)
     with locked(rpc.chain, nonces) as signers:
         if lane is not None:
             lane.fence()
         for address, nonce in nonces.items():
-            note_nonce(signers[address], min([nonce, *told.get(address, ())]))
+            note_nonce(signers[address], nonce)
         # Taking a stolen key out of chains.toml ends its problem.
         gone = Signer.objects.filter(chain_id=rpc.chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
         gone.update(foreign_count=0, foreign_since=None)

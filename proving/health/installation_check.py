@@ -98,7 +98,7 @@ def _check_chain(
     rpc = RpcClient(chain)
     seen = findings.examine(chain, rpc)
     with suppress(DatabaseError):
-        findings.note_nonces(rpc, seen.nonces)
+        findings.note_nonces(rpc, seen)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")

@@ -182,7 +182,7 @@ def _monitor(
                 continue
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
-                doubtful += tx.state == TransactionState.DISPLACED and bool(tx.hashes)
+                doubtful += tx.state == TransactionState.DISPLACED and tx.was_taken
             elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
@@ -228,7 +228,7 @@ def _compare(
         return comparison
     missing = [tx for tx in watched if receipts.lacks(tx, used)]
     lowest = next((tx for tx in watched if tx.state == TransactionState.PENDING and tx not in missing), None)
-    if lowest and lowest.newest.broadcast_at and is_past(lowest.newest.created_at, patience(rpc.chain)):
+    if lowest and lowest.was_taken and is_past(lowest.newest.created_at, patience(rpc.chain)):
         missing.append(lowest)  # Its fees are about to be raised.
     is_ahead = used > watched[-1].nonce + 1 and used > signers.next_stored(signer)
     if not missing and not is_ahead:
@@ -346,9 +346,11 @@ def _mend_nonces(
 def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
     """Stop a signer after too many consecutive transactions about which nodes give implausible answers.
 
-    `doubtful` is the number in this turn. Displaced transactions of earlier turns count too.
+    `doubtful` is the number in this turn. Displaced transactions of earlier turns count too, but not those that no node
+    took: these were signed with a nonce that was used before.
     """
-    settled = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
+    is_meant = ~Q(state=TransactionState.DISPLACED) | Q(versions__broadcast_at__isnull=False)
+    settled = signer.transactions.exclude(state=TransactionState.PENDING).filter(is_meant).order_by("-nonce").distinct()
     newest = list(settled.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
         stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)

@@ -29,6 +29,11 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("large", "eth_estimateGas"): lambda gas: hex(10 * int(gas, 16)),
     ("tip", "eth_maxPriorityFeePerGas"): lambda _: hex(5000 * GWEI),
 }
+# Lies by name and method that refuse what has a result. Each has a code and geth's words.
+REFUSALS: Mapping[tuple[str, str], tuple[int, str]] = {
+    ("reverts", "eth_estimateGas"): (3, "execution reverted"),
+    ("poor", "eth_estimateGas"): (-32000, "insufficient funds for gas * price + value"),
+}
 
 
 @dataclass
@@ -71,6 +76,8 @@ class Node:
         number = value and {"eth_getTransactionReceipt": "blockNumber", "eth_getBlockByNumber": "number"}.get(method)
         if self.lie == "stale" and number and int(value[number], 16) > self._head():
             return result(question, None)
+        if refusal := REFUSALS.get((self.lie, method)):
+            return error(question, *refusal)
         lie = LIES.get((self.lie, method))
         return result(question, lie(value)) if lie and value else reply
 

@@ -16,6 +16,7 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.explorer.batches import beat
 from tests.headers import with_hash
+from tests.proving.chain_state import ACCOUNT_PROVEN, events
 from tests.proving.money import in_mempool, serve
 from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
@@ -82,6 +83,8 @@ LIES = {
     "old head from the start": Lie({}, name="stale", rests=True, is_old=True),
     "head ahead": Lie({"eth_getBlockByNumber": block_with("number", 50)}, rests=True),
     "base fee": Lie({"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
+    "estimates that revert": Lie({}, name="reverts"),
+    "estimates that lack funds": Lie({}, name="poor"),
 }
 
 
@@ -324,3 +327,45 @@ def test_no_node_raises_the_tip_step_by_step(costly, key, settings):
             tips = SignedTransaction.objects.values_list("max_priority_fee_per_gas", flat=True)
             highest.append(max(tips))
     assert highest[-1] <= 4 * GWEI
+
+
+@pytest.mark.parametrize("lie", ["reverts", "poor"])
+def test_nothing_is_cancelled_where_the_first_node_alone_says_that_it_fails(costly, key, settings, lie):
+    mine_at(costly, 1)
+    batch, tx = in_mempool(costly, key)
+    costly.rpc("anvil_dropAllTransactions")
+    age()
+    with lying_node(Liar(costly, lie=lie)) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        work()
+        assert [version.is_cancellation for version in tx.versions.all()] == [False, False]
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("aged", [False, True], ids=["young", "aged"])
+def test_a_nonce_0_where_no_transaction_is_stored_stops_nobody_for_longer(
+    costly, key, settings, separate_transactions, nodes, aged
+):
+    """The database is new, and the signer has used 500 nonces. The first of two nodes stops nothing at all."""
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(70)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    before, block = balance(costly), costly.head()
+    liar = Liar(costly, changes={"eth_getTransactionCount": constant("0x0")})
+    with lying_node(liar) as url:
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, costly.url][:nodes])
+        reconfigure(settings, f'"{costly.url}"', urls)
+        batches = [submit(key, request(ALICE, block=block - number, fee=ETHER)) for number in range(5)]
+        go_on(costly, 1, rounds=4, aged=aged)
+        assert {fresh(batch).status == BatchStatus.DONE for batch in batches} == {nodes == 2}
+        liar.changes = {}
+        for batch in batches:
+            assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE
+        beat()
+        work()
+        # The node alone told the signer's first nonce.
+        assert healthz()["codes"] == ["foreign_transactions"] * (nodes == 1)
+    assert len(events(costly, ACCOUNT_PROVEN)) == len(batches)
+    assert 0 < before - balance(costly) < len(batches) * USUAL / BATCHES
