@@ -182,6 +182,7 @@ def _monitor(
                 continue
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
+                # One that no node took was signed with a nonce that had been used before.
                 doubtful += tx.state == TransactionState.DISPLACED and tx.was_taken
             elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
                 _write(lane, signer, changes)
@@ -346,11 +347,9 @@ def _mend_nonces(
 def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
     """Stop a signer after too many consecutive transactions about which nodes give implausible answers.
 
-    `doubtful` is the number in this turn. Displaced transactions of earlier turns count too, but not those that no node
-    took: these were signed with a nonce that was used before.
+    `doubtful` is the number in this turn. Displaced transactions of earlier turns count too.
     """
-    is_meant = ~Q(state=TransactionState.DISPLACED) | Q(versions__broadcast_at__isnull=False)
-    settled = signer.transactions.exclude(state=TransactionState.PENDING).filter(is_meant).order_by("-nonce").distinct()
+    settled = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(settled.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
         stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)

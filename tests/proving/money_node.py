@@ -1,5 +1,6 @@
 """A lying node before a chain, and signed transactions decoded from their bytes."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,6 +112,16 @@ def constant(value: Any) -> Change:
 
 def higher_by(difference: int) -> Change:
     return lambda number, _: hex(max(0, int(number, 16) + difference))
+
+
+def in_turn(*changes: Change) -> Change:
+    """Return a change that is another one at each answer."""
+    turns = itertools.cycle(changes)
+
+    def change(value: Any, chain: DevChain) -> Any:
+        return next(turns)(value, chain)
+
+    return change
 
 
 def multiplied_by(factor: float) -> Change:

@@ -125,6 +125,19 @@ def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, set
     assert "has used 1 nonce for" in sentence
 
 
+@pytest.mark.long
+def test_the_second_of_two_nodes_hides_no_theft(observed, settings):
+    def lowered(question: Any, reply: Any) -> Any:
+        is_nonce = question["method"] == "eth_getTransactionCount"
+        return [reply | {"result": hex(int(reply["result"], 16) - 1)} if is_nonce else reply]
+
+    with between(observed.url, lowered) as url:
+        reconfigure(settings, f'"{observed.url}"', f'"{observed.url}", "{url}"')
+        steal(observed, 1)
+        (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
 # --- Databases that lack transactions ---------------------------------------------------------------------------------
 
 
