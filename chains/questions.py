@@ -155,9 +155,14 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
     return Question(("eth_getLogs", [log_filter]), read)
 
 
-def call(to: str, data: bytes, block: BlockIdentifier = "latest") -> Question[bytes]:
-    """Ask for the return data of a call. A refusal may be `Reverted`."""
-    return _on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data)
+def call(
+    to: str, data: bytes, block: BlockIdentifier = "latest", *, final: tuple[type[RpcRefused], ...] = ()
+) -> Question[bytes]:
+    """Ask for the return data of a call. If every node refuses, it may be `Reverted`.
+
+    Name `FINAL` refusals where honest nodes may say so, too: then no other node is waited for.
+    """
+    return replace(_on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data), final=final)
 
 
 def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:

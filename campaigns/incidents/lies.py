@@ -36,6 +36,7 @@ LIES: Mapping[str, Lie] = {
     "estimate-low": Lie("0.6 of the gas", {"eth_estimateGas": multiplied_by(0.6)}),
     "estimate-high": Lie("10 times the gas", {"eth_estimateGas": multiplied_by(10)}),
     "reverts": Lie("that each transaction would revert"),
+    "absent": Lie("that each call reverts, as without a registry"),
     "poor": Lie("that the signer can't pay for any transaction"),
     "nonce-high": Lie("a nonce too high by 3", {"eth_getTransactionCount": higher_by(3)}, ["nonce_gap"]),
     "chain-id": Lie(

@@ -33,6 +33,7 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
 # Lies by name and method that refuse what has a result. Each has a code and geth's words.
 REFUSALS: Mapping[tuple[str, str], tuple[int, str]] = {
     ("reverts", "eth_estimateGas"): (3, "execution reverted"),
+    ("absent", "eth_call"): (3, "execution reverted"),
     ("poor", "eth_estimateGas"): (-32000, "insufficient funds for gas * price + value"),
 }
 

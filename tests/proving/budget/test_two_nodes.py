@@ -85,6 +85,7 @@ LIES = {
     "base fee": Lie({"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
     "estimates that revert": Lie({}, name="reverts"),
     "estimates that lack funds": Lie({}, name="poor"),
+    "calls that revert": Lie({}, name="absent"),
 }
 
 
