@@ -18,7 +18,7 @@ from eth_utils.crypto import keccak
 
 from chains import node_errors, questions
 from chains.chains_file import Chain
-from chains.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
+from chains.node_errors import FINAL, ChainError, NodeUnavailable, Reverted, RpcRefused
 from chains.rpc import RpcClient, result
 
 MAX_NAME_BYTES = 255
@@ -61,7 +61,7 @@ def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
     """
     # A separate client, so that the node isn't treated as failed when a stranger's contract takes too long.
     rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
-    calls = [questions.call(UNIVERSAL_RESOLVER_ADDR, _calldata(name)) for name in names]
+    calls = [questions.call(UNIVERSAL_RESOLVER_ADDR, _calldata(name), final=FINAL) for name in names]
     (head,), (code,), answers = rpc.ask([questions.header("latest")], [questions.code(UNIVERSAL_RESOLVER_ADDR)], calls)
     try:
         newest, has_resolver = result(head), bool(result(code))

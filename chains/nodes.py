@@ -117,6 +117,8 @@ class Question(Generic[Answer_co]):
     """If set, a refusal makes the node unusable for the question, with this error. Its words stand after the node's
     name.
     """
+    final: tuple[type[RpcRefused], ...] = FINAL
+    """Refusals after which no other node is asked."""
 
 
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
@@ -175,7 +177,7 @@ class ChainNodes:
                 for index, answer in node.ask(unanswered):
                     if isinstance(answer, NodeUnavailable):
                         faults[index].append(answer)
-                    elif is_answer(answer):
+                    elif is_answer(answer, questions[index].final):
                         answers[index] = answer
                     else:
                         refusals.setdefault(index, answer)
@@ -597,9 +599,9 @@ class RpcNode:
             return limited
 
 
-def is_answer(answer: Any) -> bool:
+def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     """Return whether the chain itself gave the answer, so that no other node needs to be asked."""
-    return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
+    return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
 
 
 def _is_not_understood(answer: Any) -> bool:

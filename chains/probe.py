@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chains import questions
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot
 from chains.header import Header
-from chains.node_errors import ChainError, Reverted, RpcRefused, UnreadableHeader
+from chains.node_errors import FINAL, ChainError, Reverted, RpcRefused, UnreadableHeader
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient, result
 
@@ -68,6 +68,6 @@ def _proves(rpc: RpcClient, number: int) -> bool:
 
 
 def _knows_pending(rpc: RpcClient) -> bool:
-    (answer,) = rpc.ask([questions.call(HISTORY_CONTRACT, b"", "pending")])
+    (answer,) = rpc.ask([questions.call(HISTORY_CONTRACT, b"", "pending", final=FINAL)])
     # The history contract reverts on empty calldata.
     return isinstance(answer, bytes | Reverted) and not rpc.asks_latest_for_pending

@@ -5,7 +5,7 @@ are hashed, proofs are verified, and malformed results are refused.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any, Literal, TypeVar
 
@@ -15,7 +15,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader, UnknownLayout
 from chains.node_batches import Request
-from chains.node_errors import ImplausibleGas, OtherAccounts, RpcRefused, UnreadableHeader
+from chains.node_errors import ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.transaction_fields import gas_before_execution
 from chains.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
@@ -155,9 +155,14 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
     return Question(("eth_getLogs", [log_filter]), read)
 
 
-def call(to: str, data: bytes, block: BlockIdentifier = "latest") -> Question[bytes]:
-    """Ask for the return data of a call. A refusal may be `Reverted`."""
-    return _on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data)
+def call(
+    to: str, data: bytes, block: BlockIdentifier = "latest", *, final: tuple[type[RpcRefused], ...] = ()
+) -> Question[bytes]:
+    """Ask for the return data of a call. If every node refuses, it may be `Reverted`.
+
+    Name `FINAL` refusals where honest nodes may say so, too: then no other node is waited for.
+    """
+    return replace(_on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data), final=final)
 
 
 def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:
@@ -213,7 +218,7 @@ def gas_estimate(
     least_execution: int = 0,
     most: int | None = None,
 ) -> Question[int]:
-    """Ask for a node's estimate of gas. A refusal may be `Reverted` or `InsufficientFunds`.
+    """Ask for a node's estimate of gas. If every node refuses, it may be `Reverted` or `InsufficientFunds`.
 
     `to=None` creates a contract. An estimate above `most`, or that leaves less than `least_execution` beside the bytes,
     is an `ImplausibleGas`.
@@ -229,7 +234,10 @@ def gas_estimate(
             raise ImplausibleGas(f"{gas} gas for what takes {most} at most")
         return gas
 
-    return _on_top("eth_estimateGas", transaction, block, read)
+    # Sending stops if nothing can be sent after the pending block. After the latest one, true proofs may revert.
+    return replace(
+        _on_top("eth_estimateGas", transaction, block, read), final=() if block == "pending" else (Reverted,)
+    )
 
 
 def _on_top(

@@ -13,6 +13,7 @@ from chains.chains_file import Chain
 from chains.encoding import in_units
 from chains.header import Header
 from chains.node_errors import (
+    FINAL,
     AlreadyKnown,
     ChainError,
     InvalidReply,
@@ -67,8 +68,7 @@ class RpcClient:
     """A client of one chain, for any number of threads.
 
     Every method may raise `NodeUnavailable`, which may be temporary, and `RpcRefused`. If one node refuses a request,
-    the others are asked too, because nodes keep and serve different data. A revert comes from the chain itself, so no
-    other node is asked.
+    the others are asked too, because nodes keep and serve different data.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class RpcClient:
         self, calls: Sequence[tuple[str, bytes]], block: BlockIdentifier = "latest"
     ) -> list[bytes | Reverted]:
         """Return the return data of each call (to, data), in order. A reverted call has its `Reverted` instead."""
-        answers = self.ask([questions.call(to, data, block) for to, data in calls])
+        answers = self.ask([questions.call(to, data, block, final=FINAL) for to, data in calls])
         return [answer if isinstance(answer, Reverted) else result(answer) for answer in answers]
 
     def code(self, address: str, block: BlockIdentifier = "latest") -> bytes:
@@ -246,6 +246,16 @@ class RpcClient:
 
     def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
         return self.answer(questions.nonce(address, block))
+
+    def compared_nonce(self, address: str, nonce: int, block: int) -> int:
+        """Return the account's next nonce at this block, the newest, for which a node has told `nonce`.
+
+        Where nodes differ, the one that is proven counts. If none is, the lowest counts, because nothing is mined
+        behind a gap.
+        """
+        told = {nonce, *self.answers_of_each(questions.nonce(address)).values()}
+        account = self.proven_account(address, block) if len(told) > 1 else None
+        return account.nonce if account else min(told)
 
     # Transactions
 

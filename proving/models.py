@@ -353,6 +353,11 @@ class Transaction(models.Model):
             return most
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
+    @property
+    def was_taken(self) -> bool:
+        """Return whether a node took a version of it."""
+        return any(version.broadcast_at for version in self.versions.all())
+
     def reserve(self) -> None:
         """Set `reserved_gwei` from `reserved`. Call it after each change of versions or state."""
         self.reserved_gwei = in_gwei(self.reserved)

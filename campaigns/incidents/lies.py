@@ -35,6 +35,9 @@ LIES: Mapping[str, Lie] = {
     "estimate": Lie("an estimate of 30,000 gas", {"eth_estimateGas": constant(hex(30_000))}),
     "estimate-low": Lie("0.6 of the gas", {"eth_estimateGas": multiplied_by(0.6)}),
     "estimate-high": Lie("10 times the gas", {"eth_estimateGas": multiplied_by(10)}),
+    "reverts": Lie("that each transaction would revert"),
+    "absent": Lie("that each call reverts, as without a registry"),
+    "poor": Lie("that the signer can't pay for any transaction"),
     "nonce-high": Lie("a nonce too high by 3", {"eth_getTransactionCount": higher_by(3)}, ["nonce_gap"]),
     "chain-id": Lie(
         "the id of another chain", {"eth_chainId": constant("0x5")}, ["wrong_chain"], is_told_anywhere=True

@@ -118,11 +118,10 @@ class _ChainState:
     nonces: Mapping[str, int]
 
 
-def _compared(chain: Chain, state: _ChainState, cost: int) -> _ChainState:
-    """Ask each node about signers that can't pay this cost, in wei, and about nonces that would leave a gap.
+def _compared(chain: Chain, head: Header, state: _ChainState, cost: int) -> _ChainState:
+    """Ask each node about signers that can't pay this cost, in wei, and about nonces that no stored transaction shows.
 
-    The highest balance counts, because the chain refuses what isn't there; and the lowest nonce, because nothing is
-    mined behind a gap.
+    The highest balance counts, because the chain refuses what isn't there.
     """
     if len(chain.rpc_urls) < 2:
         return state
@@ -130,11 +129,12 @@ def _compared(chain: Chain, state: _ChainState, cost: int) -> _ChainState:
     rows = {row.address: row for row in Signer.objects.filter(chain_id=chain.id)}
     for address, balance in state.balances.items():
         row, nonce = rows.get(address), nonces[address]
+        stored = signers.next_stored(row) if row else 0
         free = signers.sender_of(row, balance, nonce).free if row else balance
         if balance < chain.minimum_signer_balance_wei or free < cost:
             balances[address] = max([balance, *rpc.answers_of_each(questions.balance(address)).values()])
-        if nonce > (signers.next_stored(row) if row else 0):
-            nonces[address] = min([nonce, *rpc.answers_of_each(questions.nonce(address)).values()])
+        if nonce > stored or not stored:
+            nonces[address] = rpc.compared_nonce(address, nonce, head.number)
     return _ChainState(state.fees, balances, nonces)
 
 
@@ -174,7 +174,7 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
         simulated.append(refused or replace(order, intents=sized))
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
-    return _compared(chain, _ChainState(fees, balances, nonces), cost), simulated
+    return _compared(chain, head, _ChainState(fees, balances, nonces), cost), simulated
 
 
 def _gas_limit(

@@ -265,11 +265,11 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
 
 
 def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError) -> None:
-    problem, for_operators, now = None, "", timezone.now()
+    problem, for_operators, now, is_taken = None, "", timezone.now(), False
     try:
-        rpc.sent(bytes(version.raw), answer)
+        is_taken = bool(rpc.sent(bytes(version.raw), answer))
     except NonceTooLow:
-        pass  # Another version is already mined, as its receipt will show.
+        pass  # Another version is already mined, as its receipt will show; or a node has told a used nonce.
     except ReplacementUnderpriced:
         problem = wait("replacement_fees_too_low")
     except FeeTooLow:
@@ -280,6 +280,7 @@ def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError
         problem, for_operators = waits.fault(error), error.for_operators
     if problem:
         logger.warning("broadcasting %s: %s", version.hash, for_operators or problem, extra={"lasts": True})
+    if not is_taken:
         SignedTransaction.objects.filter(pk=version.pk).update(refused_at=now)
     else:
         if version.broadcast_at is None:

@@ -182,7 +182,8 @@ def _monitor(
                 continue
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
-                doubtful += tx.state == TransactionState.DISPLACED and bool(tx.hashes)
+                # One that no node took was signed with a nonce that had been used before.
+                doubtful += tx.state == TransactionState.DISPLACED and tx.was_taken
             elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
@@ -228,7 +229,7 @@ def _compare(
         return comparison
     missing = [tx for tx in watched if receipts.lacks(tx, used)]
     lowest = next((tx for tx in watched if tx.state == TransactionState.PENDING and tx not in missing), None)
-    if lowest and lowest.newest.broadcast_at and is_past(lowest.newest.created_at, patience(rpc.chain)):
+    if lowest and lowest.was_taken and is_past(lowest.newest.created_at, patience(rpc.chain)):
         missing.append(lowest)  # Its fees are about to be raised.
     is_ahead = used > watched[-1].nonce + 1 and used > signers.next_stored(signer)
     if not missing and not is_ahead:

@@ -1,5 +1,6 @@
 """A lying node before a chain, and signed transactions decoded from their bytes."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,12 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("behind", "eth_getTransactionCount"): lambda nonce: hex(max(0, int(nonce, 16) - 2)),
     ("large", "eth_estimateGas"): lambda gas: hex(10 * int(gas, 16)),
     ("tip", "eth_maxPriorityFeePerGas"): lambda _: hex(5000 * GWEI),
+}
+# Lies by name and method that refuse what has a result. Each has a code and geth's words.
+REFUSALS: Mapping[tuple[str, str], tuple[int, str]] = {
+    ("reverts", "eth_estimateGas"): (3, "execution reverted"),
+    ("absent", "eth_call"): (3, "execution reverted"),
+    ("poor", "eth_estimateGas"): (-32000, "insufficient funds for gas * price + value"),
 }
 
 
@@ -71,6 +78,8 @@ class Node:
         number = value and {"eth_getTransactionReceipt": "blockNumber", "eth_getBlockByNumber": "number"}.get(method)
         if self.lie == "stale" and number and int(value[number], 16) > self._head():
             return result(question, None)
+        if refusal := REFUSALS.get((self.lie, method)):
+            return error(question, *refusal)
         lie = LIES.get((self.lie, method))
         return result(question, lie(value)) if lie and value else reply
 
@@ -104,6 +113,16 @@ def constant(value: Any) -> Change:
 
 def higher_by(difference: int) -> Change:
     return lambda number, _: hex(max(0, int(number, 16) + difference))
+
+
+def in_turn(*changes: Change) -> Change:
+    """Return a change that is another one at each answer."""
+    turns = itertools.cycle(changes)
+
+    def change(value: Any, chain: DevChain) -> Any:
+        return next(turns)(value, chain)
+
+    return change
 
 
 def multiplied_by(factor: float) -> Change:

@@ -17,6 +17,7 @@ from chains.encoding import hex_data
 from chains.node_errors import (
     ChainError,
     ImplausibleGas,
+    InsufficientFunds,
     InvalidReply,
     NodeOfWrongChain,
     NodeUnavailable,
@@ -205,6 +206,8 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (refused(-32000, "header not found"), call, RpcRefused, "header not found"),
     (refused(-32000, "missing trie node"), prove, RpcRefused, "missing trie node"),
     (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
+    (refused(3, "execution reverted", "0x1234"), estimate, Reverted, "execution reverted"),
+    (refused(-32000, "insufficient funds for transfer"), estimate, InsufficientFunds, "insufficient funds"),
     # Invalid values and lies
     *((told(reply), balance, InvalidReply, "that is not hexadecimal") for reply in NO_QUANTITIES),
     *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),
@@ -258,21 +261,27 @@ def devchain() -> Iterator[DevChain]:
 
 
 @pytest.mark.parametrize(("spoil", "question", "kind", "words"), TABLE)
-def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, client_of, spoil, question, kind, words):
+def test_what_one_node_does_not_tell_another_may(devchain, client_of, spoil, question, kind, words):
     with spoiling(devchain.url, spoil) as url:
         with pytest.raises(kind) as caught:
             question(client_of(url))
         assert re.search(words, caught.value.for_operators)
         assert not getattr(caught.value, "may_pass", False)
-        seen: list[Any] = []
-        with lying_node(recording(seen, lambda body: ask(devchain.url, body))) as honest:
-            client = client_of(url, honest)
-            if kind is Reverted:
-                with pytest.raises(Reverted):
-                    question(client)
-                assert seen == []
-            else:
-                assert question(client) == question(client_of(devchain.url))
+        assert question(client_of(url, devchain.url)) == question(client_of(devchain.url))
+
+
+def test_no_other_node_is_waited_for_where_honest_nodes_say_that_a_call_reverts(devchain, client_of):
+    seen: list[Any] = []
+    with (
+        spoiling(devchain.url, refused(3, "execution reverted")) as url,
+        lying_node(recording(seen, lambda body: ask(devchain.url, body))) as other,
+    ):
+        client = client_of(url, other)
+        (answer,) = client.eth_calls([(ALICE, b"")])
+        assert isinstance(answer, Reverted)
+        with pytest.raises(Reverted):
+            client.estimate_gas(ALICE, ALICE, b"", "latest")
+        assert seen == []
 
 
 def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, client_of):

@@ -17,9 +17,10 @@ from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
+from tests.proving.chain_state import ACCOUNT_PROVEN, events
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import in_mempool, serve
-from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, object_with
+from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, in_turn, multiplied_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
 from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
@@ -84,6 +85,9 @@ LIES = {
     "old head from the start": Lie({}, name="stale", rests=True, is_old=True),
     "head ahead": Lie({"eth_getBlockByNumber": block_with("number", 50)}, rests=True),
     "base fee": Lie({"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
+    "estimates that revert": Lie({}, name="reverts"),
+    "estimates that lack funds": Lie({}, name="poor"),
+    "calls that revert": Lie({}, name="absent"),
 }
 
 
@@ -288,6 +292,22 @@ def test_a_transaction_that_one_node_calls_displaced_is_kept_and_sent_again(cost
         assert tx.state == TransactionState.PENDING
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert Transaction.objects.filter(queries__batch=batch).distinct().count() == 1
+
+
+def test_a_receipt_of_another_node_is_found_though_nodes_refused_a_later_version(costly, key, settings):
+    """The first node alone hides that the transaction is mined, so that its fees are raised."""
+    mine_at(costly, 1)
+    batch, tx = in_mempool(costly, key)
+    mine_at(costly, 1)
+    liar = Liar(costly, changes={**NO_RECEIPT, "eth_getTransactionCount": lambda *_: hex(tx.nonce)})
+    with lying_node(liar) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}"')
+        age()
+        work()
+        assert [bool(version.refused_at) for version in tx.versions.order_by("pk")] == [False, True]
+        reconfigure(settings, f'"{url}"', f'"{url}", "{costly.url}"')
+        age()
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
@@ -527,3 +547,86 @@ def test_a_registry_with_other_code_is_refused_although_the_second_node_shows_th
         reconfigure(settings, f'"{costly.url}"', f'"{costly.url}", "{url}"')
         work()
     assert "its code is not that of this version's contract" in FactsRegistry.in_use.get().refused
+
+
+@pytest.mark.parametrize("lie", ["reverts", "poor"])
+def test_nothing_is_cancelled_where_the_first_node_alone_says_that_it_fails(costly, key, settings, lie):
+    mine_at(costly, 1)
+    batch, tx = in_mempool(costly, key)
+    costly.rpc("anvil_dropAllTransactions")
+    age()
+    with lying_node(Liar(costly, lie=lie)) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        work()
+        assert [version.is_cancellation for version in tx.versions.all()] == [False, False]
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new database", "older backup"])
+def test_a_used_nonce_that_a_node_calls_unused_stops_nobody_for_longer_than_the_lie(
+    costly, key, settings, separate_transactions, nodes, is_new
+):
+    """The signer has used 500 nonces that the database doesn't know. Where it knows none, two nodes are compared."""
+    batches = [] if is_new else [submit(key, request(ALICE, block=costly.head(), fee=ETHER))]
+    for batch in batches:
+        work_until_done(batch, costly)
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(70)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    before, block = balance(costly), costly.head()
+    liar = Liar(costly, changes={"eth_getTransactionCount": constant("0x0")})
+    with lying_node(liar) as url:
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, costly.url][:nodes])
+        reconfigure(settings, f'"{costly.url}"', urls)
+        later = [submit(key, request(ALICE, block=block - number, fee=ETHER)) for number in range(5)]
+        go_on(costly, 1, rounds=4, aged=True)
+        assert {fresh(batch).status == BatchStatus.DONE for batch in later} == {nodes == 2 and is_new}
+        liar.changes = {}
+        for batch in later:
+            assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE
+        beat()
+        work()
+        # The first nonce that a worker sees counts. With two nodes it is compared.
+        assert healthz()["codes"] == ["foreign_transactions"] * (nodes == 1)
+    assert len(events(costly, ACCOUNT_PROVEN)) == len([*batches, *later])
+    assert 0 < before - balance(costly) < len(later) * USUAL / BATCHES
+
+
+NONCES = {"eth_getTransactionCount": in_turn(higher_by(3), higher_by(-3), constant("0x0"))}
+WAVERING = {
+    "nonces": NONCES,
+    "nonces, estimates and receipts": {
+        **NONCES,
+        "eth_estimateGas": in_turn(multiplied_by(10), constant(hex(30_000)), multiplied_by(1)),
+        "eth_getTransactionReceipt": in_turn(constant(None), lambda receipt, _: receipt),
+    },
+}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("changes", WAVERING.values(), ids=WAVERING.keys())
+def test_nobody_is_needed_after_a_node_has_told_another_lie_at_each_answer(costly, key, settings, nodes, changes):
+    """Blocks are replaced meanwhile."""
+    costly.mine(70)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    head = costly.head()
+    batches = [submit(key, request(ALICE, block=head, fee=ETHER))]
+    work_until_done(batches[0], costly)
+    liar = Liar(costly, changes=changes)
+    with lying_node(liar) as url:
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, costly.url][:nodes])
+        reconfigure(settings, f'"{costly.url}"', urls)
+        for number in range(1, 7):
+            batches.append(submit(key, request(ALICE, block=head - number, fee=ETHER)))
+            go_on(costly, 1, rounds=1, aged=number > 4)
+            if number == 3:
+                costly.rpc("anvil_reorg", 2, [])
+        liar.changes = {}
+        go_on(costly, 1, rounds=9, aged=True)
+        beat()
+        assert healthz()["codes"] == []
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+    assert len(events(costly, ACCOUNT_PROVEN)) == len(batches)
