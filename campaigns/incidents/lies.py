@@ -27,7 +27,7 @@ LIES: Mapping[str, Lie] = {
         "a price in receipts of 40 times as much",
         {"eth_getTransactionReceipt": object_with("effectiveGasPrice", multiplied_by(40))},
     ),
-    "failed": Lie("that all transactions failed"),
+    "failed": Lie("that all transactions failed", codes=["receipt_unusable"]),
     "base-fee": Lie("a base fee of 180 gwei", {"eth_getBlockByNumber": block_with("baseFeePerGas", 180 * GWEI)}),
     "nonce-low": Lie("a nonce too low by 3", {"eth_getTransactionCount": higher_by(-3)}),
     "hidden": Lie("no receipt", codes=["receipt_unusable"]),
