@@ -26,6 +26,7 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("cheap", "eth_getTransactionReceipt"): lambda receipt: receipt | {"gasUsed": "0x1"},
     ("failed", "eth_getTransactionReceipt"): lambda receipt: receipt | {"status": "0x0"},
     ("ahead", "eth_getTransactionCount"): lambda nonce: hex(int(nonce, 16) + 2),
+    ("unused", "eth_getTransactionCount"): lambda _: "0x0",
     ("behind", "eth_getTransactionCount"): lambda nonce: hex(max(0, int(nonce, 16) - 2)),
     ("large", "eth_estimateGas"): lambda gas: hex(10 * int(gas, 16)),
     ("tip", "eth_maxPriorityFeePerGas"): lambda _: hex(5000 * GWEI),

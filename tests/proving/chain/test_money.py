@@ -26,6 +26,7 @@ SEQUENCES = {
     "a day on gaps": "alice:0 lie:ahead work honest day:4 gwei:150 work age work mine work",
     "a final nonce that is no such": "bob:0 work lie:ahead drop final work",
     "the same, and killed": "alice:0 work lie:ahead drop final kill:27",
+    "used nonces that are no such": "lie:unused alice:0 bob:2 work age work mine honest final work alice:3 work work",
     "a user's day": "stop alice:0 alice:2 bob:0 work user:5 resume work work mine work final work",
     "a user's day on replacements": "alice:0 work drop user:4 gwei:5 age work age work",
     "a fee when gas becomes dearer": "stop bob:0 work gwei:5 resume work mine gwei:1 work drop gwei:5 age work",
