@@ -498,6 +498,8 @@ def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
     mine_at(costly, 1)
     if is_gone:
         costly.rpc("anvil_setCode", row.address, "0x")
+        costly.rpc("anvil_setBalance", row.address, "0x1")
+        costly.mine(5)
         mine_at(costly, 1)
     false = codes_of(row.address, code if is_gone else "0x", is_lying=lambda: is_lying[0], proves=proves)
     true = codes_of(row.address, "", is_lying=lambda: False, proves=proves)
