@@ -745,6 +745,10 @@ def test_a_node_that_others_show_to_be_wrong_rests_for_a_minute_though_it_answer
     for wrong.now in (0, 59, 61):
         client.answers(echoes([1]))
     assert (wrong.count(), good.count()) == ([1, 1], [1, 1, 1])  # the first are those of the comparison
+    client.rest(host, f"{host} is wrong")
+    good.spoils[2] = lambda question: error(question, -32601, "no such method")
+    assert client.answers(echoes([2])) == [2], "it is asked where the other one refuses"
+    assert client.resting_nodes() == {host: f"{host} is wrong"}
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------

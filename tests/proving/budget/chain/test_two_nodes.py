@@ -458,6 +458,41 @@ def test_no_batch_is_rejected_and_nobody_called_for_what_the_first_node_invents(
     assert bool(ChainWatch.objects.get().resting_nodes) == (lie in RESTING)
 
 
+def test_a_node_that_begins_to_tell_a_block_of_the_future_rests(costly, settings, proven, pass_time):
+    lie, is_lying = INVENTED["a newest block of the future"], False
+    with between(costly.url, lambda question, reply: lie(question, reply) if is_lying else [reply]) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        work()
+        is_lying = True
+        pass_time(61)
+        work()
+        assert "clock" not in healthz()["codes"]
+    assert "alone tells a newest block" in str(ChainWatch.objects.get().resting_nodes)
+
+
+def test_where_all_nodes_tell_a_block_of_the_future_the_clock_is_wrong(costly, settings, proven):
+    lie = INVENTED["a newest block of the future"]
+    with between(costly.url, lie) as first_url, between(costly.url, lie) as second_url:
+        reconfigure(settings, f'"{costly.url}"', f'"{first_url}", "{second_url}"')
+        work()
+        assert "clock" in healthz()["codes"]
+    assert ChainWatch.objects.get().resting_nodes == []
+
+
+def test_a_wrong_history_is_told_although_the_second_node_refuses_to_tell_it(costly, settings, proven):
+    def refuse(question: Any, reply: Any) -> list[Any]:
+        is_asked = question["method"] in {"eth_call", "eth_getStorageAt"} and HISTORY_CONTRACT in str(
+            question["params"]
+        )
+        return [error(question, -32000, "header not found") if is_asked else reply]
+
+    wrong = INVENTED["hashes by the history contract"]
+    with between(costly.url, wrong) as first_url, between(costly.url, refuse) as second_url:
+        reconfigure(settings, f'"{costly.url}"', f'"{first_url}", "{second_url}"')
+        work()
+        assert "wrong_history" in healthz()["codes"]
+
+
 def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, settings, proven):
     """No observation shows it: no other block is invented."""
     number = costly.head() - 30
@@ -518,6 +553,8 @@ def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
     mine_at(costly, 1)
     if is_gone:
         costly.rpc("anvil_setCode", row.address, "0x")
+        costly.rpc("anvil_setBalance", row.address, "0x1")
+        costly.mine(5)
         mine_at(costly, 1)
     false = codes_of(row.address, code if is_gone else "0x", is_lying=lambda: is_lying[0], proves=proves)
     true = codes_of(row.address, "", is_lying=lambda: False, proves=proves)
