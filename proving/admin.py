@@ -51,7 +51,7 @@ class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
 @admin.register(Signer)
 class SignerAdmin(ReadOnlyAdmin):
     search_fields = ("=address",)
-    list_display = ("address", "chain_id", brief("Waits for", "wait", "notice"), "due_at")
+    list_display = ("address", "chain_id", brief("Waits for", "wait"), "due_at")
 
 
 @admin.register(FactsRegistry)

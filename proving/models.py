@@ -44,7 +44,6 @@ class FactsRegistry(DueRow):
     reader = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # number of the source's block at which the last jump began
     wait = WaitField(null=True, blank=True)  # what its upkeep waits for
-    waiting_for = models.TextField(blank=True)  # the sentence of a version without `wait`
     # A sentence for the operator, for example about an attester that contradicts our nodes.
     notice = models.TextField(blank=True)
     deployed_at = models.DateTimeField(null=True)  # null: an older version has begun, and not ended, to deploy it
@@ -170,8 +169,6 @@ class Signer(DueRow):
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
     wait = WaitField(null=True, blank=True)  # a notice for the operator, for example about a low balance
-    # The sentence that a version without `wait` has stored.
-    notice = models.TextField(blank=True)
     # Totals of all its final transactions, including those that are no longer stored.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # number of failed transactions among them

@@ -153,7 +153,7 @@ def signers() -> Iterator[Problem]:
     )
     # Stops are left out, because `stopped` reports them.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
-    hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
+    hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(wait=None).order_by("pk")
     # A signer that is stuck gets a notice only where another one sends.
     pending = Signer.objects.filter(~Exists(stops), transactions__state=TransactionState.PENDING)
     since = pending.annotate(nonce=Min("transactions__nonce"), since=Min("transactions__spent_at")).order_by("pk")
@@ -162,7 +162,7 @@ def signers() -> Iterator[Problem]:
         signer_by_notice: dict[str, str] = {}
         for signer in hindered:
             if signer.chain_id == chain.id:
-                signer_by_notice.setdefault(str(signer.wait or signer.notice), signer.address)
+                signer_by_notice.setdefault(str(signer.wait), signer.address)
         for notice, address in signer_by_notice.items():
             yield Problem("signer_waits", notice, _subject(chain.id, signer=address))
         for signer in since:

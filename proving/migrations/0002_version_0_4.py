@@ -9,4 +9,14 @@ class Migration(migrations.Migration):
         migrations.AddField("signer", "accounted_nonce", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("signer", "foreign_count", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("signer", "foreign_since", models.DateTimeField(null=True)),
+        # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
+        migrations.AlterField("factsregistry", "waiting_for", models.TextField(blank=True, db_default="")),
+        migrations.AlterField("signer", "notice", models.TextField(blank=True, db_default="")),
+        # Version 0.5.0 drops them.
+        migrations.SeparateDatabaseAndState(
+            state_operations=[
+                migrations.RemoveField("factsregistry", "waiting_for"),
+                migrations.RemoveField("signer", "notice"),
+            ]
+        ),
     ]

@@ -190,5 +190,5 @@ def look_after(lane: HeldLane, key: object) -> None:
                 reason, seconds = waits.fault(error), due_rows.backoff(row.attempts).total_seconds()
                 attempts = row.attempts + 1
             pause = timedelta(seconds=seconds)
-            lane.write(partial(postponement.end, [row], pause, attempts=attempts, wait=reason, waiting_for=""))
+            lane.write(partial(postponement.end, [row], pause, attempts=attempts, wait=reason))
             job_run.outcome = "fails" if attempts else "waits" if reason else "done"

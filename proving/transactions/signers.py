@@ -181,6 +181,6 @@ def show(rows: Collection[Signer], notices: Notices) -> None:
     """Store the signers' notices for pages, and log each change."""
     for row in rows:
         notice = notices[row.address]
-        if row.notice or row.wait != notice:
+        if row.wait != notice:
             logger.warning("%s", notice or f"the signer {row.address} on chain {row.chain_id} sends again")
-            Signer.objects.filter(pk=row.pk).update(wait=notice, notice="")
+            Signer.objects.filter(pk=row.pk).update(wait=notice)

@@ -17,6 +17,7 @@ import batch_query_client
 from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block, Webhook
+from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
 from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
 
@@ -196,8 +197,8 @@ def test_a_stop_is_told_once():
 
 def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
     batch = a_batch()
-    Signer.objects.create(chain_id=31337, address=SIGNER, notice="Gas costs more than the cap.")
-    assert problems() == [("signer_waits", "Gas costs more than the cap.")]
+    Signer.objects.create(chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay"))
+    assert problems() == [("signer_waits", "The signer can't pay for it.")]
     Batch.objects.filter(pk=batch.pk).update(status=BatchStatus.DONE)
     assert codes() == [], "nothing is to be sent, so nobody looks whether it is still so"
 

@@ -31,7 +31,7 @@ def test_a_process_is_ready_with_its_database_and_lives_without(django_assert_nu
 
 
 def test_it_is_not_ready_before_this_version_s_migrations():
-    MigrationRecorder(connection).record_unapplied("queries", "0002_version_0_3")
+    MigrationRecorder(connection).record_unapplied("queries", "0001_version_0_3")
     lacks = "The database lacks migrations of this version: run manage.py migrate."
     assert ready() == (503, lacks)
     health = Client().get("/healthz")

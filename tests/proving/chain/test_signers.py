@@ -10,6 +10,7 @@ from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
+from queries.waits import wait
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.proving.money import accepted
@@ -129,13 +130,13 @@ def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_do
     }
     configure(settings, tmp_path, mempool)
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    assert not Signer.objects.exclude(notice="", wait=None).exists()
+    assert not Signer.objects.exclude(wait=None).exists()
 
 
 @pytest.mark.long
 def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
     send_each(key, mempool, 1, 2)
-    Signer.objects.filter(address=SECOND_SIGNER).update(notice="It holds nothing.")
+    Signer.objects.filter(address=SECOND_SIGNER).update(wait=wait("signer_cant_pay"))
     configure(settings, tmp_path, mempool, signers=1)
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
     work()
@@ -143,7 +144,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
     assert (kept.versions.count(), left_behind.versions.count()) == (2, 1)
     send_each(key, mempool, 3)
     assert senders()[2:] == [SIGNER]
-    assert not Signer.objects.exclude(notice="", wait=None).exists()
+    assert not Signer.objects.exclude(wait=None).exists()
     mempool.mine()
     work()
     left_behind.refresh_from_db()
