@@ -5,11 +5,13 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from proving import batch_estimate
-from proving.batch_estimate import BatchEstimate
+from proving.admission import estimates
+from proving.admission.cost import SourceEstimate
+from proving.admission.estimates import BatchEstimate
 from proving.gas import Amount
-from proving.source_estimate import SourceEstimate
+from queries import submission
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, body_of, errors
+from queries.submission import ESTIMATES
 
 router = Router(tags=["Batch queries"])
 
@@ -95,8 +97,8 @@ def estimate_batch_query(request: HttpRequest) -> Estimate:
     The body is the same as for a submission. Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    parsed, body = batch_estimate.parsed(key, lambda: body_of(request))
-    return _answer(batch_estimate.estimate(parsed, body, key))
+    parsed = submission.read_counted(key, lambda: body_of(request), ESTIMATES)
+    return _answer(estimates.estimate(parsed, key))
 
 
 def _answer(estimate: BatchEstimate) -> Estimate:

@@ -12,9 +12,10 @@ from accounts.models import ApiKey
 from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
 from chains.encoding import hex_data
 from chains.receipts import Log
-from proving import batch_estimate, facts, readable_facts
+from proving import facts, readable_facts
 from proving.facts import AccountFact, SlotFact
 from proving.readable_facts import ReadableFact, ReceiptPart
+from queries import submission
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, pointer
 from queries.columns import TransactionField
@@ -78,7 +79,7 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
     stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    parsed, _ = batch_estimate.parsed(key, lambda: body_of(request), SHOWN_PROOFS)
+    parsed = submission.read_counted(key, lambda: body_of(request), SHOWN_PROOFS)
     if faults := list(_unsupported(parsed)):
         raise InvalidRequest(faults)
     shown = readable_facts.of_request(parsed)

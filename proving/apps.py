@@ -22,6 +22,6 @@ class ProvingConfig(AppConfig):
 
 def _early_check() -> EarlyCheck:
     # Commands that read no request need none of these modules.
-    from proving import admission_checks  # noqa: PLC0415
+    from proving.admission import admission_checks  # noqa: PLC0415
 
     return admission_checks.early_check()

@@ -22,7 +22,7 @@ from database.statements import chunks
 from proving.deployments import Call, Registry, selector
 from proving.models import AccountProof, ProvenTransaction, SlotProof
 from queries.columns import AccountField, HeaderField, TransactionField
-from queries.models import Batch, BatchStatus, Block, Query
+from queries.models import Batch, BatchStatus, Block, Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
 
@@ -103,12 +103,16 @@ _NAMED_SLOTS = 5000
 
 def of(query: Query) -> list[Fact]:
     """Return the facts that a query requests. Those of a transaction need its index."""
-    facts: list[Fact] = [AccountFact(query.address, field) for field in query.account_fields]
-    facts += [SlotFact(query.address, slot, query.slot_names.get(slot)) for slot in query.slots]
-    if (index := query.transaction_index) is not None:
-        facts += [TransactionFact(index, field) for field in query.transaction_fields]
-        facts += [LogFact(index, log) for log in query.known_logs]
-    facts += [HeaderFact(field) for field in query.header_fields]
+    facts: list[Fact] = []
+    match query.kind:
+        case QueryKind.ACCOUNT:
+            facts += [AccountFact(query.address, field) for field in query.account_fields]
+            facts += [SlotFact(query.address, slot, query.slot_names.get(slot)) for slot in query.slots]
+        case QueryKind.ENTRY if (index := query.transaction_index) is not None:
+            facts += [TransactionFact(index, field) for field in query.transaction_fields]
+            facts += [LogFact(index, log) for log in query.known_logs]
+        case QueryKind.HEADER:
+            facts += [HeaderFact(field) for field in query.header_fields]
     if query.timestamp is not None:
         facts.append(TimeFact(query.timestamp))
     return facts

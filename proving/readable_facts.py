@@ -16,13 +16,14 @@ from chains.rpc import RpcClient, result
 from chains.trie import EMPTY_CODE_HASH, StateAccount
 from config.error_answers import Refused
 from contracts import NO_CONTRACT
-from proving import admission_checks, facts, named_transactions
-from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
-from proving.block_selection import Requests, Selected, inquire, select
+from proving import facts, named_transactions
+from proving.admission import admission_checks, answers
+from proving.admission.answers import Requests, SelectedBlocks
+from proving.admission.cost import SourceEstimate
+from proving.asking import ChainUnavailable, asking_nodes
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, LogFact, SlotFact, ViewRequest
 from proving.named_transactions import FoundTransaction, NamedInBlock, NamedTransaction, Unprovable
-from proving.source_estimate import SourceEstimate, genesis_not_proven
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, Selector, pointer
 from queries.columns import AccountField, HeaderField, TransactionField
 from queries.strict_json import INVALID
@@ -101,24 +102,25 @@ class ReadableFact:
 def of_request(request: BatchRequest) -> list[ReadableFact]:
     """Return the facts about accounts and transactions that a request names, with their proofs, which are verified.
 
-    Raises `EstimateUnavailable`, `InvalidRequest`, and `Refused`: busy, or invalid_request if a block never comes.
+    Raises `ChainUnavailable`, `InvalidRequest`, and `Refused`: busy, or invalid_request if a block never comes.
     """
     with asking_nodes() as ends_at:
         return [
             proof
-            for source, requests in requested(request).items()
-            for proof in _of_source(request.destinationChainId, source, requests, ends_at)
+            for source, requests in answers.requests_of(request.queries).items()
+            for of_source in requests.values()
+            for proof in _of_source(request.destinationChainId, source, of_source, ends_at)
         ]
 
 
 def _of_source(destination: int, source: int, requests: Requests, ends_at: float) -> Iterator[ReadableFact]:
     try:
-        inquiry = inquire(destination, source, ends_at)
+        told = answers.inquire(destination, source, ends_at)
     except Unusable as why:
-        raise EstimateUnavailable(str(why.reason)) from None
-    selected = select(inquiry, requests)
+        raise ChainUnavailable(str(why.reason)) from None
+    selected = answers.select(told, requests)
     _require_all(source, selected)
-    rpc, connection = inquiry.connection.source_rpc, inquiry.connection
+    rpc, connection = told.connection.source_rpc, told.connection
     headers = dict(zip(selected.existing, rpc.known_headers([*selected.existing]), strict=True))
     connection.check_time()
     accounts = _accounts(rpc, headers, selected)
@@ -164,30 +166,34 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
             yield ReadableFact(source, selector, number, fact, word, encoded, root, root == known, reader)
 
 
-def _require_all(source: int, selected: Selected) -> None:
+def _require_all(source: int, selected: SelectedBlocks) -> None:
     """Raise an error unless all blocks that are selected exist: `Refused` (invalid_request) if one never will."""
     if selected.fault:
         raise selected.fault
     for rejection in admission_checks.rejections(None, [SourceEstimate(source, selected)]):
         why = str(rejection.reason)
-        raise EstimateUnavailable(why) if rejection.retryable else Refused(INVALID, why)
+        raise ChainUnavailable(why) if rejection.retryable else Refused(INVALID, why)
     for reason in selected.waits:
-        raise EstimateUnavailable(str(reason))
+        raise ChainUnavailable(str(reason))
 
 
 def _accounts(
-    rpc: RpcClient, headers: Mapping[int, Header], selected: Selected
+    rpc: RpcClient, headers: Mapping[int, Header], selected: SelectedBlocks
 ) -> dict[tuple[int, str], VerifiedAccountProof]:
-    """Return the proofs of accounts and their slots by block number and address. Raises `EstimateUnavailable`."""
+    """Return the proofs of accounts and their slots by block number and address. Raises `ChainUnavailable`."""
     asked = [
         ProofRequest(number, headers[number].hash, headers[number].state_root, address, slots)
         for number, of_block in selected.existing.items()
         for address, slots in facts.slots_by_account(of_block).items()
     ]
-    answers = list(zip(asked, rpc.proofs(asked), strict=True))
-    for reason in filter(None, (genesis_not_proven(rpc.chain.id, request, answer) for request, answer in answers)):
-        raise EstimateUnavailable(str(reason))
-    return {(request.block_number, request.address): result(answer) for request, answer in answers}
+    proofs: dict[tuple[int, str], VerifiedAccountProof] = {}
+    served = list(zip(asked, rpc.proofs(asked), strict=True))
+    for request, answer in served:
+        if reason := answers.genesis_not_proven(rpc.chain.id, request, answer):
+            raise ChainUnavailable(str(reason))
+    for request, answer in served:
+        proofs[request.block_number, request.address] = result(answer)
+    return proofs
 
 
 def _receipt_parts(
@@ -195,7 +201,7 @@ def _receipt_parts(
 ) -> Iterator[ReceiptPart]:
     """Yield what is asked of a block's transactions. `place` is where the request names the block.
 
-    Raises `EstimateUnavailable`, `ChainError`, and `InvalidRequest` if there is no such transaction or log.
+    Raises `ChainUnavailable`, `ChainError`, and `InvalidRequest` if there is no such transaction or log.
     """
     there: dict[int, FoundTransaction] = {}
     for transaction in named:
@@ -204,7 +210,7 @@ def _receipt_parts(
             case ChainError() as error:
                 raise error
             case Unprovable() as why:
-                raise _invalid(str(why), *at, *why.place) if entries.contents else EstimateUnavailable(str(why))
+                raise _invalid(str(why), *at, *why.place) if entries.contents else ChainUnavailable(str(why))
         found = entries.found[transaction]
         if found.index in there:
             raise _invalid(f"Transaction {found.index} of block {number} is named twice.", *at)

@@ -39,7 +39,8 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
-from proving import admit, lanes, money, pruning
+from proving import lanes, money, pruning
+from proving.admission import admit
 from proving.health import findings, problem_reports
 from proving.lanes import MANY_BLOCKS, HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import WorkerHeartbeat

@@ -237,7 +237,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     Raises `TooMuch`, `Busy`, and the errors of `count_request` and `count_queries`. With `named`, also raises
     `AlreadyStored`.
     """
-    batch, queries = unsaved(request, body, key), request.queries
+    batch, queries = unsaved(request, key), request.queries
+    batch.request = _kept(request, body)
     places = [(query.source_chain_id, query.block.number) if query.block else None for query in queries]
     webhook = request.webhook and webhooks.prepared(batch, request.webhook)
 
@@ -256,7 +257,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
                 webhooks.store(webhook)
             blocks = ensure_blocks(request.destinationChainId, {place for place in places if place})
             for query, place in zip(queries, places, strict=True):
-                query.batch_id, query.block_id = batch.pk, blocks[place] if place else None
+                query.block_id = blocks[place] if place else None
             statements.insert_all(queries)
             statements.insert_for_each(
                 Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
@@ -272,10 +273,10 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     return batch
 
 
-def unsaved(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
-    """Return the batch that a submission of the request would store now."""
+def unsaved(request: BatchRequest, key: ApiKey) -> Batch:
+    """Return the batch of the request's queries that a submission would store now, without the body."""
     now = timezone.now()
-    return Batch(
+    batch = Batch(
         pk=new_batch_id(),
         user_id=key.user_id,
         api_key=key,
@@ -284,13 +285,15 @@ def unsaved(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
         # With the fee `auto`, the estimate follows later.
         fee=request.fee or 0,
         fee_is_estimate=request.fee is None,
-        request=_kept(request, body),
         size=request.size,
         block_count=sum(map(len, request.data.values())),
         created_at=now,
         deadline_at=deadline_from(now),
         due_at=now,
     )
+    for query in request.queries:
+        query.batch_id = batch.pk
+    return batch
 
 
 def _kept(request: BatchRequest, body: bytes) -> str:
@@ -314,10 +317,10 @@ def _one_large_at_a_time(size: int) -> Iterator[None]:
         _large_lock.release()
 
 
-def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
-    """Return why the user's limits would refuse the request now, or None. Stores nothing."""
+def why_no_room(batch: Batch) -> Refused | None:
+    """Return why the user's limits would refuse the unsaved batch now, or None. Stores nothing."""
     try:
-        _check_room(unsaved(request, body, key))
+        _check_room(batch)
     except (TooMuch, TooLarge) as refused:
         return refused
     return None
@@ -450,6 +453,18 @@ def count_queries(user: User, queries: int, rate: Rate = SUBMISSIONS) -> None:
             "minute. Send it in parts."
         )
     _refuse_for(user, throttle.take(rate.queries, user.pk, most, queries), rate)
+
+
+def read_counted(key: ApiKey, body_of: Callable[[], bytes], rate: Rate) -> BatchRequest:
+    """Return a request about which only questions are asked, and count it and its queries.
+
+    Raises the errors of `body_of`, `count_request`, `read` and `count_queries`.
+    """
+    rate = rate.of_key(key)
+    count_request(key.user, rate)
+    request = read(key.user, body_of(), rate)
+    count_queries(key.user, request.size, rate)
+    return request
 
 
 def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:

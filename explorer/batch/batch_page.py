@@ -24,7 +24,8 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import admit, batch_waits, deployments
+from proving import batch_waits, deployments
+from proving.admission import admit
 from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED, STALE
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat

@@ -11,7 +11,8 @@ from config.error_answers import Refused
 from explorer.formatting.amounts import gas_price
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch.forms import NewBatchForm
-from proving import batch_estimate, money
+from proving import money
+from proving.admission import estimates
 from proving.gas import CostPart
 from queries import submission
 from queries.batch_request import AUTO, InvalidRequest
@@ -58,7 +59,7 @@ def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
     request = form.parse()
     submission.count_queries(user, request.size, ESTIMATES)
-    estimate = batch_estimate.estimate(request, form.body, ApiKey(user=user))
+    estimate = estimates.estimate(request, ApiKey(user=user))
     blocks = {
         (str(source.source), selector.text): (number, source.selected.head.number - number)
         for source in estimate.sources

@@ -22,7 +22,7 @@ from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient, result
 from database.statements import chunks
-from proving import block_selection, deployments, facts, heads, sources
+from proving import block_times, deployments, facts, heads, sources
 from proving.connections import Context
 from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
@@ -524,7 +524,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = block_selection.block_at(context.connection, timestamp, head)
+    number = block_times.block_at(context.connection, timestamp, head)
     return BlockOfTime(has_later=True, number=number)
 
 

@@ -20,7 +20,7 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
         assert client.post(f"/batch-queries/{batch.pk}/cancel", headers=header(key)).status_code == 200
         raise NodeUnavailable("No node can be used.")
 
-    monkeypatch.setattr("proving.source_estimate.estimate_all", cancel_and_fail)
+    monkeypatch.setattr("proving.admission.answers.ask_all", cancel_and_fail)
     work()
     assert (fresh(batch).rejection_code, batch.waits_for, batch.due_at) == ("cancelled_by_user", None, None)
 
@@ -29,7 +29,7 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
 def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_themselves(
     service, key, settings, monkeypatch
 ):
-    monkeypatch.setattr("proving.source_estimate._SECONDS_OF_RECEIPTS", -1)
+    monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
     number, asked = block_with_logs(service), list[str]()
     of_log = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}}})
     batches = [submit(key, body) for body in (of_log, of_log, request(ALICE, block=number - 1))]

@@ -7,7 +7,8 @@ import pytest
 
 from campaigns.benchmarks.gas import Lab, generated
 from devnet.devchain import DevChain
-from proving import batch_estimate, gas
+from proving import asking as asking_nodes
+from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas import Missing, Route, Sample
 from queries.columns import AccountField
@@ -45,7 +46,7 @@ def newest_time(chain: DevChain) -> int:
 @pytest.mark.long
 def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, client, key, settings, monkeypatch):
     service.rpc("anvil_mine", hex(400), hex(5))
-    monkeypatch.setattr(batch_estimate, "_MOST_SECONDS", 1)
+    monkeypatch.setattr(asking_nodes, "_MOST_SECONDS", 1)
     node_requests: list[Any] = []
 
     def answer_late(body: Any) -> Any:

@@ -24,13 +24,14 @@ from chains.questions import Receipt
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from devnet.devchain import PROJECT
-from proving import admit, lanes, money, pruning, stops
+from proving import lanes, money, pruning, stops
+from proving.admission import admit
+from proving.admission.cost import Cost, SourceEstimate
 from proving.gas import Amount
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
-from proving.source_estimate import Cost, SourceEstimate
 from proving.transactions import sending, signers, signing, transaction_monitor
 from queries import progress, submission
 from queries.columns import RejectionCode

@@ -51,16 +51,14 @@ models broker_wakeup
 migrations batch_waits deployments heads lanes stops
 connections facts kept pruning told_transactions webhooks
 named_transactions transaction_packing
-block_selection fact_search packing
+asking block_times fact_search packing
 gas
 money sources
 balance_costs transactions
 creating paths
 deploying
 health reconcile
-source_estimate
-admission_checks
-admit batch_estimate
+admission
 readable_facts worker
 admin apps celery_app management
 """

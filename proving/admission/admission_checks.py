@@ -13,10 +13,10 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from database.statements import CompiledQuery, QueryParameter
 from proving import heads
-from proving.block_selection import Selected
+from proving.admission.answers import SelectedBlocks
+from proving.admission.cost import Cost, SourceEstimate
 from proving.models import ChainHead, ChainWatch
 from proving.paths.planning import StatesRefused, TooFar
-from proving.source_estimate import Cost, SourceEstimate
 from proving.transactions import signers
 from queries.columns import PASSING_CODES, EarlyCheck, Rejection, RejectionCode
 from queries.waits import Value, wait
@@ -64,8 +64,9 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
             yield from _block_too_far_ahead(chain, head.number, highest)  # block_too_far_ahead
             yield from _time_too_far_ahead(chain, head.timestamp, latest)  # timestamp_too_far_ahead
         yield from _missing_header_properties(source)  # header_property_missing
-        yield from _unprovable_transactions(source)  # the codes that are also those of waits
-        yield from _unavailable_proof(source)  # proof_unavailable
+        if source.selected:
+            yield from _unprovable_transactions(source.selected)  # the codes that are also those of waits
+            yield from _unavailable_proof(source.selected)  # proof_unavailable
         yield from _unreachable_block(source)  # block_too_old, block_too_new, proof_unavailable
     if account:
         cost = total(sources)
@@ -82,27 +83,27 @@ def total(sources: Sequence[SourceEstimate]) -> Cost:
 # --- The blocks -------------------------------------------------------------------------------------------------------
 
 
-def _unknown_transactions(selected: Selected) -> Iterator[Rejection]:
+def _unknown_transactions(selected: SelectedBlocks) -> Iterator[Rejection]:
     source = selected.source.id
     for transaction in selected.unknown:
         reason = wait("transaction_not_found", chain=source, transaction=transaction)
         yield Rejection(RejectionCode.TRANSACTION_NOT_FOUND, reason, retryable=True, source=source)
 
 
-def _unprovable_transactions(source: SourceEstimate) -> Iterator[Rejection]:
-    for reason in source.unprovable:
+def _unprovable_transactions(selected: SelectedBlocks) -> Iterator[Rejection]:
+    for reason in selected.unprovable:
         code = RejectionCode(reason.code)
-        yield Rejection(code, reason, retryable=code in PASSING_CODES, source=source.source)
+        yield Rejection(code, reason, retryable=code in PASSING_CODES, source=selected.source.id)
 
 
-def _times_before_the_first_block(selected: Selected) -> Iterator[Rejection]:
+def _times_before_the_first_block(selected: SelectedBlocks) -> Iterator[Rejection]:
     source = selected.source.id
     for time in selected.too_early:
         reason = wait("time_before_first_block", time=time, chain=source)
         yield Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False, source=source)
 
 
-def _unknown_final_block(selected: Selected) -> Iterator[Rejection]:
+def _unknown_final_block(selected: SelectedBlocks) -> Iterator[Rejection]:
     if selected.no_final is not None:
         source = selected.source.id
         reason = wait("finalized_unknown", chain=source, problem=selected.no_final)
@@ -153,9 +154,9 @@ def _missing_header_properties(source: SourceEstimate) -> Iterator[Rejection]:
         yield Rejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False, source=source.source)
 
 
-def _unavailable_proof(source: SourceEstimate) -> Iterator[Rejection]:
-    if source.no_proof:
-        yield Rejection(RejectionCode.PROOF_UNAVAILABLE, source.no_proof, retryable=True, source=source.source)
+def _unavailable_proof(selected: SelectedBlocks) -> Iterator[Rejection]:
+    if reason := selected.no_proof:
+        yield Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=selected.source.id)
 
 
 def _unreachable_block(source: SourceEstimate) -> Iterator[Rejection]:

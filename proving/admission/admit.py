@@ -1,6 +1,6 @@
 """Admission: RECEIVED -> ACCEPTED or REJECTED. Batches are checked against their chains before any money is spent.
 
-`admission_checks` has the checks. A batch is decided when all its source chains have answered. A chain that doesn't
+`admission_checks` has the reasons. A batch is decided when all its source chains have answered. A chain that doesn't
 answer delays only the batches that name it. Blocks and times in the future delay no decision. Reconcile waits for
 blocks, and this module finds the block of a time after the batch is accepted.
 """
@@ -24,14 +24,13 @@ from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from database.due_rows import Postponement
 from database.statements import chunks
-from proving import admission_checks, block_selection, heads, lanes, money, named_transactions, source_estimate
-from proving.admission_checks import SpendingAccount
-from proving.block_selection import Selected
+from proving import heads, lanes, money
+from proving.admission import admission_checks, answers, cost
+from proving.admission.admission_checks import SpendingAccount
+from proving.admission.answers import SelectedBlocks
+from proving.admission.cost import SourceEstimate
 from proving.lanes import HeldLane
-from proving.named_transactions import Asked
-from proving.source_estimate import BatchPart, Estimates, SourceEstimate
 from queries import progress, submission, waits
-from queries.batch_request import Selector
 from queries.columns import Rejection
 from queries.models import (
     ADMITTED_STATUSES,
@@ -149,7 +148,7 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Accept or reject batches of one destination. Return the ends of all but accepted ones that name later times."""
     batches = _without_hopeless(lane, batches) if batches else []
     queries = Query.objects.filter(batch__in=batches)
-    estimates = _ask(batches, queries)
+    estimates = cost.ask_sources(batches, _with_blocks(queries))
     ends = {batch.pk: end for batch in batches if (end := _unanswered(batch, estimates[batch.pk]))}
     answered = {batch: estimates[batch.pk] for batch in batches if batch.pk not in ends}
     return ends | (lane.write(partial(_record_all, answered)) if answered else {})
@@ -183,21 +182,15 @@ def _reject(batch: Batch, rejection: Rejection) -> None:
     progress.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
 
 
-def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool = True) -> Estimates:
-    """Ask the source chains about these queries of these batches. All batches have the same destination."""
-    requests: dict[tuple[int, str], dict[Selector, dict[Asked, None]]] = defaultdict(lambda: defaultdict(dict))
+def _with_blocks(queries: QuerySet[Query]) -> Iterator[Query]:
+    """Yield stored queries, each with its block's number, source by source."""
     blocks: dict[int | None, Block | None] = {None: None}
-    for query in queries.annotate(block_number=F("block__number")).order_by("pk").iterator(chunk_size=1000):
+    numbered = queries.annotate(block_number=F("block__number")).order_by("source_chain_id", "pk")
+    for query in numbered.iterator(chunk_size=1000):
         if query.block_id not in blocks:
             blocks[query.block_id] = Block(pk=query.block_id, number=query.block_number)
         query.block = blocks[query.block_id]
-        asked = named_transactions.asked_of(query)
-        requests[query.source_chain_id, query.batch_id][Selector.of(query)].update(dict.fromkeys(asked))
-    deadlines = {batch.pk: batch.deadline_at for batch in batches}
-    parts: dict[int, list[BatchPart]] = defaultdict(list)
-    for (source, batch), of_batch in sorted(requests.items()):
-        parts[source].append(BatchPart(batch, of_batch, deadlines[batch]))
-    return source_estimate.ask_sources(batches[0].destination_chain_id, parts, with_costs=with_costs) if parts else {}
+        yield query
 
 
 def _differences(estimates: Sequence[SourceEstimate]) -> list[ChainError]:
@@ -211,7 +204,7 @@ def _differences(estimates: Sequence[SourceEstimate]) -> list[ChainError]:
     ]
 
 
-def _compared(selected: Selected) -> list[int]:
+def _compared(selected: SelectedBlocks) -> list[int]:
     return [selected.head.number, *islice(selected.existing, _MOST_COMPARED)]
 
 
@@ -246,9 +239,9 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
             continue
         for source in sources:
             _select(batch, source, blocks)
-        cost = admission_checks.total(sources)
-        used[batch.user_id] += 0 if batch.is_self_funded else cost.wei.bound
-        batch.estimated_gas, batch.estimated_wei = cost.gas.bound, cost.wei.bound
+        total = admission_checks.total(sources)
+        used[batch.user_id] += 0 if batch.is_self_funded else total.wei.bound
+        batch.estimated_gas, batch.estimated_wei = total.gas.bound, total.wei.bound
         admitted.append(batch)
         if all(source.selected and not source.selected.times for source in sources):
             ends[batch.pk] = _DONE
@@ -346,7 +339,7 @@ def _due_by_user() -> Counter[int]:
 def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Find the blocks of times in accepted batches. Return the waits of batches that still lack a block."""
     lacking = Query.objects.filter(batch__in=batches, batch__status__in=ADMITTED_STATUSES, block=None)
-    estimates = _ask(batches, lacking, with_costs=False)
+    estimates = cost.ask_sources(batches, _with_blocks(lacking), with_costs=False)
     ends: dict[str, _End] = {}
     for batch in batches:
         sources = estimates.get(batch.pk, ())
@@ -370,7 +363,7 @@ def _unselected(batch: Batch, source: SourceEstimate) -> _End | None:
         return None
     seconds = min(min(selected.times) - selected.head.timestamp, _LONGEST_PAUSE_SECONDS)
     pause = timedelta(seconds=max(heads.poll_seconds(selected.source), seconds))
-    return _End((block_selection.time_to_come(source.source, selected.times),), pause)
+    return _End((answers.time_to_come(source.source, selected.times),), pause)
 
 
 def _take_blocks(batch: Batch, sources: Sequence[SourceEstimate]) -> None:

@@ -1,0 +1,473 @@
+"""The answers of the chains about what batches ask of one source chain: admission's first step.
+
+A batch selects blocks by number, time, tag or transaction. The source chain tells which these are, and what their
+entries, headers and tries are like; the registry's chain tells what it holds of them. Questions that batches share are
+asked once.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
+
+from chains import questions
+from chains.chains_file import Chain
+from chains.encoding import HISTORY_CONTRACT, read_object, read_quantity
+from chains.header import Header
+from chains.node_errors import (
+    Cause,
+    ChainError,
+    NodeUnavailable,
+    OtherAccounts,
+    Reverted,
+    RpcRefused,
+    UnverifiedProof,
+)
+from chains.nodes import Question
+from chains.questions import Fees, ProofRequest, VerifiedAccountProof
+from chains.rpc import FEE_QUESTIONS, RpcClient, result
+from database.statements import by_size, chunks
+from proving import block_times, connections, facts, gas, heads, kept, money, named_transactions
+from proving.connections import OpenConnection
+from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
+from proving.gas import Sample
+from proving.named_transactions import Asked, BlockSize, NamedTransaction, Unprovable
+from queries import waits
+from queries.batch_request import Selector
+from queries.models import BlockTag, Query
+from queries.waits import WaitReason, wait
+
+Answer = TypeVar("Answer")
+
+_LACKS = "A node of chain {} lacks headers that it must have."
+# Every node keeps this number of newest states. A refusal for one of these says little.
+_KEPT_BY_ALL = 128
+# Seconds after which a turn reads no receipts of further batches.
+_SECONDS_OF_RECEIPTS = 10
+# Headers, blocks or facts that are read at a time.
+_PER_READ = 200
+
+Requests = Mapping[Selector, Collection[Asked]]
+"""The facts and transactions that a batch asks of one source chain, by the selector of their block."""
+
+
+def requests_of(queries: Iterable[Query]) -> Mapping[int, Mapping[str, Requests]]:
+    """Group what queries ask by source chain (id) and batch (id)."""
+    requests: dict[int, dict[str, dict[Selector, dict[Asked, None]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    for query in queries:
+        of_batch = requests[query.source_chain_id][query.batch_id]
+        of_batch[Selector.of(query)].update(dict.fromkeys(named_transactions.asked_of(query)))
+    return requests
+
+
+@dataclass
+class SourceAnswers:
+    """An open connection, and what its chains have answered about blocks so far, by their numbers."""
+
+    connection: OpenConnection
+    head: Header
+    """The source chain's newest block, read at most a moment ago."""
+    headers: dict[int, Header] = field(default_factory=dict)
+    errors: dict[int, ChainError] = field(default_factory=dict)
+    """Why a chain's answer about a block is missing."""
+    accumulated: set[int] = field(default_factory=set)
+    """The blocks whose state roots the registry knows."""
+    vouched: set[int] = field(default_factory=set)
+    """The blocks whose headers the registry can take now."""
+    held: set[tuple[int, Fact]] = field(default_factory=set)
+    """The facts that the registry holds, and roots of transactions' facts, with the numbers of their blocks."""
+    fees: Fees | None = None
+    """The destination's fees. None: it hasn't been asked."""
+
+    @property
+    def source(self) -> Chain:
+        return self.connection.source_rpc.chain
+
+    def complete(self, number: int) -> Header | None:
+        """Return the header of a block about which both chains have answered."""
+        return None if number in self.errors else self.headers[number]
+
+    def read_headers(self, numbers: Sequence[int]) -> None:
+        """Read the headers that aren't known yet, or note why they can't be read."""
+        for number, header in zip(
+            numbers, heads.headers(self.connection.source_rpc, numbers, self.headers), strict=True
+        ):
+            if isinstance(header, Header):
+                self.headers[number] = header
+                self.errors.pop(number, None)
+            else:
+                self.errors[number] = header or NodeUnavailable(_LACKS.format(self.source.id))
+
+
+def inquire(
+    destination: int, source: int, ends_at: float | None = None, beside: Iterable[Requests] = ()
+) -> SourceAnswers:
+    """Open a connection, and read its source chain's head. If `ends_at` is given, a client waits until then.
+
+    The headers of blocks in the requests `beside` may be read in the same exchange.
+
+    Raises `Unusable`, `NodeUnavailable`, `RpcRefused`.
+    """
+    connection = connections.open_unless_stopped(destination, source, ends_at)
+    rpc = connection.source_rpc
+    if ends_at is not None:
+        return SourceAnswers(connection, rpc.head())
+    numbers = {selector.number for requests in beside for selector in requests if selector.number is not None}
+    seen = heads.recent(rpc.chain, rpc, numbers)
+    return SourceAnswers(connection, seen.latest, dict(seen.known))
+
+
+def ask_all(answers: SourceAnswers, selections: Sequence["SelectedBlocks"]) -> None:
+    """Ask all that the cost of these batches depends on. Raises `OutOfTime` between exchanges."""
+    _find_entries(answers, selections)
+    _ask_registry(answers, selections)
+    _ask_proofs(answers, selections)
+
+
+# --- The blocks that a batch selects ----------------------------------------------------------------------------------
+
+
+@dataclass
+class SelectedBlocks:
+    """The blocks of a source chain that a batch selects, and what is requested and known there."""
+
+    source: Chain
+    head: Header
+    """The source chain's newest block."""
+    blocks: Mapping[Selector, int] = field(default_factory=dict)
+    existing: dict[int, Collection[Asked]] = field(default_factory=dict)
+    """The facts at blocks that exist, by block number, in ascending order."""
+    later: Mapping[int, Collection[Asked]] = field(default_factory=dict)
+    """The facts at blocks that are still to come, by block number."""
+    times: Mapping[int, Collection[Asked]] = field(default_factory=dict)
+    """The facts at times that may still get a later block, by time (unix seconds)."""
+    unknown: Sequence[str] = ()
+    """The transactions (hashes) that select a block, and that no node knows in one."""
+    too_early: Sequence[int] = ()
+    """The times (unix seconds) before the first block whose header can be read."""
+    no_final: str | None = None
+    """Why the final block isn't known, if it is selected: a sentence, empty if the node says nothing."""
+    sizes: dict[int, BlockSize] = field(default_factory=dict)
+    """The sizes of requested transactions by the numbers of their blocks."""
+    unprovable: list[WaitReason] = field(default_factory=list)
+    """Why requested transactions can't be proven. The codes are also those of rejections."""
+    is_unread: bool = False
+    """True if the receipts of other batches took too long before."""
+    sample: Sample = field(default_factory=Sample)
+    """The shape of the source chain's tries, from a proof if a node served one."""
+    no_proof: WaitReason | None = None
+    """Why no node will ever serve a proof."""
+    has_other_accounts: bool = False
+    """True if the chain has accounts that no transaction can prove."""
+    unserved: list[WaitReason] = field(default_factory=list)
+    """The waits for proofs that no node serves now."""
+    fault: ChainError | None = None
+    """The error because of which the selected blocks, or their contents, aren't known."""
+
+    @property
+    def coming(self) -> list[Collection[Asked]]:
+        return [*self.later.values(), *self.times.values()]
+
+    @property
+    def names_transactions(self) -> bool:
+        return any(isinstance(asked, NamedTransaction) for group in self.existing.values() for asked in group)
+
+    @property
+    def asks_accounts(self) -> bool:
+        """Return whether any requested fact needs a proof of an account."""
+        return any(takes_proof(facts) for facts in (*self.existing.values(), *self.coming))
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds until all selected blocks exist."""
+        blocks, seconds = max(self.later, default=0) - self.head.number, max(self.times, default=0)
+        return max(0.0, blocks * self.source.block_seconds, seconds - self.head.timestamp)
+
+    @property
+    def waits(self) -> list[WaitReason]:
+        """Return the waits for selected blocks that don't exist yet, and for proofs."""
+        source, last = self.source.id, max(self.later) if len(self.later) > 1 else None
+        blocks = [heads.not_there_yet(source, min(self.later), self.head.number, last)] if self.later else []
+        return [*blocks, *([time_to_come(source, self.times)] if self.times else []), *self.unserved]
+
+
+def time_to_come(source: int, times: Collection[int]) -> WaitReason:
+    """Return the wait for the blocks of these times (unix seconds)."""
+    return wait("time_to_come", chain=source, time=min(times), last=max(times) if len(times) > 1 else None)
+
+
+def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
+    """Find the selected blocks, or the reason why they can't be found now or ever.
+
+    Raises `OutOfTime` between exchanges.
+    """
+    head, connection = answers.head, answers.connection
+    blocks: dict[Selector, int] = {}
+    at: dict[int, dict[Asked, None]] = defaultdict(dict)
+    times: dict[int, Collection[Asked]] = {}
+    unknown: list[str] = []
+    too_early: list[int] = []
+    no_final: str | None = None
+    for selector, asked in requests.items():
+        connection.check_time()
+        try:
+            number: int | str | None = selector.number
+            if selector.tag:
+                number = head.number if selector.tag == BlockTag.LATEST else _finalized(connection.source_rpc)
+            elif selector.transaction:
+                number = _block_of(connection.source_rpc, selector.transaction)
+                # A node that is ahead of the others may know a block above the head.
+                number = None if number is None or number > head.number else number
+            elif selector.timestamp is not None:
+                if selector.timestamp >= head.timestamp:
+                    times[selector.timestamp] = asked
+                    continue
+                number = block_times.block_at(connection, selector.timestamp, head)
+        except ChainError as error:
+            return SelectedBlocks(answers.source, head, fault=error)
+        if isinstance(number, str):
+            no_final = number
+        elif number is None and selector.transaction:
+            unknown.append(selector.transaction)
+        elif number is None:
+            too_early.append(selector.timestamp or 0)
+        else:
+            blocks[selector] = number
+            # The block's transactions show whether it holds the one that selects it.
+            selecting = [NamedTransaction(selector.transaction)] if selector.transaction else []
+            at[number].update(dict.fromkeys([*selecting, *asked]))
+    existing: dict[int, Collection[Asked]] = {number: at[number] for number in sorted(at) if number <= head.number}
+    later = {number: facts for number, facts in at.items() if number > head.number}
+    return SelectedBlocks(answers.source, head, blocks, existing, later, times, unknown, too_early, no_final)
+
+
+def _block_of(rpc: RpcClient, transaction: str) -> int | None:
+    """Return the number of the block that holds a transaction (hash). None if no node knows one.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    return _known_to_any(rpc, Question(("eth_getTransactionByHash", [transaction]), _number_in))
+
+
+def _known_to_any(rpc: RpcClient, question: Question[Answer | None]) -> Answer | None:
+    """Return the answer of the first node that knows one. None is an answer too, so that no other node is asked."""
+    known = rpc.answer(question)
+    return known if known is not None else next(filter(None, rpc.answers_of_each(question).values()), None)
+
+
+def _number_in(transaction: object) -> int | None:
+    number = None if transaction is None else read_object(transaction).get("blockNumber")
+    return None if number is None else read_quantity(number)
+
+
+def _finalized(rpc: RpcClient) -> int | str:
+    """Return the number of the newest final block, or a sentence about why it isn't known.
+
+    The sentence is a node's refusal. It is empty if the node reports no final block.
+
+    Raises `NodeUnavailable`, and `RpcRefused` if another node may have an answer.
+    """
+    try:
+        header = _known_to_any(rpc, questions.header("finalized"))
+    except RpcRefused as refused:
+        if refused.may_pass:
+            raise
+        return str(refused)
+    return "" if header is None else header.number
+
+
+# --- The entries of blocks that exist ---------------------------------------------------------------------------------
+
+
+def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
+    """Put facts in the place of the transactions that batches name. The last batches must wait if that takes long."""
+    ends_at = time.monotonic() + _SECONDS_OF_RECEIPTS
+    for place, selected in enumerate(selections):
+        if place and time.monotonic() > ends_at and selected.names_transactions:
+            selected.is_unread, selected.existing = True, {}
+        for number, asked in selected.existing.items():
+            named = [fact for fact in asked if isinstance(fact, NamedTransaction)]
+            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedTransaction)]
+            if named and not selected.fault:
+                _find_entries_at(answers, selected, number, named)
+
+
+def _find_entries_at(
+    answers: SourceAnswers, selected: SelectedBlocks, number: int, named: Sequence[NamedTransaction]
+) -> None:
+    connection = answers.connection
+    if not connection.registry.proves_transactions:
+        ends = {"chain": connection.destination_rpc.chain.id, "source": answers.source.id}
+        reason = wait("registry_lacks_logs", registry=connection.registry.contract.address, **ends)
+        selected.unprovable = selected.unprovable or [reason]
+        return
+    connection.check_time()
+    answers.read_headers([number])
+    if error := answers.errors.get(number):
+        selected.fault = error
+        return
+    entries = named_transactions.find(connection.source_rpc, answers.headers[number], named)
+    match next(iter(entries.faults.values()), None):
+        case Unprovable(reason=reason):
+            selected.unprovable.append(reason)
+        case ChainError() as error:
+            selected.fault = error
+        case None if entries.contents:
+            found = entries.found.values()
+            of_entries = chain.from_iterable(entry.facts for entry in found)
+            selected.existing[number] = list(dict.fromkeys(chain(selected.existing[number], of_entries)))
+            selected.sizes[number] = entries.contents.size({entry.index for entry in found})
+
+
+# --- Headers, and what the registry knows -----------------------------------------------------------------------------
+
+
+def _ask_registry(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
+    """Ask about the blocks that exist, and about each block that follows one selected by a time."""
+    contract, destination = answers.connection.registry.contract, answers.connection.destination_rpc
+    requested: dict[int, dict[Fact, None]] = defaultdict(dict)
+    for selected in selections:
+        for number, of_block in selected.existing.items():
+            requested[number].update((fact, None) for fact in of_block if not isinstance(fact, NamedTransaction))
+            if any(isinstance(fact, TimeFact) for fact in of_block):
+                requested.setdefault(number + 1, {})
+    usual_tip = money.usual_tip(destination.chain)
+    for numbers in chunks(sorted(requested), _PER_READ):
+        answers.read_headers(numbers)
+        answers.connection.check_time()
+        headers = [header for number in numbers if (header := answers.complete(number))]
+        # A chain knows its head's hash only in the pending block.
+        calls = [questions.call(*contract.state_root(header.number)) for header in headers]
+        calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in headers]
+        told, of_fees = destination.ask(calls, () if answers.fees else FEE_QUESTIONS)
+        answers.fees = answers.fees or destination.fees_by(of_fees, usual_tip)
+        for header, root, vouch in zip(headers, told[: len(headers)], told[len(headers) :], strict=True):
+            try:
+                if any(b"" if isinstance(root, Reverted) else result(root)):
+                    answers.accumulated.add(header.number)
+                if contract.decode_vouches(vouch):
+                    answers.vouched.add(header.number)
+            except ChainError as error:
+                answers.errors[header.number] = error
+        answers.connection.check_time()
+    _ask_facts(answers, requested)
+    answers.fees = answers.fees or destination.fees(usual_tip)
+
+
+def _ask_facts(answers: SourceAnswers, requested: Mapping[int, Collection[Fact]]) -> None:
+    """Ask which of these facts the registry holds about blocks that it knows."""
+    rpc, contract = answers.connection.destination_rpc, answers.connection.registry.contract
+    asked = {
+        number: [
+            *(of_block if number in answers.accumulated else facts.of_transactions(of_block)),
+            *facts.roots_of(of_block),
+        ]
+        for number, of_block in requested.items()
+        if of_block and answers.complete(number)
+    }
+    pieces = [
+        (number, part)
+        for number, of_block in asked.items()
+        for part in chunks(list(dict.fromkeys(of_block)), _PER_READ)
+    ]
+    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
+        views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
+        for (number, part), view in zip(parcel, views, strict=True):
+            if isinstance(view, ChainError):
+                answers.errors[number] = view
+            else:
+                answers.held.update((number, fact) for fact in part if view.facts[fact] is not None)
+        answers.connection.check_time()
+
+
+# --- Proofs of accounts -----------------------------------------------------------------------------------------------
+
+
+def _ask_proofs(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
+    """Ask for one proof for each batch, at the newest of its blocks that needs one. It shows the shape of the tries.
+
+    Also ask for one at the oldest block, because many nodes keep only the newest states.
+    """
+    requests = [_sampled(answers, selected) for selected in selections]
+    all_requests = [request for of_batch in requests for request in of_batch]
+    # The additional question shows that a node which serves no proof isn't down.
+    beside = [questions.plain("eth_chainId")] if all_requests else ()
+    served = answers.connection.source_rpc.proofs(all_requests, beside=beside)
+    kept.keep_proofs(answers.connection.source_rpc, all_requests, served)
+    answers.connection.check_time()
+    remaining = iter(served)
+    for selected, of_batch in zip(selections, requests, strict=True):
+        _judge_proofs(answers, selected, [(request, next(remaining)) for request in of_batch])
+
+
+def _sampled(answers: SourceAnswers, selected: SelectedBlocks) -> list[ProofRequest]:
+    """Return requests for proofs at the oldest and the newest block with requested accounts."""
+    blocks = [
+        (header, of_block)
+        for number, of_block in selected.existing.items()
+        if (header := answers.complete(number)) and takes_proof(of_block)
+    ]
+    if blocks:
+        of_all = gas.sampled(blocks[-1][0], (fact for _, of_block in blocks for fact in of_block))
+        return [*(gas.sampled(*oldest) for oldest in blocks[: len(blocks) > 1]), of_all]
+    unvouched = (number for number in selected.existing if number not in answers.vouched)
+    if selected.coming or any(map(answers.complete, unvouched)):
+        # The newest state shows the tries for future blocks, and for paths, which lead through this contract.
+        head = answers.head
+        return [ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)]
+    return []
+
+
+def _judge_proofs(
+    answers: SourceAnswers,
+    selected: SelectedBlocks,
+    served: Sequence[tuple[ProofRequest, VerifiedAccountProof | ChainError]],
+) -> None:
+    """Take the shape of the tries from the proofs, or note why no node serves them."""
+    source = answers.source
+    is_served = any(isinstance(answer, VerifiedAccountProof) for _, answer in served)
+    selected.has_other_accounts = any(isinstance(answer, OtherAccounts) for _, answer in served)
+    for request, answer in served:
+        selected.sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
+        if isinstance(answer, OtherAccounts) and selected.asks_accounts:
+            selected.no_proof = wait("other_accounts", problem=str(answer))
+        elif takes_proof(selected.existing.get(0, ())):
+            selected.no_proof = genesis_not_proven(source.id, request, answer)
+        if selected.no_proof:
+            break
+        if request.block_number > answers.head.number - _KEPT_BY_ALL:
+            # Proofs of recent blocks are requested again when their queries are proven.
+            continue
+        if isinstance(answer, UnverifiedProof):
+            # Proving, too, asks such nodes again for some minutes.
+            selected.unserved.append(waits.fault(answer))
+        elif isinstance(answer, NodeUnavailable):
+            selected.fault = selected.fault or answer
+            break
+        elif isinstance(answer, RpcRefused) and not answer.may_pass:
+            # The block's age is the cause only if the node says so, or serves the proof of a younger block.
+            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
+            code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
+            problem = answer.about(facts.proof_of(source, request))
+            selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
+            break
+    if selected.no_proof:
+        selected.sample, selected.unserved = Sample(), []
+
+
+def takes_proof(facts: Collection[Asked]) -> bool:
+    """Return whether any of these facts needs a proof of an account."""
+    return any(isinstance(fact, AccountFact | SlotFact) for fact in facts)
+
+
+def genesis_not_proven(
+    source: int, request: ProofRequest, answer: VerifiedAccountProof | ChainError
+) -> WaitReason | None:
+    """Return why block 0 isn't proven if every node proves it by another root, as those of development chains do."""
+    if request.block_number or not isinstance(answer, UnverifiedProof):
+        return None
+    return wait("genesis_not_proven", chain=source, problem=f"{'; '.join(answer.reasons)}.")

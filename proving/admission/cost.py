@@ -1,0 +1,229 @@
+"""The cost of the facts that the registry lacks: admission's third step.
+
+Both chains are asked, rows are read, and nothing is written. Admission decides by the answers, and estimates show them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from statistics import median
+
+from chains import rollups
+from chains.encoding import HISTORY_WINDOW
+from chains.node_errors import ChainError
+from chains.questions import Fees
+from chains.rollups import DataCost
+from proving import gas, sources
+from proving.admission import answers, missing_facts
+from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
+from proving.connections import OpenConnection
+from proving.deployments import Deployment, Unusable
+from proving.facts import HeaderFact, SlotFact
+from proving.gas import Amount, CostPart, GasEstimate, Missing, Route
+from proving.models import SPENT_STATES, Transaction
+from proving.paths.planning import StatesRefused, TooFar
+from proving.sources import NotYet
+from queries import waits
+from queries.batch_request import Selector
+from queries.models import Batch, Query
+from queries.waits import WaitReason, wait
+
+# Number of a connection's last confirmed transactions that correct the expected gas, and the largest correction.
+_RECENT, _MOST_CORRECTED = 50, 1.25
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of the missing facts."""
+
+    gas: Amount = field(default_factory=Amount)
+    wei: Amount = field(default_factory=Amount)
+    """The expected cost at the current gas price, and an upper bound with a base fee that is a quarter higher."""
+    data_wei: int = 0
+    """The part of the upper bound in wei that a rollup takes for data, beside gas."""
+    path_gas: int = 0
+    """The part of the upper bound in gas that paths to old blocks take."""
+
+    def __add__(self, other: "Cost") -> "Cost":
+        data_wei, path_gas = self.data_wei + other.data_wei, self.path_gas + other.path_gas
+        return Cost(self.gas + other.gas, self.wei + other.wei, data_wei, path_gas)
+
+
+@dataclass(frozen=True)
+class PartEstimate:
+    count: int
+    in_registry: int  # number of these that the registry already has
+    gas: Amount
+
+
+@dataclass(frozen=True)
+class SourceEstimate:
+    """The estimate for one source chain, as far as its nodes answered."""
+
+    source: int
+    selected: SelectedBlocks | None = None  # None if the chain hasn't answered
+    lacking_properties: Sequence[WaitReason] = ()  # waits about headers that lack requested properties
+    no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
+    cost: Cost | None = None  # None if it isn't known
+    parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
+    estimate: GasEstimate = field(default_factory=GasEstimate)
+    jumps: int = 0  # number of blocks that the beacon chain reaches
+    jump_origin: int | None = None  # number of the block where jumps begin, if they need one
+    waits: Sequence[WaitReason] = ()
+    fault: ChainError | None = None  # why nothing is known; it is also in the waits
+
+    @property
+    def blocks(self) -> Mapping[Selector, int]:
+        """Return the numbers of the blocks that exist or are named, by their selectors."""
+        return self.selected.blocks if self.selected else {}
+
+
+def ask_sources(
+    batches: Sequence[Batch], queries: Iterable[Query], ends_at: float | None = None, *, with_costs: bool = True
+) -> Mapping[str, Sequence[SourceEstimate]]:
+    """Ask each source chain once about all of these queries of batches, which have one destination and may be unsaved.
+
+    Return the estimates for source chains by the batch's id. Without `with_costs`, only find the selected blocks. If
+    `ends_at` is given, a client waits until then. Raises `OutOfTime`.
+    """
+    deadlines = {batch.pk: batch.deadline_at for batch in batches}
+    estimates: dict[str, list[SourceEstimate]] = defaultdict(list)
+    for source, requests in answers.requests_of(queries).items():
+        try:
+            told = answers.inquire(batches[0].destination_chain_id, source, ends_at, requests.values())
+            of_source = _estimates(told, requests, deadlines) if with_costs else _blocks(told, requests)
+        except Unusable as why:
+            of_source = [SourceEstimate(source, waits=[why.reason])] * len(requests)
+        except ChainError as error:
+            of_source = [_unknown(source, error)] * len(requests)
+        for batch, estimate in zip(requests, of_source, strict=True):
+            estimates[batch].append(estimate)
+    return estimates
+
+
+def _blocks(told: SourceAnswers, requests: Mapping[str, Requests]) -> list[SourceEstimate]:
+    """Only find the blocks that each batch selects."""
+    source, selections = told.source.id, [answers.select(told, of_batch) for of_batch in requests.values()]
+    return [
+        _unknown(source, selected.fault) if selected.fault else SourceEstimate(source, selected)
+        for selected in selections
+    ]
+
+
+def _unknown(source: int, fault: ChainError) -> SourceEstimate:
+    return SourceEstimate(source, waits=[waits.fault(fault)], fault=fault)
+
+
+def _estimates(
+    told: SourceAnswers, requests: Mapping[str, Requests], deadlines: Mapping[str, datetime]
+) -> list[SourceEstimate]:
+    """Estimate the cost of each batch on the source chain, in the order of the requests.
+
+    Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't report the gas price.
+    """
+    selections = {batch: answers.select(told, of_batch) for batch, of_batch in requests.items()}
+    answers.ask_all(told, list(selections.values()))
+    correction = _correction(told.connection.registry)
+    estimates: list[SourceEstimate] = []
+    for batch, selected in selections.items():
+        try:
+            estimates.append(_estimated(told, selected, deadlines[batch], correction))
+        except ChainError as error:
+            estimates.append(_unknown(told.source.id, error))
+    told.connection.check_time()
+    sizes = [(known.estimate.size.bound, known.estimate.gas.bound) for known in estimates]
+    data = rollups.data_costs(told.connection.destination_rpc, sizes)
+    assert told.fees
+    return [
+        replace(known, cost=_cost(known.estimate, told.fees, data_cost)) if known.cost else known
+        for known, data_cost in zip(estimates, data, strict=True)
+    ]
+
+
+def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime, correction: float) -> SourceEstimate:
+    """Estimate one batch. Its cost is zero until the caller sets it. If it can't be known, it is None.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    if selected.is_unread:
+        return SourceEstimate(told.source.id, waits=[wait("check")])
+    if selected.fault:
+        raise selected.fault
+    lacking = missing_facts.of_blocks(told, selected)
+    properties = missing_facts.lacking_properties(told, selected)
+    known = SourceEstimate(told.source.id, selected, properties, waits=selected.waits)
+    if selected.no_proof and selected.has_other_accounts:
+        # No transaction can prove these accounts, so there is no cost.
+        return known
+    route = missing_facts.route_to(told, selected, lacking, deadline)
+    if not isinstance(route, Route):
+        return replace(known, no_path=route)
+    # Blocks in the future are estimated like the head.
+    lacking += (Missing(0, list(group), is_known=False, header=told.head) for group in selected.coming)
+    route = _with_starts(told.connection, route, len(selected.coming))
+    estimate = gas.estimate(lacking, selected.sample, route, correction)
+    known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
+    return replace(known, cost=Cost(), parts=_parts(selected, lacking, route, estimate), estimate=estimate)
+
+
+def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
+    """Return the route with a start for each of this number of future blocks, unless the chain vouches for itself."""
+    if connection.is_own:
+        return route
+    config, source = connection.config, sources.of(connection.config)
+    start_gas = source.gas(config)
+    # A source that can't vouch for every block vouches for a block near it, from which a hop leads to it.
+    hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
+    return replace(
+        route,
+        paths=route.paths + blocks,
+        direct=route.direct + blocks,
+        hops=route.hops + hops,
+        headers=route.headers + hops,
+        newest=max(route.newest, HISTORY_WINDOW if hops else 0),
+        start_gas=route.start_gas + Amount(start_gas.expected * blocks, start_gas.bound * blocks),
+    )
+
+
+def _parts(
+    selected: SelectedBlocks, missing: Sequence[Missing], route: Route, estimate: GasEstimate
+) -> dict[CostPart, PartEstimate]:
+    requested = [Missing(0, list(group), is_known=False) for group in (*selected.existing.values(), *selected.coming)]
+    every, lacking = (_count(blocks, route) for blocks in (requested, missing))
+    return {
+        part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
+        for part, count in every.items()
+        if count
+    }
+
+
+def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
+    return {
+        CostPart.HEADERS: sum(not block.is_known for block in blocks),
+        CostPart.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for block in blocks for fact in block.facts),
+        CostPart.ACCOUNTS: sum(len(block.words) for block in blocks),
+        CostPart.SLOTS: sum(isinstance(fact, SlotFact) for block in blocks for fact in block.facts),
+        CostPart.TRANSACTIONS: sum(block.transactions for block in blocks),
+        CostPart.LOGS: sum(block.logs for block in blocks),
+        CostPart.TIMES: sum(block.times for block in blocks),
+        CostPart.PATHS: route.paths + len(route.jumps),
+    }
+
+
+def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
+    likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
+    needed = estimate.gas + Amount(likely.gas, data.gas)
+    # The bound includes two blocks that raise the base fee, because a transaction is signed only if its fee is
+    # sufficient for the next block too.
+    most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
+    wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
+    return Cost(needed, wei, data.wei, estimate.path_gas)
+
+
+def _correction(registry: Deployment) -> float:
+    """Return the median ratio of used to expected gas of a registry's last confirmed transactions, within limits."""
+    sent = Transaction.objects.filter(to__in=registry.addresses, state__in=SPENT_STATES, expected_gas__gt=0)
+    took = sent.order_by("-pk").values_list("gas_used", "expected_gas")[:_RECENT]
+    ratios = [used / expected for used, expected in took]
+    return min(_MOST_CORRECTED, max(1 / _MOST_CORRECTED, median(ratios))) if ratios else 1.0
