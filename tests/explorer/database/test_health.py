@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection
-from django.db.models import Model
+from django.db.models import Model, Value
 from django.test import Client
 from django.utils import timezone
 
@@ -17,7 +17,6 @@ import batch_query_client
 from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block, Webhook
-from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
 from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
 
@@ -197,7 +196,8 @@ def test_a_stop_is_told_once():
 
 def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
     batch = a_batch()
-    Signer.objects.create(chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay"))
+    Signer.objects.create(chain_id=31337, address=SIGNER)
+    Signer.objects.update(wait=Value('{"code": "signer_cant_pay", "values": {}}'))
     assert problems() == [("signer_waits", "The signer can't pay for it.")]
     Batch.objects.filter(pk=batch.pk).update(status=BatchStatus.DONE)
     assert codes() == [], "nothing is to be sent, so nobody looks whether it is still so"

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db.models import Value
 from django.test import Client
 from django.utils import timezone
 
@@ -10,7 +11,6 @@ from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
-from queries.waits import wait
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.proving.money import accepted
@@ -136,7 +136,7 @@ def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_do
 @pytest.mark.long
 def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
     send_each(key, mempool, 1, 2)
-    Signer.objects.filter(address=SECOND_SIGNER).update(wait=wait("signer_cant_pay"))
+    Signer.objects.filter(address=SECOND_SIGNER).update(wait=Value('{"code": "signer_cant_pay", "values": {}}'))
     configure(settings, tmp_path, mempool, signers=1)
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
     work()
