@@ -22,9 +22,13 @@ from queries.columns import AccountField, HeaderField, TransactionField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind
 from queries.query_parameters import Address, Number, Slot, TransactionName
 
-_FIELDS = AccountField, TransactionField, HeaderField
+_FIELDS = {
+    QueryKind.ACCOUNT: AccountField,
+    QueryKind.ENTRY: TransactionField,
+    QueryKind.HEADER: HeaderField,
+}
 PROPERTIES = tuple(
-    sorted({name for fields in _FIELDS for name in fields.names} | {"SLOT", "LOG", "BLOCK_AT_TIMESTAMP"})
+    sorted({name for fields in _FIELDS.values() for name in fields.names} | {"SLOT", "LOG", "BLOCK_AT_TIMESTAMP"})
 )
 # Maximum characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
@@ -217,14 +221,11 @@ def with_property(name: str | None, queries: QuerySet[Query]) -> QuerySet[Query]
         case "BLOCK_AT_TIMESTAMP":
             return queries.filter(timestamp__isnull=False)
         case name:
-            of_account, of_transaction, of_header = (
-                F("fields").bitand(1 << fields[name] if name in fields.names else 0) for fields in _FIELDS
-            )
-            mask = Case(
-                When(kind=QueryKind.ACCOUNT, then=of_account),
-                When(kind=QueryKind.ENTRY, then=of_transaction),
-                default=of_header,
-            )
+            masks = {
+                kind: F("fields").bitand(1 << fields[name] if name in fields.names else 0)
+                for kind, fields in _FIELDS.items()
+            }
+            mask = Case(*(When(kind=kind, then=mask) for kind, mask in masks.items()))
             return queries.alias(wanted=mask).filter(wanted__gt=0)
 
 

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class _BlockCache(Generic[T]):
-    """The contents of blocks of each source chain, by the block's hash. The longest unused ones go first."""
+    """The contents of blocks of each source chain, by the block's hash. The oldest go first."""
 
     def __init__(self, read: Callable[[RpcClient, Header], T], values: Callable[[T], Sequence[bytes]]) -> None:
         self._read, self._values = read, values
@@ -64,18 +64,15 @@ class _BlockCache(Generic[T]):
         """Return the contents of a block, kept or read now. Raises the errors of reading them."""
         with self._lock:
             kept = self._kept.setdefault(source, {})
-            contents = kept.pop(header.hash, None)
-        if contents is None:
-            contents = self._read(source, header)
+            if header.hash in kept:
+                return kept[header.hash]
+        contents = self._read(source, header)
         with self._lock:
             kept[header.hash] = contents
-            sizes = {block_hash: sum(map(getsizeof, self._values(block))) for block_hash, block in kept.items()}
-            size = sum(sizes.values())
-            for block_hash in list(kept):
-                if size <= _MOST_BYTES:
-                    break
-                del kept[block_hash]
-                size -= sizes[block_hash]
+            while (
+                kept and sum(getsizeof(value) for block in kept.values() for value in self._values(block)) > _MOST_BYTES
+            ):
+                del kept[next(iter(kept))]
         return contents
 
 

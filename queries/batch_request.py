@@ -31,7 +31,7 @@ from chains.chains_file import Chains
 from queries import storage_layout, strict_json
 from queries.columns import AccountField, EarlyCheck, HeaderField, RejectionCode, TransactionField
 from queries.ens_names import Account, Accounts, is_name, resolve_names
-from queries.models import Block, BlockTag, Query, QueryKind
+from queries.models import BlockTag, Query, QueryKind
 from queries.strict_json import INVALID, UNSUPPORTED
 from queries.strict_json import invalid as _invalid
 from queries.strict_json import shortened as _shortened
@@ -175,10 +175,12 @@ class Selector:
 
     @classmethod
     def of(cls, query: Query) -> Self:
-        """Return the selector of a query. A block that was found for a tag or a transaction counts as its number."""
+        """Return the selector of a query that has its `block_number`, if the block is known."""
         if query.timestamp is not None:
             return cls(timestamp=query.timestamp)
-        return cls(query.block.number) if query.block else cls(tag=query.block_tag, transaction=query.block_of)
+        if query.block_number is not None:
+            return cls(query.block_number)
+        return cls(tag=query.block_tag, transaction=query.block_of)
 
     @property
     def text(self) -> str:
@@ -427,14 +429,13 @@ class BatchRequest(_Strict):
 
     @cached_property
     def queries(self) -> list[Query]:
-        """Return the queries of the request in order, unsaved. A block that is named by number is unsaved, too."""
+        """Return the queries of the request in order, unsaved."""
         queries: list[Query] = []
         for source, blocks in self.data.items():
             for selector, asked in blocks.items():
-                block = None if selector.number is None else Block(source_chain_id=source, number=selector.number)
                 # Copies take half the time of new objects.
-                at_block = Query(source_chain_id=source, block=block, timestamp=selector.timestamp)
-                at_block.block_tag, at_block.block_of = selector.tag, selector.transaction
+                at_block = Query(source_chain_id=source, timestamp=selector.timestamp, block_tag=selector.tag)
+                at_block.block_number, at_block.block_of = selector.number, selector.transaction
                 for account, of_account in asked.accounts.items():
                     queries.append(query := copy(at_block))
                     slots = of_account.names_by_slot

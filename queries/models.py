@@ -368,6 +368,9 @@ class Query(models.Model):
     A query that selects its block by a time, a tag or a transaction has no block until it is admitted.
     """
 
+    block_number: int | None = None
+    """The number of the block, in a query that isn't stored or that was read for admission."""
+
     # The foreign keys need no separate index, because the indexes below begin with them.
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()

@@ -239,7 +239,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     """
     batch, queries = unsaved(request, key), request.queries
     batch.request = _kept(request, body)
-    places = [(query.source_chain_id, query.block.number) if query.block else None for query in queries]
+    numbered = {(query.source_chain_id, query.block_number) for query in queries if query.block_number is not None}
     webhook = request.webhook and webhooks.prepared(batch, request.webhook)
 
     def write() -> None:
@@ -255,9 +255,10 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
                 named.remember(batch.pk, body)
             if webhook:
                 webhooks.store(webhook)
-            blocks = ensure_blocks(request.destinationChainId, {place for place in places if place})
-            for query, place in zip(queries, places, strict=True):
-                query.block_id = blocks[place] if place else None
+            blocks = ensure_blocks(request.destinationChainId, numbered)
+            for query in queries:
+                if query.block_number is not None:
+                    query.block_id = blocks[query.source_chain_id, query.block_number]
             statements.insert_all(queries)
             statements.insert_for_each(
                 Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),

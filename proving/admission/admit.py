@@ -148,7 +148,7 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Accept or reject batches of one destination. Return the ends of all but accepted ones that name later times."""
     batches = _without_hopeless(lane, batches) if batches else []
     queries = Query.objects.filter(batch__in=batches)
-    estimates = cost.ask_sources(batches, _with_blocks(queries))
+    estimates = cost.ask_sources(batches, _with_numbers(queries))
     ends = {batch.pk: end for batch in batches if (end := _unanswered(batch, estimates[batch.pk]))}
     answered = {batch: estimates[batch.pk] for batch in batches if batch.pk not in ends}
     return ends | (lane.write(partial(_record_all, answered)) if answered else {})
@@ -182,14 +182,11 @@ def _reject(batch: Batch, rejection: Rejection) -> None:
     progress.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
 
 
-def _with_blocks(queries: QuerySet[Query]) -> Iterator[Query]:
+def _with_numbers(queries: QuerySet[Query]) -> Iterator[Query]:
     """Yield stored queries, each with its block's number, source by source."""
-    blocks: dict[int | None, Block | None] = {None: None}
-    numbered = queries.annotate(block_number=F("block__number")).order_by("source_chain_id", "pk")
+    numbered = queries.annotate(number_of_block=F("block__number")).order_by("source_chain_id", "pk")
     for query in numbered.iterator(chunk_size=1000):
-        if query.block_id not in blocks:
-            blocks[query.block_id] = Block(pk=query.block_id, number=query.block_number)
-        query.block = blocks[query.block_id]
+        query.block_number = query.number_of_block
         yield query
 
 
@@ -339,7 +336,7 @@ def _due_by_user() -> Counter[int]:
 def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Find the blocks of times in accepted batches. Return the waits of batches that still lack a block."""
     lacking = Query.objects.filter(batch__in=batches, batch__status__in=ADMITTED_STATUSES, block=None)
-    estimates = cost.ask_sources(batches, _with_blocks(lacking), with_costs=False)
+    estimates = cost.ask_sources(batches, _with_numbers(lacking), with_costs=False)
     ends: dict[str, _End] = {}
     for batch in batches:
         sources = estimates.get(batch.pk, ())

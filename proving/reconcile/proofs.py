@@ -9,8 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from django.db.models import F
-
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
@@ -74,27 +72,82 @@ class WaitingAccount:
     queries: Sequence[Query]
 
 
-def unselected(source: RpcClient, blocks: Sequence[Block]) -> dict[int, dict[int, WaitReason]]:
-    """Return the faults of open queries whose blocks don't hold the transactions that select them.
+@dataclass
+class WaitingQueries:
+    """The open queries in INITIAL_STATE of some blocks, as far as a turn proves them, by what they wait for."""
+
+    accounts: list[WaitingAccount] = field(default_factory=list)
+    headers: dict[Block, list[Query]] = field(default_factory=lambda: defaultdict(list))
+    transactions: dict[Block, list[Query]] = field(default_factory=lambda: defaultdict(list))
+    selecting: dict[Block, dict[NamedTransaction, list[int]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    """The transactions that select a block, with the ids of the queries."""
+    partly: set[int] = field(default_factory=set)
+    """The ids of blocks with more accounts."""
+
+
+def waiting(blocks: Sequence[Block], most: int) -> WaitingQueries:
+    """Return what the blocks' open queries need, with at most this number of accounts."""
+    by_pk, waiting = {block.pk: block for block in blocks}, WaitingQueries()
+    asking: dict[tuple[int, str], list[int]] = defaultdict(list)
+    chosen: list[int] = []
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).order_by("pk")
+    for pk, block, kind, *names in rows.values_list("pk", "block", "kind", "address", "transaction_name", "block_of"):
+        address, transaction, selecting = names
+        if kind == QueryKind.ACCOUNT:
+            asking[block or 0, address].append(pk)
+        else:
+            chosen.append(pk)
+        # A query about the selecting transaction itself finds it when its own proof is fetched.
+        if selecting and selecting != transaction:
+            waiting.selecting[by_pk[block or 0]][NamedTransaction(selecting)].append(pk)
+    # The order is random, so that accounts for which nodes hang aren't always first. Users with few come before others,
+    # because the turn may end before all are fetched.
+    sizes = Counter(by_pk[block].queued_for_id for block, _ in asking)
+    keys = sorted(random.sample(list(asking), len(asking)), key=lambda key: sizes[by_pk[key[0]].queued_for_id])
+    queries = Query.objects.in_bulk([*chosen, *(pk for key in keys[:most] for pk in asking[key])])
+    for pk in chosen:
+        if query := queries.get(pk):
+            of_kind = waiting.headers if query.kind == QueryKind.HEADER else waiting.transactions
+            of_kind[by_pk[query.block_id or 0]].append(query)
+    for key in keys[:most]:
+        of_account = [queries[pk] for pk in asking[key] if pk in queries]
+        waiting.accounts.append(WaitingAccount(by_pk[key[0]], key[1], of_account))
+    waiting.partly = {block for block, _ in keys[most:]}
+    return waiting
+
+
+def unselected(source: RpcClient, waiting: WaitingQueries) -> dict[int, dict[int, WaitReason]]:
+    """Return the faults of queries whose blocks don't hold the transactions that select them.
 
     The faults are by block id and query id. Admission checked blocks that existed then, but a reorganisation moves
     transactions.
     """
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(block_of="")
-    # A query about the selecting transaction itself finds it when its own proof is fetched.
-    rows = rows.exclude(transaction_name=F("block_of"))
-    selecting: dict[int, dict[NamedTransaction, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for pk, of_block, name in rows.values_list("pk", "block", "block_of"):
-        selecting[of_block or 0][NamedTransaction(name)].append(pk)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for block in blocks:
-        if block.pk not in selecting:
-            continue
-        named = selecting[block.pk]
+    for block, named in waiting.selecting.items():
         entries = named_transactions.find(source, _header(block), named)
         for transaction, fault in entries.faults.items():
             faults[block.pk] |= dict.fromkeys(named[transaction], _fault(fault, _receipts_of(source, block)))
     return faults
+
+
+def of_headers(asking: Mapping[Block, Sequence[Query]]) -> dict[int, Fetched]:
+    """Return, by block id, the queries that only need the header, which is stored.
+
+    Admission checked that the header has the requested fields. A header without them comes from another chain's node.
+    """
+    by_block: dict[int, Fetched] = {}
+    for block, queries in asking.items():
+        header, fetched = _header(block), Fetched()
+        for query in queries:
+            if lacking := facts.lacking(header, query.header_fields):
+                why = facts.why_lacking(block.source_chain_id, header, lacking)
+                fetched.faults[query.pk] = wait("node_doubted", reason=why)
+            else:
+                fetched.complete.append(query.pk)
+        by_block[block.pk] = fetched
+    return by_block
 
 
 def _header(block: Block) -> Header:
@@ -104,61 +157,6 @@ def _header(block: Block) -> Header:
 def _receipts_of(source: RpcClient, block: Block) -> str:
     """Return the words for a block's receipts in sentences."""
     return f"the receipts of block {block.number} of {source.chain.label}"
-
-
-def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int], list[Block]]:
-    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts.
-
-    Also return the blocks with open queries that only need the header.
-    """
-    by_pk = {block.pk: block for block in blocks}
-    asking: dict[tuple[int, str], list[int]] = defaultdict(list)
-    of_header: set[int] = set()
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(kind=QueryKind.ENTRY)
-    for pk, block, address, kind in rows.values_list("pk", "block", "address", "kind"):
-        if kind == QueryKind.ACCOUNT:
-            asking[block, address].append(pk)
-        else:
-            of_header.add(block)
-    # The order is random, so that accounts for which nodes hang aren't always first. Users with few come before others,
-    # because the turn may end before all are fetched.
-    sizes = Counter(by_pk[block].queued_for_id for block, _ in asking)
-    keys = sorted(random.sample(list(asking), len(asking)), key=lambda key: sizes[by_pk[key[0]].queued_for_id])
-    chosen = [pk for key in keys[:most] for pk in asking[key]]
-    queries = Query.objects.only("pk", "slots").in_bulk(chosen)
-    accounts = [
-        WaitingAccount(by_pk[block], address, [queries[pk] for pk in asking[block, address] if pk in queries])
-        for block, address in keys[:most]
-    ]
-    return accounts, {block for block, _ in keys[most:]}, [by_pk[pk] for pk in of_header]
-
-
-def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
-    """Return, by block id, the open queries that only need the header, which is stored.
-
-    Admission checked that the header has the requested fields. A header without them comes from another chain's node.
-    """
-    headers = {block.pk: _header(block) for block in blocks}
-    by_block: dict[int, Fetched] = defaultdict(Fetched)
-    of_header = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, kind=QueryKind.HEADER)
-    for query in of_header.order_by("pk"):
-        pk, header = query.block_id or 0, headers[query.block_id or 0]
-        if lacking := facts.lacking(header, query.header_fields):
-            by_block[pk].faults[query.pk] = wait(
-                "node_doubted", reason=facts.why_lacking(query.source_chain_id, header, lacking)
-            )
-        else:
-            by_block[pk].complete.append(query.pk)
-    return by_block
-
-
-def waiting_for_receipts(blocks: Sequence[Block]) -> dict[Block, list[Query]]:
-    """Return the open queries about transactions that wait for proofs, by their blocks."""
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, kind=QueryKind.ENTRY).order_by("pk")
-    by_block: dict[int | None, list[Query]] = defaultdict(list)
-    for query in rows:
-        by_block[query.block_id].append(query)
-    return {block: by_block[block.pk] for block in blocks if block.pk in by_block}
 
 
 def of_transactions(source: RpcClient, asking: Mapping[Block, Sequence[Query]]) -> Iterator[dict[int, Fetched]]:

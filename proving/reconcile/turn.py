@@ -259,20 +259,19 @@ def _fetch(
 
     Return the ids of blocks with more proofs to fetch, and the failures of other blocks by id.
     """
-    waiting, partly, of_header = proofs.waiting(lacking, most_proofs)
+    waiting = proofs.waiting(lacking, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     later: list[tuple[int, Change]] = []
     begun: set[int] = set()
     finished: set[int] = set()
-    of_transactions = proofs.waiting_for_receipts(lacking)
     source = turn.context.source_rpc
-    unselected = proofs.unselected(source, lacking)
+    unselected = proofs.unselected(source, waiting)
     for pk, wrong in unselected.items():
         faults[pk] |= wrong
     parts = itertools.chain(
-        [proofs.of_headers(of_header)],
-        proofs.fetch(source, waiting) if waiting else (),
-        proofs.of_transactions(source, of_transactions),
+        [proofs.of_headers(waiting.headers)],
+        proofs.fetch(source, waiting.accounts) if waiting.accounts else (),
+        proofs.of_transactions(source, waiting.transactions),
     )
     for place, fetched in enumerate(parts):
         if not fetched:
@@ -291,9 +290,10 @@ def _fetch(
         if place and turn.should_end():
             break
     # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
-    partly |= {
+    asking = [*((account.block, account.queries) for account in waiting.accounts), *waiting.transactions.items()]
+    partly = waiting.partly | {
         block.pk
-        for block, queries in [*((account.block, account.queries) for account in waiting), *of_transactions.items()]
+        for block, queries in asking
         if not faults.get(block.pk) and finished.isdisjoint(query.pk for query in queries)
     }
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
