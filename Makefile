@@ -29,7 +29,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
 
 ## Run it
 
@@ -81,10 +81,13 @@ NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-b
 # Where Chromium can't be had, the browser tests fail, each with a sentence that says so. The others go on.
 test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	@$(TESTS) -m "not long" $(ARGS)
+	@$(TESTS) -m "not long and not release" $(ARGS)
 
-test-long: $(NEEDED_BY_TESTS) ## Run the long tests: each story in detail, demos, kills, real nodes, campaigns
-	@$(TESTS) -m long $(ARGS)
+test-long: $(NEEDED_BY_TESTS) ## Run the long tests: each story in detail, demos, kills, real nodes
+	@$(TESTS) -m "long and not release" $(ARGS)
+
+test-release: $(NEEDED_BY_TESTS) ## Run the tests that take longest: kills at every step, moves between databases, most demos
+	@$(TESTS) -m release $(ARGS)
 
 # Tests that run on PostgreSQL each time, because it is most likely to differ there: parallel transactions, bulk writes.
 STORING := $(addprefix tests/queries/database/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
@@ -105,12 +108,12 @@ test-postgres-first: .venv/ready node_modules/ready ## Run the tests that are mo
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(POSTGRESQL_FIRST)
 
 test-outside: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
-	$(TESTS) -q -m "outside and not long"
+	$(TESTS) -q -m "outside and not long and not release"
 	$(TESTS) -q -m outside --database postgresql $(LOCKS_KILLS_MONEY)
 
 # They wait for nothing, so more processes than cores would only import and collect more often.
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or service, and some that prove a batch
-	$(BIN)/python -m pytest -m "not long" -n auto --dist worksteal -q -r fE $(or $(ARGS),$(FAST))
+	$(BIN)/python -m pytest -m "not long and not release" -n auto --dist worksteal -q -r fE $(or $(ARGS),$(FAST))
 # Without the last one, no fast test would prove a batch, which a quarter of the service's lines are for.
 FAST := $(wildcard tests/*/no_database tests/*/database) tests/proving/chain/test_reorgs.py
 

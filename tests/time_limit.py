@@ -1,4 +1,4 @@
-"""A test takes a second at most, unless it has the mark `story` or `long`, and uses no more than its folder says.
+"""A test takes a second at most, unless it has a mark that allows more, and uses no more than its folder says.
 
 pyproject.toml imports this module. A slow or loaded machine fails no test. The seconds in which it waited for a core
 don't count, and the others are compared with those of a unit of work, which the same process measures around it.
@@ -22,7 +22,7 @@ _SHORT_SECONDS = 0.4
 
 # Benchmarks, which take longer, are elsewhere.
 _TESTS = Path(__file__).parent
-_MARKS = {"story", "long"}
+_MARKS = ("release", "long", "story")
 # Folders by what their tests use. Each has what those before it have, too.
 _FOLDERS = ["no_database", "database", "chain", "system"]
 
@@ -70,9 +70,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _layer(item: pytest.Item) -> str:
-    """Return the test's mark `long` or `story`, or the folder that tells what it uses."""
+    """Return the test's mark that allows more time, or the folder that tells what it uses."""
     marks = {mark.name for mark in item.iter_markers()}
-    return next((mark for mark in ("long", "story") if mark in marks), item.path.parent.name)
+    return next((mark for mark in _MARKS if mark in marks), item.path.parent.name)
 
 
 def _is_misplaced(item: pytest.Item) -> bool:
@@ -85,7 +85,7 @@ def _is_misplaced(item: pytest.Item) -> bool:
         used = "chain"
     if "browser" in fixtures:
         used = "system"
-    is_long = item.get_closest_marker("long") is not None
+    is_long = any(item.get_closest_marker(mark) for mark in ("long", "release"))
     return folder not in _FOLDERS or (_FOLDERS.index(used) > _FOLDERS.index(folder) and not is_long)
 
 

@@ -29,6 +29,7 @@ def test_two_workers_at_once_do_everything_once(machines):
     machines.assert_nothing_was_done_twice()
 
 
+@pytest.mark.release
 def test_the_last_worker_killed_another_one_goes_on_where_it_was(machines):
     start(machines, "worker-1")
     machines.submit(8)
@@ -39,6 +40,7 @@ def test_the_last_worker_killed_another_one_goes_on_where_it_was(machines):
     machines.assert_nothing_was_done_twice()
 
 
+@pytest.mark.release
 def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machines):
     start(machines, "worker-1", "worker-2")
     machines.submit(20)
@@ -52,6 +54,7 @@ def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machi
     machines.assert_nothing_was_done_twice()
 
 
+@pytest.mark.release
 def test_without_the_broker_all_goes_on_through_the_database(machines):
     """The broker is down before the workers start, and starts after all batches are done."""
     machines.broker.kill()

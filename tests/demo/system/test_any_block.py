@@ -16,6 +16,7 @@ pytestmark = [
 STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
 
 
+@pytest.mark.release
 def test_it_proves_an_old_block_by_a_jump(tmp_path):
     done = run([*demo("demo.any_block", tmp_path / "demo"), "--once"])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,7 @@ def command(tmp_path) -> list[str]:
     return [*demo("demo.cluster", tmp_path / "demo"), "--once", "--batches", str(BATCHES)]
 
 
+@pytest.mark.release
 def test_with_a_worker_killed_every_value_is_right_and_nothing_is_paid_twice(command, tmp_path):
     done = run(command)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -41,6 +41,7 @@ def unreachable(output: str) -> list[str]:
     return [f"{host} can't be reached." for host in hosts]
 
 
+@pytest.mark.release
 def test_with_too_few_attesters_it_serves_and_the_page_names_those_that_are_down(command, tmp_path):
     with serving([*command, "--down", "2"]) as output:
         sentences = unreachable(output)
@@ -55,6 +56,7 @@ def test_with_too_few_attesters_it_serves_and_the_page_names_those_that_are_down
     assert not processes_with(str(tmp_path))
 
 
+@pytest.mark.release
 def test_with_too_few_attesters_once_succeeds_as_soon_as_the_batch_waits_for_them(command):
     done = run([*command, "--down", "3", "--once"])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -39,7 +39,7 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert "bqs_" not in done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_it_takes_a_picture_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     picture = tmp_path / "picture.png"
     with serving([*command, "--picture", str(picture)]) as output:

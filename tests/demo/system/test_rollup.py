@@ -11,6 +11,7 @@ pytestmark = pytest.mark.long
 STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
 
 
+@pytest.mark.release
 def test_it_proves_a_rollups_balance_and_a_log_on_the_chain_below_and_on_a_third(tmp_path):
     done = run([*demo("demo.rollup", tmp_path / "demo"), "--once"])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -113,7 +113,7 @@ def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_
     assert len({(got.id, got.body) for got in failing.received}) == 1
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
     service, settings, monkeypatch, start_worker, tmp_path
 ):

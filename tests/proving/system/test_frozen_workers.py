@@ -131,7 +131,7 @@ def one_of_two_frozen(
         wake(*sorted(started, key=lambda worker: worker is not freezer.frozen))
 
 
-@pytest.mark.long
+@pytest.mark.release
 @pytest.mark.parametrize("kind", LANES)
 def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, start_worker, monkeypatch, kind):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)

@@ -11,5 +11,6 @@ from tests.proving.every_statement import full_disk, prove_with_each
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.outside]
 
 
+@pytest.mark.release
 def test_a_batch_is_done_once_from_any_write_on_the_disk_is_full(service, settings):
     assert prove_with_each(service, settings, full_disk, one_in=5) > 30

@@ -391,7 +391,7 @@ def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, ki
     lost.prove_again()
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_what_a_replaced_registry_loses_is_proven_again_at_each_kill(service, killing, settings):
     for turns, exchange in enumerate(exchanges(), 1):
         lost = _LostFact(service, settings, window=9000 + turns)

@@ -122,6 +122,7 @@ url = "{attester.url}"
     assert {*Block.objects.filter(number__in=numbers).values_list("path_unit", flat=True)} == {PathUnit.JUMPS}
 
 
+@pytest.mark.release
 def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, settings, tmp_path):
     """This version can't read blocks of the next fork. The chain itself still vouches for blocks from
     after the fork.

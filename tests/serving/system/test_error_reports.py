@@ -179,7 +179,7 @@ def test_nothing_is_reported_unless_it_is_set(tmp_path):
     run(tmp_path, "import django, sys; django.setup(); assert 'sentry_sdk' not in sys.modules")
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_reports_that_nobody_takes_hold_up_nothing(tmp_path):
     # This server accepts connections and never answers.
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -118,6 +118,7 @@ def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, s
     service.require_running()
 
 
+@pytest.mark.release
 def test_each_worker_tells_the_operator_that_the_database_is_away_and_is_there_again(service, server, hook):
     service.manage("stop", str(CHAIN_ID))
     service.start_worker("second")
@@ -148,6 +149,7 @@ def test_a_database_that_was_restarted_unseen_fails_no_request(service, server, 
     assert [answer.status_code for _ in range(5) for answer in ask(service, key, chain)] == [200, 404] * 5
 
 
+@pytest.mark.release
 def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_answered(service, server, chain, key):
     pk = prove(service, key, chain)
     with psycopg.connect(server.url(), autocommit=True) as admin:
@@ -208,6 +210,7 @@ def end_others(admin: "psycopg.Connection[tuple[object, ...]]") -> None:
     admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 
+@pytest.mark.release
 def test_an_installation_that_is_moved_from_sqlite_goes_on(start, server, chain):
     before = start()
     key = api_key_of(before)

@@ -128,7 +128,7 @@ def files(folder: Path) -> dict[str, tuple[int, str]]:
     return {path.name: (path.stat().st_mode & 0o777, path.read_text()) for path in (folder / "secrets").iterdir()}
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(command, sepolia, op_sepolia, tmp_path):
     url, op_url = f"{sepolia.url}/?key=secret-one", f"{op_sepolia.url}/?key=secret-two"
     passphrase = "secret three"
@@ -169,7 +169,7 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     assert "secret" not in output.replace(str(tmp_path / "secrets"), "")
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_what_it_asks_for_may_be_in_the_environment_and_it_may_be_stopped(command, sepolia, op_sepolia, tmp_path):
     nodes = {"SEPOLIA_RPC_URL": sepolia.url, "OP_SEPOLIA_RPC_URL": op_sepolia.url}
     command.start(typed="\n", **nodes)
