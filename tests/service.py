@@ -1,7 +1,8 @@
 """Helpers for tests of the whole service: a configured chain, submitted batches, and single rounds of work."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Lane
 from queries.models import Batch, BatchStatus, Block
+from tests.chains.lying_node import between
 from tests.users import *  # noqa: F403  (many tests import them from here)
 from tests.users import ALICE, SECOND_SIGNER_KEY, SIGNER_KEY, header
 
@@ -64,6 +66,14 @@ def reconfigure(settings: Any, old: str, new: str) -> None:
     forget_chains()
 
 
+@contextmanager
+def changed_replies(settings: Any, chain: DevChain, change: Callable[[Any, Any], list[Any]]) -> Iterator[str]:
+    """Let the service ask the chain's node through one that `change`s replies (`between`). Yield that one's URL."""
+    with between(chain.url, change) as url:
+        reconfigure(settings, chain.url, url)
+        yield url
+
+
 def asking(
     blocks: Mapping[str, Any], *, fee: int | str = 0, source: int = 31337, destination: int = 31337
 ) -> dict[str, Any]:
@@ -91,9 +101,12 @@ def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
     return Batch.objects.get(pk=answer.json()["internalId"])
 
 
-def work() -> None:
-    """Make all rows due, and do all work once, as a worker does."""
-    call_command("runworker", once=True)
+def work(rounds: int = 1, chain: DevChain | None = None) -> None:
+    """Make all rows due, and do all work once, as a worker does. If a `chain` is given, mine it after each round."""
+    for _ in range(rounds):
+        call_command("runworker", once=True)
+        if chain:
+            chain.mine()
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:

@@ -419,8 +419,7 @@ def paid_by_its_user(chain: DevChain) -> Batch:
     del body["fee"]
     body["data"]["31337"][f"block:{block - 1}"] = {"header": ["GAS_LIMIT"]}
     batch = submit(a_key(), body)
-    work()
-    work()
+    work(2)
     return batch
 
 

@@ -32,8 +32,7 @@ def received(service: DevChain) -> Batch:
 
 @pytest.fixture
 def batch(received: Batch) -> Batch:
-    work()
-    work()
+    work(2)
     return received
 
 
@@ -93,8 +92,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     page.goto(path(received))
     expect(page.locator(".headline .chip")).to_have_text("RECEIVED")
     with nothing_spent(service):
-        work()
-        work()
+        work(2)
         expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
         expect(page.get_by_text("No worker is running.")).to_be_visible()
         beat()

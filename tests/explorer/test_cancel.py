@@ -129,9 +129,7 @@ def test_a_contract_wallet_cancels_its_batch_while_a_worker_signs_for_it(service
         return sign(signer, transactions)
 
     monkeypatch.setattr(SignerKey, "sign", cancel_and_sign)
-    for _ in range(4):
-        work()
-        service.mine()
+    work(4, service)
     assert answers == [409, 302], "What is being signed counts as sent."
     batch.refresh_from_db()
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "cancelled_by_user")

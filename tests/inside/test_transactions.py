@@ -42,8 +42,7 @@ def test_who_lost_the_lane_sends_nothing(service, lane):
 def test_what_is_under_way_is_not_sent_twice(service, lane):
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    work()
-    work()
+    work(2)
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
     (outcome,) = sending.submit_all(get_chains().chain(31337), lane, [Order([same])])
     assert isinstance(outcome, Unsent)
@@ -79,8 +78,7 @@ def test_keys_are_used_outside_of_database_transactions(service, monkeypatch):
 
     monkeypatch.setattr(LocalAccount, "sign_transaction", note)
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    work()
-    work()
+    work(2)
     age()
     work()
     cancel(batch)

@@ -74,8 +74,7 @@ def service(chain, made, roots, settings, tmp_path) -> Iterator[Jumping]:
 
 
 def told(service: Jumping) -> str:
-    for _ in range(2):
-        work()
+    work(2)
     (sentence,) = waiting()
     return sentence
 

@@ -21,7 +21,7 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
 from tests.proving.receiver import receiver, tell_operator
 from tests.proving.transactions import age, send_from_elsewhere
-from tests.service import chains_toml, reconfigure, request, submit, work, work_until_done
+from tests.service import chains_toml, changed_replies, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -241,8 +241,7 @@ def test_what_a_key_did_before_its_first_start_is_not_told(chain, db, settings, 
     steal(chain)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     assert told() == []
-    with between(chain.url, fewer) as url:
-        reconfigure(settings, chain.url, url)
+    with changed_replies(settings, chain, fewer) as url:
         assert told() == []
     reconfigure(settings, url, chain.url)
     chain.mine(100)

@@ -131,8 +131,7 @@ def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
     output_of("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
     output_of("stop", "31337", "--signer", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))
-    work()
-    work()
+    work(2)
     assert waiting() == [
         f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
     ]
@@ -145,8 +144,7 @@ def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
 def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     service.rpc("evm_setAutomine", False)
     submit(key, request(ALICE, block=service.head()))
-    work()
-    work()
+    work(2)
     service.rpc("anvil_dropAllTransactions")
     tx = Transaction.objects.exclude(to=DEPLOYER).get(state=TransactionState.PENDING)
     output_of("stop", "31337", "--signer", SIGNER)
@@ -195,8 +193,7 @@ def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings
     """Follow the steps in docs/operating/deploying.md."""
     two_signers.rpc("evm_setAutomine", False)
     before = submit(key, request(ALICE, block=two_signers.head()))
-    work()
-    work()
+    work(2)
     assert senders() == {SIGNER}
     output_of("stop", "31337", "--signer", SIGNER)
     meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))

@@ -15,7 +15,7 @@ from proving.models import SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import Raw
 from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
-from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.kills import BEFORE_AND_AFTER
 from tests.proving.proxy import Proxy
 from tests.proving.signing_service import (
     behind_tls,
@@ -211,8 +211,7 @@ def test_a_service_that_does_not_sign_what_it_is_asked_is_asked_again(service, k
         nonce = signer_nonce(service)
         for name, (wrong, code, told) in MISBEHAVING.items():
             signs.append(wrong)
-            work()
-            work()
+            work(2)
             waits = Client().get(f"/batch-queries/{batches[0].pk}", headers=header(key)).json()["waits"]
             assert [wait["code"] for wait in waits] == [code], name
             assert told in waits[0]["sentence"], name
@@ -300,8 +299,7 @@ def test_a_replacement_that_is_not_signed_is_told_and_holds_up_nothing(service, 
         batch = a_batch(key, service)
         work()
         age()
-        work()
-        work()
+        work(2)
         assert len(set(asked)) == 2
         assert "refuses to sign" in waiting()[0]
         waits = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["waits"]
@@ -333,8 +331,7 @@ def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, 
         name_service(settings, url)
         batch = a_batch(key, service)
         nonce = signer_nonce(service)
-        for _ in range(3):
-            work()
+        work(3)
         is_well = True
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
@@ -358,8 +355,7 @@ def test_a_nonce_that_the_service_used_itself_holds_up_nothing(service, key, set
         # A final block has the nonce.
         service.mine(70)
         assert work_until_done(batch, service).status == BatchStatus.DONE
-        work()
-        work()
+        work(2)
     assert signer_nonce(service, "pending") == nonce + 1
     assert Signer.objects.get(address=SIGNER).signing_problem is None
     assert len(events(service, ACCOUNT_PROVEN)) == 1
@@ -373,11 +369,10 @@ def test_a_nonce_that_the_service_used_itself_holds_up_nothing(service, key, set
 def test_a_batch_is_signed_by_a_service_once_wherever_the_worker_is_killed(service, key, settings, killing, after):
     name_service(settings, service.url)
     batches = 0
-    for exchange in exchanges(after=after):
+    for exchange in killing.exchanges(after=after):
         batches += 1
         service.mine(5)
-        work()
-        work()
+        work(2)
         nonce = signer_nonce(service)
         batch = submit(key, request(ALICE, block=service.head()))
         with killing.at(exchange, after=after):
@@ -385,7 +380,5 @@ def test_a_batch_is_signed_by_a_service_once_wherever_the_worker_is_killed(servi
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
-        if not killing.killed:
-            break
     assert exchange > 7
     assert len(events(service, ACCOUNT_PROVEN)) == batches

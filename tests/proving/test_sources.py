@@ -29,7 +29,7 @@ from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
-from tests.chains.lying_node import between, error, hiding
+from tests.chains.lying_node import error, hiding
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.deployed import Deployed
@@ -38,12 +38,11 @@ from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
-from tests.proving.kills import exchanges
 from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -93,9 +92,7 @@ def nobody(key: str) -> AttesterProcess:
 
 def wait_of(chain: DevChain) -> str:
     """Return the wait of the only waiting query, after rounds of work that sent nothing."""
-    for _ in range(2):
-        work()
-        chain.mine()
+    work(2, chain)
     (sentence,) = waiting()
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
     return sentence
@@ -248,9 +245,7 @@ def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, ke
     work()
     proxy.down()
     chain.rpc("evm_setAutomine", True)
-    for _ in range(8):
-        work()
-        chain.mine()
+    work(8, chain)
     assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
     proxy.up()
     forget_chains()
@@ -387,9 +382,7 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     assert wait_of(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
     confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
-    for _ in range(3):
-        work()
-        chain.mine()
+    work(3, chain)
     (sentence,) = (wait for wait in waiting() if wait.startswith("Block 43 "))
     delay = time_of(chain, confirmed_in) - time_of(rollup.chain, 40)
     expected = datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC)
@@ -800,9 +793,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     parent.mine(3)
     batch = submit(key, of_chains(there=[40, 36]))
     l1_block.tell_of(parent, 1)
-    for _ in range(3):
-        work()
-        chain.mine()
+    work(3, chain)
     confirmed_at = parent.head() - 3
     assert set(waiting()) == {
         f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
@@ -825,15 +816,12 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     elsewhere.confirm(40)
     parent.mine(3)
     L1Block(chain).tell_of(parent)
-    nonce, lives = signer_nonce(chain), 0
+    nonce = signer_nonce(chain)
     batch = submit(key, of_chains(there=[36]))
-    for exchange in exchanges():
+    for lives, exchange in enumerate(killing.exchanges()):
         # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)
-        if not killing.killed:
-            break
-        lives += 1
     work()
     assert lives > 4
     assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
@@ -882,8 +870,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
             reply["result"] = [log for log in reply["result"] if int(log["blockNumber"], 16) <= known]
         return [reply]
 
-    with between(parent.url, forget) as url:
-        reconfigure(settings, parent.url, url)
+    with changed_replies(settings, parent, forget):
         batch = submit(key, of_chains(there=[40]))
         assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
@@ -915,8 +902,7 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
         is_gone = question["method"] == "eth_getProof" and named
         return [error(question, *refused) if is_gone else reply]
 
-    with between(parent.url, pruned) as of_parent:
-        reconfigure(settings, parent.url, of_parent)
+    with changed_replies(settings, parent, pruned):
         batch = submit(key, of_chains(there=[40]))
         assert wait_of(chain).endswith("limits our requests.")
         refused = -32000, "missing trie node"
@@ -950,8 +936,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
         return [reply]
 
     batch = submit(key, of_chains(there=[40]))
-    with between(parent.url, backdated) as url:
-        reconfigure(settings, parent.url, url)
+    with changed_replies(settings, parent, backdated) as url:
         assert wait_of(chain) == (
             f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block "
             "that the rollup confirms."
@@ -959,8 +944,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
         reconfigure(settings, url, parent.url)
     L1Block(chain).tell_of(parent)
     record(chain, "OpStack", source=parent.chain_id)
-    with between(parent.url, cut_short) as url:
-        reconfigure(settings, f'"{parent.url}"', f'"{url}"')
+    with changed_replies(settings, parent, cut_short) as url:
         sentence = wait_of(chain)
         assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in sentence
         assert " that does not verify: " in sentence

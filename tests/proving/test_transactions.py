@@ -18,7 +18,7 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
-from tests.service import expire_leases, reconfigure, request, submit, work, work_until_done
+from tests.service import changed_replies, expire_leases, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
 pytestmark = pytest.mark.outside
@@ -83,8 +83,7 @@ def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool
 
     with lying_node(keep) as url:
         reconfigure(settings, f'"{mempool.url}"', f'"{url}", "{mempool.url}"')
-        work()
-        work()
+        work(2)
         assert not sent_hashes(mempool)
         SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
         work()
@@ -121,8 +120,7 @@ def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(memp
     first = pending(batch).versions.get()
     before = chain_events()
     age()
-    for _ in range(2):
-        work()
+    work(2)
     assert chain_events() - before == {"replaced": 1}
     second = the_transaction().versions.exclude(pk=first.pk).get()
     assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
@@ -157,8 +155,7 @@ def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
 @pytest.mark.long
 def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
-    work()
-    work()
+    work(2)
     lowest, highest = Transaction.objects.exclude(to=DEPLOYER).order_by("nonce")
     age()
     work()
@@ -190,8 +187,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
     def lag(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": told} if question["method"] == "eth_getTransactionReceipt" else reply]
 
-    with between(service.url, lag) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, lag) as url:
         work()
         assert bool(the_transaction().error) == (told is not None)
         reconfigure(settings, url, service.url)
@@ -212,8 +208,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     nonce = pending(batch).nonce
     before = chain_events()
     cancel(batch)
-    for _ in range(2):
-        work()
+    work(2)
     assert chain_events() - before == {"cancelled": 1}
     empty = the_transaction().versions.get(is_cancellation=True)
     assert sent_hashes(mempool) == {empty.hash}
@@ -309,8 +304,7 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
         return [reply]
 
     problems = set()
-    with between(mempool.url, lie_once) as url:
-        reconfigure(settings, mempool.url, url)
+    with changed_replies(settings, mempool, lie_once):
         for _ in range(8):
             work()
             problems |= doubts()
@@ -362,8 +356,7 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
     else:
         leave_behind(mempool, settings, by=by)
     displaced = Transaction.objects.get(state=TransactionState.DISPLACED)
-    work()
-    work()
+    work(2)
     assert Transaction.objects.filter(queries__batch=batch).count() == 2
     assert all(version.broadcast_at or by == 1 for version in displaced.versions.all())
     mempool.rpc("anvil_dropAllTransactions")
@@ -418,10 +411,8 @@ def leave_behind(chain: DevChain, settings: Any, *, by: int) -> None:
             reply["result"] = hex(int(reply["result"], 16) + by)
         return [reply]
 
-    with between(chain.url, lie_once) as url:
-        reconfigure(settings, chain.url, url)
-        work()
-        work()
+    with changed_replies(settings, chain, lie_once) as url:
+        work(2)
         reconfigure(settings, url, chain.url)
 
 

@@ -10,10 +10,20 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from tests import headers
-from tests.chains.lying_node import between, error
+from tests.chains.lying_node import error
 from tests.deployed import deploy
 from tests.proving.chain_state import HeaderField, call, header_on_chain, signer_nonce
-from tests.service import asking, chains_toml, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    asking,
+    chains_toml,
+    changed_replies,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 from tests.users import ALICE, BOB, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -149,8 +159,7 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
             error(question, -32000, "header not found") if requested_numbers[-1] in map(hex, range(1200)) else reply
         ]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         body = at_block(f"timestamp:{int(block['timestamp'], 16) + 5}", accounts={ALICE: {"props": ["BALANCE"]}})
         batch = work_until_done(submit(key, body), rounds=20)
     assert batch.status == BatchStatus.DONE
@@ -178,8 +187,7 @@ def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_on
         return [reply]
 
     at = int(service.rpc("eth_getBlockByNumber", hex(first), False)["timestamp"], 16)
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         early, late = (
             submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
             for time in (at - 1, at)
@@ -261,11 +269,9 @@ def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service,
     body = at_block(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
     service.rpc("evm_setAutomine", False)
     first_batch = submit(key, body)
-    work()
-    work()
+    work(2)
     two = submit(key, body)
-    work()
-    work()
+    work(2)
     service.rpc("evm_setAutomine", True)
     assert work_until_done(first_batch, service).status == BatchStatus.DONE
     assert work_until_done(two, service).status == BatchStatus.DONE

@@ -244,8 +244,7 @@ def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
 def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service, key, cancel):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=1))
-    for _ in range(2):
-        work()
+    work(2)
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     step = batch.queries.get().step
     assert cancel(batch.pk).status_code == 200

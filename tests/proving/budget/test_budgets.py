@@ -100,8 +100,7 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
         costly.rpc("anvil_setCode", tx.to, "0xfe")
         costly.mine()
         costly.rpc("anvil_setCode", tx.to, code)
-        for _ in range(4):
-            work()
+        work(4)
     assert Transaction.objects.count() > 1
     assert "The daily limit of its user leaves" in waiting()[0]
     assert 0 < before - balance(costly) <= tx.cost * 5 // 2

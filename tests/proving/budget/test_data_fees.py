@@ -167,8 +167,7 @@ def test_data_that_is_too_dear_is_waited_out(
     serve(settings, tmp_path, op_stack)
     batch = accepted(key, request(ALICE, block=op_stack.head(), fee=fee))
     too_low(op_stack, settings)
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert sentence in waiting()[0]

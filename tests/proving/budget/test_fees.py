@@ -164,8 +164,7 @@ def test_what_ran_out_of_gas_uses_up_no_fee_of_auto_and_a_number_is_never_exceed
     registry = FactsRegistry.in_use.get().address
     code = costly.rpc("eth_getCode", registry, "latest")
     for _ in range(3):
-        work()
-        work()
+        work(2)
         costly.rpc("anvil_setCode", registry, "0xfe")
         mine_at(costly, 1)
         costly.rpc("anvil_setCode", registry, code)
@@ -198,6 +197,5 @@ def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     costly.rpc("anvil_dropAllTransactions")
     Transaction.objects.all().delete()
     set_fee(batch, tx.gas_limit * price_of(costly) * 102 // 100)
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()

@@ -33,8 +33,7 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     first = accepted(key, request(ALICE, block=block, fee=ETHER))
     other = accepted(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     limit(settings, daily_limit=ETHER * 35 // 10_000)
-    for _ in range(4):
-        work()
+    work(4)
     (tx,) = Transaction.objects.all()
     assert tx.cost <= ETHER * 35 // 10_000
     assert Transaction.objects.count() == 1
@@ -55,8 +54,7 @@ def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
     _, tx = in_mempool(costly, key)
     costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
     submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
-    work()
-    work()
+    work(2)
     assert Transaction.objects.count() == 1
     assert "that it may have to pay" in str(Signer.objects.get().wait)
 
@@ -104,8 +102,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     assert (share.wei, share.reserved_gwei * GWEI) == (tx.cost, up_to_a_gwei(most))
     mine_at(costly, 1)
     second = submit(key, request(BOB, block=costly.head() - 3, fee=ETHER // 1000))
-    for _ in range(3):
-        work()
+    work(3)
     assert fresh(second).status == BatchStatus.IN_PROGRESS
     assert "The operator's limit" in waiting()[0]
     costly.mine(70)
@@ -144,8 +141,7 @@ def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settin
     limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
     accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     mine_at(costly, 20)
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()
     assert "The daily limit of its user leaves 0.000800 ETH" in waiting()[0]
 

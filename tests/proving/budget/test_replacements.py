@@ -11,11 +11,11 @@ from accounts.models import ApiKey
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, between, error, estimating, lying_node, recording, result
+from tests.chains.lying_node import ask, error, estimating, lying_node, recording, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
 from tests.proving.transactions import age
-from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
@@ -113,8 +113,7 @@ def test_what_a_node_says_of_the_balance_cancels_nothing(costly, key, settings):
     def change(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": "0x1"} if question["method"] == "eth_getBalance" else reply]
 
-    with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
+    with changed_replies(settings, costly, change):
         go_on(costly, 20, rounds=4, aged=True)
     assert not first.newest.is_cancellation
 
@@ -212,8 +211,7 @@ def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(cos
     block = costly.head()
     submit(key, request(ALICE, block=block, fee=ETHER))
     submit(a_key(BOB), request(BOB, block=block, fee=ETHER))
-    work()
-    work()
+    work(2)
     tx = Transaction.objects.get()
     limit(settings, daily_limit=tx.cost * 5 // 4, daily_limit_per_user=ETHER)
     costly.rpc("anvil_dropAllTransactions")
