@@ -28,7 +28,7 @@ from tests.proving.chain_state import HeaderField, header_on_chain
 from tests.proving.estimated_batches import estimate
 from tests.service import asking, chains_toml, fresh, submit, work_until_done
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures]
+pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures, pytest.mark.long]
 
 # Blocks of Capella, of Deneb's first period and of Deneb; and a block before the Merge.
 SINCE_CAPELLA, BEFORE_MERGE = (17_034_870, 19_426_587, 22_162_263), 1_000_001
@@ -112,7 +112,6 @@ def of_header(number: int, *fields: HeaderField) -> dict[str, Any]:
     return asking({f"block:{number}": {"header": [field.name for field in fields]}}, source=1)
 
 
-@pytest.mark.long
 def test_headers_of_each_era_are_proven(service, chain, key, client):
     fields = {
         number: [HeaderField.TIMESTAMP, HeaderField.GAS_USED, HeaderField.PARENT_HASH, HeaderField.MIX_HASH]
@@ -139,7 +138,6 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     assert BeaconAnchor.objects.count() == 1
 
 
-@pytest.mark.long
 def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
     assert work_until_done(batch).rejection_code == "header_property_missing"
@@ -148,7 +146,6 @@ def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     )
 
 
-@pytest.mark.long
 def test_accounts_so_old_are_rejected_where_no_node_has_their_states(service, key):
     body = asking({f"block:{BEFORE_MERGE}": {"accounts": {"0x" + "11" * 20: {"props": ["BALANCE"]}}}}, source=1)
     batch = submit(key, body)

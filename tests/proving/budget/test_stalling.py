@@ -12,7 +12,7 @@ from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.service import asking, balances, fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 BALANCE = {"props": ["BALANCE"]}
 
@@ -27,7 +27,6 @@ def at_a_block(block: int, *accounts: str) -> dict[str, Any]:
     return {f"block:{block}": {"accounts": dict.fromkeys(accounts, BALANCE)}}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("of_poor", "of_rich"),
     [
@@ -51,7 +50,6 @@ def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, of_poor, 
     assert fresh(poor).spent == 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("depth", [0, 120], ids=["young", "old"])
 def test_who_cannot_pay_comes_after_the_others_of_the_same_block(costly, key, settings, depth):
     block = old_block(costly, settings, depth)
@@ -65,7 +63,6 @@ def test_who_cannot_pay_comes_after_the_others_of_the_same_block(costly, key, se
     assert work_until_done(poor, costly).status == BatchStatus.DONE
 
 
-@pytest.mark.long
 def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, settings):
     mine_at(costly, 10)
     block = costly.head()
@@ -84,7 +81,6 @@ def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, sett
 # --- On the path to a block -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key, settings):
     block = old_block(costly, settings)
     mine_at(costly, 1)
@@ -99,7 +95,6 @@ def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key
     assert tx.newest.is_cancellation
 
 
-@pytest.mark.long
 def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings):
     fill_history(costly)
     block = old_block(costly, settings, depth=60)
