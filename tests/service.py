@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.management import call_command
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.test import Client
 from django.utils import timezone
 
@@ -20,6 +20,8 @@ from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import between
 from tests.users import *  # noqa: F403  (many tests import them from here)
 from tests.users import ALICE, SECOND_SIGNER_KEY, SIGNER_KEY, header
+
+Row = TypeVar("Row", bound=Model)
 
 # Properties in requests, in the order of their numbers in the registry.
 ACCOUNT_FIELDS = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -121,6 +123,12 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
     raise AssertionError(f"{batch.pk} is still {batch.status} after {rounds} rounds: {waiting()}")
 
 
+def done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
+    """Work until the batch is DONE. If a `chain` is given, mine it between the rounds."""
+    assert work_until_done(batch, chain, rounds).status == BatchStatus.DONE
+    return batch
+
+
 def expire_leases() -> None:
     """Let a killed worker's lanes expire."""
     Lane.objects.exclude(until=None).update(until=timezone.now() - timedelta(seconds=1))
@@ -138,6 +146,6 @@ def waiting() -> list[str]:
     return [str(reason) for reason in reasons if reason]
 
 
-def fresh(batch: Batch) -> Batch:
-    batch.refresh_from_db()
-    return batch
+def fresh(row: Row) -> Row:
+    row.refresh_from_db()
+    return row

@@ -83,14 +83,12 @@ def mistyped() -> Batch:
 
 
 def accepted() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     return over(4, batch)
 
 
 def waiting() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     now = timezone.now()
     progress.note_failure(batches.queries_of(batch), NODE_DOWN)
     Block.objects.update(wait=NODE_DOWN, failing_since=now, due_at=now + timedelta(seconds=8))
@@ -98,9 +96,7 @@ def waiting() -> Batch:
 
 
 def being_sent(block: int | None = None) -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch()))
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=block)
     # The block waits for its transaction, as the worker stores it after sending.
@@ -113,8 +109,7 @@ def being_confirmed() -> Batch:
 
 
 def reorged() -> Batch:
-    batch = batches.a_batch()
-    batches.finish(batch)
+    batch = batches.finish(batches.a_batch())
     progress.reopen(batches.queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
     return over(90, batch)
 
@@ -135,8 +130,7 @@ def rejected_at_once() -> Batch:
 
 
 def rejected() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     values = {"chain": 31337, "cost": 342 * 10**12, "fee": 10**14, "gas": 212_345, "path_gas": None, "data_wei": None}
     reason = wait("fee_too_low", **values)
     progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
@@ -144,8 +138,7 @@ def rejected() -> Batch:
 
 
 def rejected_on_the_way() -> Batch:
-    batch = batches.a_batch(ALICE, BOB, CHARLIE)
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(ALICE, BOB, CHARLIE))
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE)
     sent(batch)
@@ -156,9 +149,7 @@ def rejected_on_the_way() -> Batch:
 
 def just_done() -> Batch:
     """Return a DONE batch whose block isn't final yet."""
-    batch = batches.a_batch()
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch()))
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     tx_hash = sent(batch, block=14)
     batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
@@ -173,8 +164,7 @@ def done_with_one_answer() -> Batch:
 
 
 def done() -> Batch:
-    batch = batches.a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
-    batches.finish(batch)
+    batch = batches.finish(batches.a_batch(props=["BALANCE", "NONCE", "CODE_HASH"]))
     batches.settle(batch)
     return over(31, batch, since=92)
 
@@ -213,8 +203,7 @@ def about_transactions_done() -> Batch:
 
 
 def one_log() -> Batch:
-    batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}})
-    batches.accept(batch)
+    batch = batches.accept(batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}}))
     batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
     batches.complete(batch, *StepKind)
     batches.settle(batch)
@@ -233,8 +222,7 @@ def pruned() -> Batch:
 def with_webhook() -> Batch:
     """Return a DONE batch with a webhook, whose first delivery failed."""
     webhook = {"url": "https://hooks.example.org/s3cret", "events": ["STEP", "DONE"]}
-    batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
-    batches.finish(batch)
+    batch = batches.finish(submit(a_key(), {**request(ALICE, block=12), "webhook": webhook}))
     first = batch.webhook.deliveries.earliest("pk")
     attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
     WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
@@ -255,8 +243,7 @@ def with_tests() -> None:
 
 
 def running() -> Batch:
-    batch = batches.a_batch(ALICE, BOB)
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(ALICE, BOB))
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=14)
@@ -265,9 +252,7 @@ def running() -> Batch:
 
 def several() -> Batch:
     """Return a batch of five queries: two are proven, and one fails."""
-    batch = batches.a_batch(*batches.many_accounts(5))
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(5))))
     pks = batches.queries_of(batch)
     for kind in StepKind:
         progress.complete(pks[:2], kind)
@@ -279,8 +264,7 @@ def several() -> Batch:
 
 
 def sixty(proven: int = 20) -> Batch:
-    batch = batches.a_batch(*batches.many_accounts(60), props=["BALANCE", "NONCE"])
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(*batches.many_accounts(60), props=["BALANCE", "NONCE"]))
     batches.fetch_proofs(batch)
     pks = batches.queries_of(batch)
     progress.complete(pks, StepKind.INITIAL_STATE)
@@ -300,9 +284,7 @@ def sixty_done() -> Batch:
 
 def twelve_hundred() -> Batch:
     """Return a batch of 1,200 queries, a quarter of them proven. For so many, the page shows no times of steps."""
-    batch = batches.a_batch(*batches.many_accounts(1200))
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(1200))))
     pks = batches.queries_of(batch)
     progress.complete(pks[:840], StepKind.INITIAL_STATE)
     for kind in list(StepKind)[1:]:
@@ -338,8 +320,7 @@ def of_two_sources_waiting() -> Batch:
 
 def one_of_two_sources() -> Batch:
     """Return a batch of two source chains: one proceeds, the other is unchecked and has a notice about attesters."""
-    batch = batches.of_two_sources()
-    batches.accept(batch)
+    batch = batches.accept(batches.of_two_sources())
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
     problem, now = "No node of Other chain (5) can be used: 127.0.0.1:1 can't be reached.", timezone.now()
     Batch.objects.update(wait=wait("node_fails", problem=problem), failing_since=now, due_at=now + timedelta(seconds=8))
@@ -352,17 +333,14 @@ def one_of_two_sources() -> Batch:
 
 
 def of_two_sources_done() -> Batch:
-    batch = batches.of_two_sources()
-    batches.accept(batch, batches.SOURCE)
-    batches.finish(batch)
+    batch = batches.finish(batches.accept(batches.of_two_sources(), batches.SOURCE))
     batches.deployed(batches.SOURCE)
     batches.settle(batch)
     return over(140, batch, since=200)
 
 
 def on_the_path() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     batches.plan_path(batch, 60, left=40)
@@ -383,8 +361,7 @@ def arrived() -> Batch:
 
 def over_a_parent() -> Batch:
     """Return a batch that waits for the first of its path's two parts."""
-    batch = batches.of_rollup()
-    batches.accept(batch, batches.ROLLUP)
+    batch = batches.accept(batches.of_rollup(), batches.ROLLUP)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     Block.objects.update(hash=batches.HASH, wait=ATTESTERS_MISSING)
     batches.deployed(batches.SOURCE)

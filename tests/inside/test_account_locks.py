@@ -6,7 +6,7 @@ from django.core.management import CommandError, call_command
 from accounts import keys, sign_in, throttle
 from accounts.models import ApiKey, SignInNonce, User
 from config.error_answers import Refused
-from tests.service import ALICE
+from tests.service import ALICE, fresh
 from tests.side_by_side import meet
 
 pytestmark = [
@@ -66,8 +66,7 @@ def test_an_own_key_that_signs_in_while_its_user_is_handed_over_is_another_user(
     User.objects.for_address(ALICE, 31337)
     met = meet(lambda: call_command("hand_over", f"31337:{ALICE}"), lambda: User.objects.for_address(ALICE))
     assert (met.second.chain_id, met.second == before, met.waited) == (None, False, True)
-    before.refresh_from_db()
-    assert before.chain_id == 31337
+    assert fresh(before).chain_id == 31337
 
 
 def test_a_user_whose_own_key_signs_in_is_not_handed_over():
@@ -88,5 +87,4 @@ def test_a_user_whose_own_key_signs_in_is_not_handed_over():
 
     met = meet(sign_in, hand_over)
     assert ("signs in with a key of its own" in met.second, met.waited) == (True, True)
-    before.refresh_from_db()
-    assert before.chain_id is None
+    assert fresh(before).chain_id is None

@@ -22,7 +22,7 @@ from queries.waits import wait
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
 from tests.proving.transactions import age
-from tests.service import ALICE, SIGNER, a_key, request, submit, work, work_until_done
+from tests.service import ALICE, SIGNER, a_key, done, request, submit, work, work_until_done
 
 
 @pytest.fixture
@@ -145,8 +145,7 @@ def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service)
         SignedTransaction.objects.create(
             transaction=tx, max_fee_per_gas=3 * 10**9, max_priority_fee_per_gas=10**9, created_at=tx.created_at
         )
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+    done(submit(a_key(), request(ALICE, block=service.head())), service, rounds=20)
 
 
 def test_no_nonce_is_reserved_for_what_no_node_takes(service, lane):

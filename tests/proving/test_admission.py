@@ -573,8 +573,7 @@ def checked(batch: Batch, times: int) -> float:
     seconds = 0.0
     for _ in range(times):
         work()
-        batch.refresh_from_db()
-        assert batch.status == BatchStatus.RECEIVED
+        assert fresh(batch).status == BatchStatus.RECEIVED
         assert batch.due_at
         assert batch.looked_at
         seconds += (batch.due_at - batch.looked_at).total_seconds()

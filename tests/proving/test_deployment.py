@@ -14,7 +14,7 @@ from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus
 from tests.proving.chain_state import AccountField, field_on_chain, signer_nonce
 from tests.proving.receipts import changed_receipts
-from tests.service import SIGNER, chains_toml, changed_replies, request, submit, work, work_until_done
+from tests.service import SIGNER, chains_toml, changed_replies, fresh, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -125,8 +125,7 @@ def test_a_registry_that_a_reorg_removed_is_created_at_its_address_again_and_sta
     service.rpc("anvil_setCode", row.address, "0x")
     service.rpc("anvil_setNonce", row.address, "0x0")
     assert row.address in deploy(31337, 31337, "--replace")
-    row.refresh_from_db()
-    assert (FactsRegistry.objects.get(), row.replaced_at, row.refused) == (row, None, "")
+    assert (FactsRegistry.objects.get(), fresh(row).replaced_at, row.refused) == (row, None, "")
 
 
 def test_a_registry_whose_multicall_is_gone_is_not_used(service):

@@ -21,7 +21,7 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
 from tests.proving.receiver import receiver, tell_operator
 from tests.proving.transactions import age, send_from_elsewhere
-from tests.service import chains_toml, changed_replies, reconfigure, request, submit, work, work_until_done
+from tests.service import chains_toml, changed_replies, done, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -45,8 +45,7 @@ def steal(chain: DevChain, count: int = 3) -> None:
 
 
 def prove(chain: DevChain, account: str = ALICE) -> None:
-    batch = submit(a_key(), request(account, block=chain.head()))
-    assert work_until_done(batch, chain).status == BatchStatus.DONE
+    done(submit(a_key(), request(account, block=chain.head())), chain)
 
 
 def told() -> list[str]:
@@ -97,8 +96,7 @@ def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed
     observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
     send_from_elsewhere(observed, ours.nonce)
     assert work_until_done(batch, observed).status == BatchStatus.DONE
-    ours.refresh_from_db()
-    assert ours.state == TransactionState.DISPLACED
+    assert fresh(ours).state == TransactionState.DISPLACED
     (sentence,) = told()
     assert "has used 1 nonce for" in sentence
 

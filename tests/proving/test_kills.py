@@ -36,7 +36,7 @@ from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements, sign_otherwise
-from tests.service import chains_toml, expire_leases, reconfigure, request, submit, work, work_until_done
+from tests.service import chains_toml, done, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -64,8 +64,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
         work()  # a killed worker may have left work
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         assert Step.objects.filter(query__batch=batch).count() == 2 * len(StepKind)
-        batch.refresh_from_db()
-        assert batch.gas_used > 0
+        assert fresh(batch).gas_used > 0
     assert exchange > 7
     assert len(events(service, HEADER_ACCUMULATED)) == batches
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
@@ -247,8 +246,7 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
     # The second key is configured again.
     configure(settings, tmp_path, two_signers)
     call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
-    batch = submit(key, request(ALICE, block=two_signers.head()))
-    assert work_until_done(batch, two_signers).status == BatchStatus.DONE
+    batch = done(submit(key, request(ALICE, block=two_signers.head())), two_signers)
     assert Transaction.objects.get(queries__batch=batch).signer.address == SECOND_SIGNER
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
 

@@ -22,7 +22,7 @@ from tests.proving.chain_state import AccountField, HeaderField, balance_at, fie
 from tests.proving.estimated_batches import estimate
 from tests.proving.relaid import Relaid
 from tests.proving.sources import THERE, connect, grow
-from tests.service import CHARLIE, asking, submit, waiting, work, work_until_done
+from tests.service import CHARLIE, asking, done, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -52,14 +52,11 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
         l1 = L1Block(chain)
         connect(settings, tmp_path, chain, url)
         l1.tell(block, relaid.hash(block))
-        balance = submit(key, of_there(f"block:{block}"))
-        assert work_until_done(balance, chain).status == BatchStatus.DONE
-        header = submit(key, of_there(f"block:{block}", header=SHARED_PROPERTIES))
-        assert work_until_done(header, chain).status == BatchStatus.DONE
+        balance = done(submit(key, of_there(f"block:{block}")), chain)
+        header = done(submit(key, of_there(f"block:{block}", header=SHARED_PROPERTIES)), chain)
         l1.tell(block + 3, relaid.hash(block + 3))
         time = relaid.timestamp(block + 2)
-        timed = submit(key, of_there(f"timestamp:{time}"))
-        assert work_until_done(timed, chain).status == BatchStatus.DONE
+        timed = done(submit(key, of_there(f"timestamp:{time}")), chain)
     assert field_on_chain(chain, CHARLIE, block, AccountField.BALANCE, source=THERE) == balance_at(
         there, CHARLIE, block
     )
@@ -109,8 +106,7 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))
         connect(settings, tmp_path, chain, url)
-        batch = submit(key, of_there(f"block:{block}", header=["GAS_USED"]))
-        assert work_until_done(batch, chain).status == BatchStatus.DONE
+        batch = done(submit(key, of_there(f"block:{block}", header=["GAS_USED"])), chain)
     content = bundle_of(batch)
     fee = rlp.decode(bytes.fromhex(content["blocks"][0]["header"][2:]))[15]
     content["queries"][0]["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()

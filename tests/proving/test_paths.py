@@ -23,6 +23,7 @@ from tests.service import (
     chains_toml,
     changed_replies,
     expire,
+    fresh,
     reconfigure,
     request,
     submit,
@@ -116,8 +117,7 @@ def test_blocks_of_one_batch_share_a_path(old, key):
         assert_proven(old, batch, CHARLIE, block)
     (tx,) = extending()
     assert tx.queries.count() == 5
-    batch.refresh_from_db()
-    assert batch.gas_used <= (batch.estimated_gas or 0)
+    assert fresh(batch).gas_used <= (batch.estimated_gas or 0)
 
 
 @pytest.mark.long
@@ -246,8 +246,7 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, se
         refused = "pending"
         waits = submit(key, request(CHARLIE, block=block))
         work()
-        waits.refresh_from_db()
-        assert waits.status == BatchStatus.RECEIVED
+        assert fresh(waits).status == BatchStatus.RECEIVED
         refused = ""
         assert work_until_done(waits, old, rounds=20).status == BatchStatus.DONE
         refused = "eth_getStorageAt"
@@ -286,8 +285,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     block = chain.head() - 130
     rich = submit(a_key(BOB), request(CHARLIE, block=block, fee=10**18))
     assert work_until_done(rich, chain, rounds=8).status == BatchStatus.DONE
-    poor.refresh_from_db()
-    assert (poor.status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
+    assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
 
 
 @pytest.mark.long

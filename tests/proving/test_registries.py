@@ -276,8 +276,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     work()
     service.mine()
     work()
-    tx.refresh_from_db()
-    assert tx.versions.get(hash=tx.hash).is_cancellation
+    assert fresh(tx).versions.get(hash=tx.hash).is_cancellation
     assert tx.succeeded is False
     service.rpc("evm_setAutomine", True)
     deploy(31337, 31337, "--replace")

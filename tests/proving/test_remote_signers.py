@@ -339,8 +339,7 @@ def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, 
     assert len(events(service, ACCOUNT_PROVEN)) == 1
     version = SignedTransaction.objects.get(transaction__nonce=nonce)
     receipt = service.rpc("eth_getTransactionReceipt", version.hash)
-    batch.refresh_from_db()
-    assert batch.gas_used == int(receipt["gasUsed"], 16)
+    assert fresh(batch).gas_used == int(receipt["gasUsed"], 16)
 
 
 @pytest.mark.long

@@ -38,6 +38,7 @@ from tests.service import (
     asking,
     balances,
     changed_replies,
+    done,
     expire,
     expire_leases,
     fresh,
@@ -378,8 +379,7 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
     first = old.head() - 3 * WINDOW - 5
     riding = submit(a_key(BOB), itself(request(CHARLIE, block=first + 1)))
     work(3)
-    paid = submit(key, request(CHARLIE, block=first))
-    assert work_until_done(paid, old, rounds=20).status == BatchStatus.DONE
+    paid = done(submit(key, request(CHARLIE, block=first)), old, rounds=20)
     (tx,) = paths.extending()
     assert set(tx.queries.values_list("batch", flat=True)) == {paid.pk}
     assert len(events(old, BLOCK_HASH_PROVEN)) == 3
@@ -396,8 +396,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
     submit(a_key(BOB), itself(asking(data)))
     work(2)
     before = Transaction.objects.count()
-    paid = submit(key, request(CHARLIE, block=block))
-    assert work_until_done(paid, old, rounds=20).status == BatchStatus.DONE
+    done(submit(key, request(CHARLIE, block=block)), old, rounds=20)
     assert Transaction.objects.count() == before + 1
 
 

@@ -15,7 +15,7 @@ from tests.explorer.batches import beat
 from tests.proving.money import accepted
 from tests.proving.prices import ETHER, GWEI
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
-from tests.service import request, submit, waiting, work, work_until_done
+from tests.service import fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SECOND_SIGNER, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
@@ -146,8 +146,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
     assert not Signer.objects.exclude(notice="", wait=None).exists()
     mempool.mine()
     work()
-    left_behind.refresh_from_db()
-    assert (left_behind.state, left_behind.succeeded) == (TransactionState.CONFIRMED, True)
+    assert (fresh(left_behind).state, left_behind.succeeded) == (TransactionState.CONFIRMED, True)
 
 
 # --- Common rules -----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import asking, changed_replies, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, done, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -201,8 +201,7 @@ def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, ther
     proxy.down()
     here_block, there_block = chain.head(), there.head() - 10
     batch = submit(key, of_chains(there=[there_block], here=[here_block]))
-    other = submit(key, of_chains(here=[here_block]))
-    assert work_until_done(other, chain).status == BatchStatus.DONE
+    done(submit(key, of_chains(here=[here_block])), chain)
     assert fresh(batch).status == BatchStatus.RECEIVED
     answer = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
     assert "No node of The other chain (31338) can be used" in answer["info"][0]
@@ -429,8 +428,7 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert (estimated["rejections"], len(estimated["waits"])) == ([], 1)
     waiting_one = submit(key, body)
     work()
-    waiting_one.refresh_from_db()
-    assert waiting_one.status == BatchStatus.IN_PROGRESS
+    assert fresh(waiting_one).status == BatchStatus.IN_PROGRESS
 
 
 @pytest.mark.long

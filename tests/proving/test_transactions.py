@@ -18,7 +18,7 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
-from tests.service import changed_replies, expire_leases, reconfigure, request, submit, work, work_until_done
+from tests.service import changed_replies, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
 pytestmark = pytest.mark.outside
@@ -196,8 +196,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
         reconfigure(settings, service.url, url)
         service.mine(5)
         work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.CONFIRMED
+    assert fresh(tx).state == TransactionState.CONFIRMED
     assert "reorganised" not in caplog.text
     assert "isn't ours" not in caplog.text
 
@@ -218,8 +217,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     assert the_transaction().hash == empty.hash
     # The mined transaction is the empty one, so nothing is proven.
     assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.REJECTED
+    assert fresh(batch).status == BatchStatus.REJECTED
 
 
 @pytest.mark.long
@@ -263,8 +261,7 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
     send_from_elsewhere(mempool, ours.nonce)
     mempool.mine()
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    ours.refresh_from_db()
-    assert ours.state == TransactionState.DISPLACED
+    assert fresh(ours).state == TransactionState.DISPLACED
     assert Transaction.objects.exclude(to=DEPLOYER).exclude(pk=ours.pk).get().nonce == ours.nonce + 1
 
 
@@ -343,8 +340,7 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
     assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
     mempool.mine()
     work()
-    behind.refresh_from_db()
-    assert behind.state != TransactionState.DISPLACED
+    assert fresh(behind).state != TransactionState.DISPLACED
     assert later.queries.get().transactions.get().nonce == behind.nonce + 1
 
 
@@ -366,8 +362,7 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
         mempool.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
     mempool.mine()
     work()
-    displaced.refresh_from_db()
-    assert (displaced.succeeded, displaced.gas_used) == (False, 21_000)
+    assert (fresh(displaced).succeeded, displaced.gas_used) == (False, 21_000)
     # The node has dropped the new transaction, too. It is sent again after some seconds.
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
@@ -429,14 +424,11 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     assert signer_nonce(mempool) <= lost.nonce
     later = submit(a_key(BOB), request(BOB, block=1))
     assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
-    batch.refresh_from_db()
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
     mempool.mine(70)
     work()
-    lost.refresh_from_db()
-    assert lost.state == TransactionState.FINAL
-    signer.refresh_from_db()
-    assert signer.final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
+    assert fresh(lost).state == TransactionState.FINAL
+    assert fresh(signer).final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
 
 
 @pytest.mark.long
@@ -451,13 +443,11 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
         reconfigure(settings, mempool.url, url)
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
         reconfigure(settings, url, mempool.url)
-    first.refresh_from_db()
-    assert (first.succeeded, str(first.error)) == (False, "The transaction was mined, but it reverted.")
+    assert (fresh(first).succeeded, str(first.error)) == (False, "The transaction was mined, but it reverted.")
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 2
     batch.refresh_from_db()
     work()
-    batch.refresh_from_db()
-    assert batch.gas_used > first.gas_used  # the reverted transaction's gas counts, too
+    assert fresh(batch).gas_used > first.gas_used  # the reverted transaction's gas counts, too
 
 
 def test_the_signers_key_is_in_no_log(mempool, batch, caplog):

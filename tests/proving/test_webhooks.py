@@ -55,9 +55,7 @@ def with_webhook(
 ) -> Batch:
     key = User.objects.for_address(user).api_keys.first() or a_key(user)
     body = {**request(ALICE, block=block), "webhook": {"url": url, "events": events or EVERY, **more}}
-    batch = submit(key, body)
-    accept(batch)
-    return batch
+    return accept(submit(key, body))
 
 
 def done(url: str, **more: Any) -> Batch:

@@ -133,8 +133,7 @@ def again(key, delivery: str):
 
 def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
-    other = with_webhook(a_key(BOB), block=13)
-    accept(other)
+    other = accept(with_webhook(a_key(BOB), block=13))
     complete(other, INITIAL)
     deliveries: list[Any] = []
     more: dict[str, str] = {}

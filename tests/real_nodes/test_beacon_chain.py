@@ -15,13 +15,13 @@ from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERI
 from devnet.devchain import DevChain
 from devnet.ethereumjs import EthereumJs
 from proving.models import FactsRegistry
-from queries.models import Batch, BatchStatus, Block, PathUnit
+from queries.models import Batch, Block, PathUnit
 from tests.deployed import deploy
 from tests.proving.self_funded import itself, left_of
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
-from tests.service import asking, balances, chains_toml, fresh, submit, work, work_until_done
+from tests.service import asking, balances, chains_toml, done, fresh, submit, work
 
 with_specifications = pytest.mark.skipif(
     not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
@@ -115,8 +115,7 @@ url = "{attester.url}"
         numbers = [pair.number_at(slot) for slot in (1, 11, _ELECTRA - 1, _ELECTRA + 1, SLOTS_PER_PERIOD - 2)]
         facts = [facts_of(pair.node, number) for number in numbers]
         requested = {selector: requested for fact in facts for selector, requested in fact.asked.items()}
-        batch = submit(key, asking(requested, source=CHAIN_ID, destination=chain.chain_id))
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+        done(submit(key, asking(requested, source=CHAIN_ID, destination=chain.chain_id)), chain, rounds=20)
     for fact in facts:
         assert wrong(chain, registry, fact) == []
     assert {*Block.objects.filter(number__in=numbers).values_list("path_unit", flat=True)} == {PathUnit.JUMPS}
@@ -152,8 +151,7 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
 
     def prove(slot: int) -> tuple[Batch, Block]:
         facts = facts_of(pair.node, pair.number_at(slot))
-        batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))
-        assert work_until_done(batch, pair.consensus, rounds=20).status == BatchStatus.DONE
+        batch = done(submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID)), pair.consensus, rounds=20)
         assert wrong(pair.node, registry, facts) == []
         return fresh(batch), Block.objects.get(number=pair.number_at(slot))
 

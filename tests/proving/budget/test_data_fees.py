@@ -105,13 +105,11 @@ def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, set
         snapshot = op_stack.rpc("evm_snapshot")
         op_stack.mine()
         work()
-        tx.refresh_from_db()
-        assert tx.state != TransactionState.PENDING
+        assert fresh(tx).state != TransactionState.PENDING
         assert tx.data_fee < expected
         roll_back(op_stack, snapshot)
         work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.PENDING
+    assert fresh(tx).state == TransactionState.PENDING
     assert tx.data_fee >= expected
 
 

@@ -80,8 +80,7 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
     assert (spent_today() or 0) <= up_to_a_gwei(most)
     mine_at(costly, 1)
     go_on(costly, 1, rounds=4, aged=True)
-    tx.refresh_from_db()
-    assert tx.state != TransactionState.PENDING
+    assert fresh(tx).state != TransactionState.PENDING
     assert (spent_today() or 0) <= up_to_a_gwei(most)
 
 
@@ -96,8 +95,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     # cost.
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
-    tx.refresh_from_db()
-    assert tx.cost < up_to_a_gwei(most) == spent_today()
+    assert fresh(tx).cost < up_to_a_gwei(most) == spent_today()
     (share,) = Share.objects.filter(transaction=tx)
     assert (share.wei, share.reserved_gwei * GWEI) == (tx.cost, up_to_a_gwei(most))
     mine_at(costly, 1)

@@ -21,7 +21,7 @@ from tests.proving.kills import Killer
 from tests.proving.money import cancel, limit, pending, set_fee, spent_today
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.transactions import age, sign_otherwise
-from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import done, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
@@ -315,8 +315,7 @@ def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
         return [reply | {"result": with_hash(reply["result"] | {"gasLimit": "0x0"})} if is_head else reply]
 
     with between(node.url, change) as node.url:
-        batch = submit(key, request(ALICE, block=costly.head() - 2, fee=ETHER))
-        assert work_until_done(batch, costly).status == BatchStatus.DONE
+        done(submit(key, request(ALICE, block=costly.head() - 2, fee=ETHER)), costly)
 
 
 @pytest.mark.long

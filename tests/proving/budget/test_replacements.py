@@ -158,8 +158,7 @@ def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_n
         work()
         costly.mine()
         work()
-    tx.refresh_from_db()
-    assert (tx.newest.is_cancellation, tx.newest.gas, tx.gas_used) == (True, 21_000, 21_000)
+    assert (fresh(tx).newest.is_cancellation, tx.newest.gas, tx.gas_used) == (True, 21_000, 21_000)
 
 
 @pytest.mark.long
@@ -302,5 +301,4 @@ def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key
     send(stranger, b"", 21_000, tip=20)
     costly.mine()
     work()
-    tx.refresh_from_db()
-    assert tx.succeeded
+    assert fresh(tx).succeeded

@@ -57,8 +57,7 @@ def test_what_was_displaced_costs_nobody_anything(costly, key):
     send_from_elsewhere(costly, tx.nonce)
     costly.mine(4)
     work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.DISPLACED
+    assert fresh(tx).state == TransactionState.DISPLACED
     assert not Share.objects.filter(transaction=tx, wei__gt=0).exists()
 
 
@@ -71,6 +70,5 @@ def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key
     assert Share.objects.get(batch=batch).wei < most
     roll_back(costly, snapshot)
     work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.PENDING
+    assert fresh(tx).state == TransactionState.PENDING
     assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)

@@ -9,7 +9,7 @@ from queries.models import BatchStatus
 from tests.proving.money import accepted, limit, pending, scattered_slots, set_fee
 from tests.proving.paths import extending, fill_history, old_block
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
-from tests.service import asking, balances, fresh, request, submit, waiting, work, work_until_done
+from tests.service import asking, balances, done, fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
@@ -55,8 +55,7 @@ def test_who_cannot_pay_comes_after_the_others_of_the_same_block(costly, key, se
     block = old_block(costly, settings, depth)
     costly.rpc("evm_setAutomine", True)
     poor = accepted(key, request(ALICE, BOB, block=block, fee=ETHER), fee=1)
-    rich = submit(a_key(BOB), request(CHARLIE, BOB, block=block, fee=ETHER))
-    assert work_until_done(rich, costly, rounds=20).status == BatchStatus.DONE
+    done(submit(a_key(BOB), request(CHARLIE, BOB, block=block, fee=ETHER)), costly, rounds=20)
     assert bool(extending()) == bool(depth)
     assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
     set_fee(poor, ETHER)
