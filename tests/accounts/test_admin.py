@@ -113,8 +113,7 @@ def test_rows_are_only_shown(operator, bob, model, verb):
 
 
 def test_several_rows_can_not_be_deleted_at_once(operator, bob):
-    chosen = {"action": "delete_selected", "_selected_action": [bob.pk], "post": "yes"}
-    operator.post("/admin/accounts/user/", chosen)
+    operator.post("/admin/accounts/user/", {"action": "delete_selected", "_selected_action": [bob.pk], "post": "yes"})
     assert User.objects.filter(pk=bob.pk).exists()
 
 

@@ -38,8 +38,7 @@ def node(devchain, configure_chains):
 def wallet(node):
     """Return the address of a contract wallet with Alice as owner."""
     creation = {"from": ALICE.address, "data": "0x" + init_code(contract_wallet_code(ALICE.address)).hex()}
-    receipt = node.rpc("eth_sendTransactionSync", creation)
-    return to_checksum_address(receipt["contractAddress"])
+    return to_checksum_address(node.rpc("eth_sendTransactionSync", creation)["contractAddress"])
 
 
 def code_of(message: str, signature: str) -> str:

@@ -18,8 +18,7 @@ def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, 
     target = "/path" + ("?" + query if query else "")
     request = RequestFactory().get("/path", RAW_URI=target, REQUEST_URI=target, **environ)
     request.META["QUERY_STRING"] = query
-    response = ApiKeyMiddleware(note)(request)
-    return seen[0], response
+    return seen[0], ApiKeyMiddleware(note)(request)
 
 
 def presented(request: HttpRequest) -> str | None:

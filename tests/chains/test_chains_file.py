@@ -146,8 +146,7 @@ def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
 
 
 def test_it_finds_chains_and_connections(load):
-    second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
-    chains = load(ONE + second)
+    chains = load(ONE + '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n')
     assert chains.chain(5).name == "Other"
     connection = chains.connection(31337, 31337)
     assert connection is not None
@@ -630,5 +629,4 @@ def test_beacon_nodes_and_era_files(load, tmp_path):
 
 def test_of_each_kind_it_is_known_which_chain_is_a_rollup():
     """A rollup must not have a beacon chain, because blocks of the chain below would pass as the rollup's."""
-    kinds = set(get_args(chains_file.BlockHashSourceName))
-    assert kinds - set(cross_checks.KINDS) == {"native", "attested"}
+    assert set(get_args(chains_file.BlockHashSourceName)) - set(cross_checks.KINDS) == {"native", "attested"}

@@ -67,8 +67,7 @@ class Outcome:
 
     @property
     def facts(self) -> Receipt:
-        status = None if isinstance(self.status, bytes) else self.status
-        return Receipt(status, self.type, self.gas, len(self.logs))
+        return Receipt(None if isinstance(self.status, bytes) else self.status, self.type, self.gas, len(self.logs))
 
 
 @dataclass(frozen=True)

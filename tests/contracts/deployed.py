@@ -52,8 +52,7 @@ class Deployed:
         creation = {"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()}
         # A call first, because a receipt doesn't contain the error.
         self._rpc("eth_call", {"from": SENDER, "gas": CALL_GAS, **creation}, "pending")
-        receipt = self._mined(creation)
-        self.address = to_checksum_address(receipt["contractAddress"])
+        self.address = to_checksum_address(self._mined(creation)["contractAddress"])
 
     @property
     def code(self) -> bytes:

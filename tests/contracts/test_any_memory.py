@@ -40,8 +40,7 @@ def accepts(chain):
 
     def run(operations: bytes, subtree: bytes) -> bool:
         image = bytes(STACK - NODE) + subtree
-        data = harness_calldata(STACK, STACK + SUBTREE, OWNER, image, operations)
-        [outcome] = simulator.run([Call(harness, data)])
+        [outcome] = simulator.run([Call(harness, harness_calldata(STACK, STACK + SUBTREE, OWNER, image, operations))])
         assert outcome.succeeded or not outcome.halted
         return outcome.succeeded
 

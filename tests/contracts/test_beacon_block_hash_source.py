@@ -144,8 +144,7 @@ def test_a_time_without_a_root_is_refused(source, world, headers):
 )
 def test_without_a_working_contract_of_roots_nothing_is_recorded(roots, source, world, headers, ending):
     roots.run(ending)
-    error = refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
-    assert error == ("NoBeaconRoot", TIME)
+    assert refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
 
 
 def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, world, headers):
@@ -155,8 +154,6 @@ def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, worl
     roots.tell(TIME + 1, newer.root(80))
     source.send("record", TIME + 1, jumps.own(newer.blocks[80]), newest)
     beacon = source.call("beaconChainHistory")
-    arguments = (SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon)
-    registry = Deployed(roots_chain, "FactsRegistry", *arguments)
-    jump = BlockBranch(OLD_BLOCK, world.old(SLOT, ANCHOR))
-    proof = packed.encode([newest, jump, headers[SLOT]], ROOT)
+    registry = Deployed(roots_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon)
+    proof = packed.encode([newest, BlockBranch(OLD_BLOCK, world.old(SLOT, ANCHOR)), headers[SLOT]], ROOT)
     assert registry.logged(registry.send_raw(proof)) == [("HeaderAccumulated", number(SLOT), ROOT)]

@@ -45,8 +45,7 @@ def accepts(chain):
         if item is not None:
             offset = top - SUBTREE - NODE
             image = raw(item).rjust(offset + SUBTREE, b"\0") if offset >= 0 else b""
-        data = harness_calldata(bottom, top, OWNER, image, operations)
-        [outcome] = simulator.run([Call(harness, data)])
+        [outcome] = simulator.run([Call(harness, harness_calldata(bottom, top, OWNER, image, operations))])
         assert outcome.succeeded or not outcome.halted
         return outcome.succeeded
 

@@ -101,8 +101,7 @@ class World:
 
     def prove(self, requests: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
         """Return packed calldata for these accounts."""
-        accounts = [self.to_prove(*each) for each in requests]
-        return encode(self.number if known else self.headers, self.root, accounts)
+        return encode(self.number if known else self.headers, self.root, [self.to_prove(*each) for each in requests])
 
     def ask(self, most: int = 6) -> list[Asked]:
         """Return random requests for existing and absent accounts and slots."""

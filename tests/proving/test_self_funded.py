@@ -405,8 +405,7 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
     """A cancellation costs money, and no batch that the operator pays for is waiting."""
     mine_at(costly, 1)
     block = costly.head()
-    batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)
-    tx = pending(batch)
+    tx = pending(accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9))
     oneself = submit(a_key(BOB), itself(request(BOB, block=block)))
     for _ in range(4):
         mine_at(costly, 20)
@@ -442,8 +441,7 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
         assert '"sender": "self"' in fault["message"]
         work()
         assert (fresh(before).status, before.rejection_code) == (BatchStatus.REJECTED, "no_signer")
-        batch = submit(key, itself(request(ALICE, block=service.head())))
-        send_until_done(service, batch)
+        send_until_done(service, submit(key, itself(request(ALICE, block=service.head()))))
         reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
         with pytest.raises(CommandError, match="has no signer"):
             deploy(31337, 31337, "--replace")

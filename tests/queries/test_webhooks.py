@@ -133,8 +133,7 @@ def again(key, delivery: str):
 
 def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
-    other = accept(with_webhook(a_key(BOB), block=13))
-    complete(other, INITIAL)
+    complete(accept(with_webhook(a_key(BOB), block=13)), INITIAL)
     deliveries: list[Any] = []
     more: dict[str, str] = {}
     while not deliveries or more["cursor"]:
@@ -219,8 +218,7 @@ def test_test_events_and_deliveries_sent_again_are_counted_together(key, batch):
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
     by_api = again(key, test)
     assert (by_api.status_code, by_api.json()["code"]) == (429, "too_many_requests")
-    pages = [page.post("/webhooks/test", {"url": url}), page.post(listed_again), page.post(of_page)]
-    for answer in (by_api, *pages):
+    for answer in (by_api, *[page.post("/webhooks/test", {"url": url}), page.post(listed_again), page.post(of_page)]):
         assert answer.status_code == 429
         assert int(answer.headers["Retry-After"]) > 0
         assert "You may send 10 test events and deliveries again in a minute" in answer.text

@@ -65,8 +65,7 @@ url = "{attester.url}"
         facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
         # Unlike nodes of development chains, this one proves block 0 by the root of its header.
         genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
-        body = asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
-        done(submit(key, body), chain)
+        done(submit(key, asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)), chain)
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 65
 
