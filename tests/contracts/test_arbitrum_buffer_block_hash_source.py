@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from eth_utils.crypto import keccak
 
-from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import PLACES, BlockHashBuffer
 from tests.contracts.deployed import Deployed, Reverted
@@ -16,11 +16,8 @@ HASH, OTHER_HASH = b"\x07" * 32, b"\x08" * 32
 ZERO = bytes(32)
 
 
-@pytest.fixture(scope="module")
-def arbitrum_chain() -> Iterator[DevChain]:
-    """Yield a chain for the buffer. Other tests need chains without one."""
-    with DevChain() as chain:
-        yield chain
+# A chain for the buffer. Other tests need chains without one.
+arbitrum_chain = chain_fixture()
 
 
 @pytest.fixture

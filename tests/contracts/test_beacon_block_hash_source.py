@@ -1,5 +1,4 @@
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ from chains import packed
 from chains.beacon import jumps
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import OLD_BLOCK, BlockBranch
-from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts import tries
 from tests.contracts.beacon_roots import WINDOW, BeaconRoots
 from tests.contracts.beacon_worlds import BeaconWorld
@@ -41,11 +40,8 @@ def world(headers) -> BeaconWorld:
     return BeaconWorld(random.Random(9), hashes={slot: keccak(header) for slot, header in headers.items()})
 
 
-@pytest.fixture(scope="module")
-def roots_chain() -> Iterator[DevChain]:
-    """Yield a chain whose EIP-4788 contract a test may change."""
-    with DevChain() as chain:
-        yield chain
+# A chain whose EIP-4788 contract a test may change.
+roots_chain = chain_fixture()
 
 
 @pytest.fixture

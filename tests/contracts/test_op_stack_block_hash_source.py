@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts import l1_block
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
@@ -20,11 +20,8 @@ ANSWERS_64_BYTES = _PLANT + "60405ff3"
 REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 
-@pytest.fixture(scope="module")
-def op_chain() -> Iterator[DevChain]:
-    """Yield a chain for an L1Block. Other tests need chains without one."""
-    with DevChain() as chain:
-        yield chain
+# A chain for an L1Block. Other tests need chains without one.
+op_chain = chain_fixture()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from eth_account import Account
 from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import SignedTransaction
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy
 from tests.explorer.batches import beat
@@ -50,11 +51,7 @@ def a_worker_runs(db) -> None:
     beat()
 
 
-@pytest.fixture(scope="module")
-def devchain():
-    with DevChain() as chain:
-        chain.mine(200)
-        yield chain
+devchain = chain_fixture(lambda chain: chain.mine(200))
 
 
 @pytest.fixture
@@ -334,11 +331,7 @@ def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    with DevChain(chain_id=THERE) as chain:
-        chain.mine(50)
-        yield chain
+there = chain_fixture(lambda chain: chain.mine(50), chain_id=THERE)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Source chains whose headers have additional fields."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +9,10 @@ from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from batch_query_client.errors import InvalidBundle
-from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
 from tests import headers
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import lying_node, result
 from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
@@ -30,11 +29,7 @@ LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is"
 SHARED_PROPERTIES = list(HeaderField.__members__)[:13]
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    with DevChain(chain_id=THERE) as chain:
-        grow(chain, 12)
-        yield chain
+there = chain_fixture(lambda chain: grow(chain, 12), chain_id=THERE)
 
 
 def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]:

@@ -29,6 +29,7 @@ from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import error, hiding
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
@@ -48,12 +49,8 @@ from tests.users import ALICE, BOB, CHARLIE, a_key, header
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    """Yield another chain of 30 blocks, each of which gives money to Charlie. All but the newest two are final."""
-    with DevChain(chain_id=THERE) as chain:
-        grow(chain, 30)
-        yield chain
+# Another chain of 30 blocks, each of which gives money to Charlie. All but the newest two are final.
+there = chain_fixture(lambda chain: grow(chain, 30), chain_id=THERE)
 
 
 @pytest.fixture(scope="module")
