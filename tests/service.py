@@ -61,10 +61,11 @@ block_hash_source = "native"
     return path
 
 
-def reconfigure(settings: Any, old: str, new: str) -> None:
+def reconfigure(settings: Any, old: str, new: str, *, count: int = -1) -> None:
+    """Replace a text of the chains file, by default wherever it stands there."""
     text = settings.CHAINS_FILE.read_text()
     assert old in text
-    settings.CHAINS_FILE.write_text(text.replace(old, new))
+    settings.CHAINS_FILE.write_text(text.replace(old, new, count))
     forget_chains()
 
 

@@ -16,7 +16,7 @@ from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, We
 from queries.waits import wait
 from tests.explorer import batches
 from tests.factories import client_of
-from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, request, submit, work, work_until_done
 
 REORGANISED = "The destination chain was reorganised: block 14 is another one now."
 NODE_DOWN = wait("node_fails", problem="The node is down.")
@@ -116,8 +116,7 @@ def reorged() -> Batch:
 def reorged_and_done_since() -> Batch:
     batch = reorged()
     batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    batches.settle(batch)
-    return over(120, batch, since=600)
+    return over(120, batches.settle(batch), since=600)
 
 
 def rejected_at_once() -> Batch:
@@ -156,15 +155,12 @@ def just_done() -> Batch:
 
 
 def done_with_one_answer() -> Batch:
-    batch = just_done()
-    batches.settle(batch)
-    return over(31, batch, since=92)
+    return over(31, batches.settle(just_done()), since=92)
 
 
 def done() -> Batch:
     batch = batches.finish(batches.a_batch(props=["BALANCE", "NONCE", "CODE_HASH"]))
-    batches.settle(batch)
-    return over(31, batch, since=92)
+    return over(31, batches.settle(batch), since=92)
 
 
 def everything_open() -> Batch:
@@ -176,9 +172,7 @@ def everything_open() -> Batch:
 def everything_done() -> Batch:
     batch = everything_open()
     batches.find_block(batch)
-    batches.finish(batch)
-    batches.settle(batch)
-    return over(48, batch, since=92)
+    return over(48, batches.settle(batches.finish(batch)), since=92)
 
 
 def about_transactions() -> Batch:
@@ -192,19 +186,19 @@ def about_transactions() -> Batch:
 def about_transactions_done() -> Batch:
     batch = about_transactions()
     batches.find_block(batch)
-    batches.accept(batch)
-    batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
-    batches.complete(batch, *StepKind)
-    batches.settle(batch)
-    return over(48, batch, since=92)
+    _finish_with_logs(batch)
+    return over(48, batches.settle(batch), since=92)
 
 
 def one_log() -> Batch:
-    batch = batches.accept(batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}}))
-    batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
+    batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}})
+    _finish_with_logs(batch)
+    return over(31, batches.settle(batch), since=92)
+
+
+def _finish_with_logs(batch: Batch) -> None:
+    batches.fetch_proofs(batches.accept(batch), [batches.transfer(5), batches.transfer(10**18)])
     batches.complete(batch, *StepKind)
-    batches.settle(batch)
-    return over(31, batch, since=92)
 
 
 def pruned() -> Batch:
@@ -332,8 +326,7 @@ def one_of_two_sources() -> Batch:
 def of_two_sources_done() -> Batch:
     batch = batches.finish(batches.accept(batches.of_two_sources(), batches.SOURCE))
     batches.deployed(batches.SOURCE)
-    batches.settle(batch)
-    return over(140, batch, since=200)
+    return over(140, batches.settle(batch), since=200)
 
 
 def on_the_path() -> Batch:
@@ -350,10 +343,8 @@ def arrived() -> Batch:
     batch = on_the_path()
     batches.plan_path(batch, 60, left=0)
     sent(batch, block=16)
-    batches.fetch_proofs(batch)
-    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    batches.settle(batch)
-    return over(120, batch, since=30)
+    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    return over(120, batches.settle(batch), since=30)
 
 
 def over_a_parent() -> Batch:
@@ -372,10 +363,8 @@ def over_a_parent_done() -> Batch:
     sent(batch, block=14, extends=batches.deployed(batches.ROLLUP))
     sent(batch, block=16, extends=batches.deployed(batches.ROLLUP))
     batches.plan_path(batch, 2, left=0)
-    batches.fetch_proofs(batch)
-    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    batches.settle(batch)
-    return over(60, batch, since=30)
+    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    return over(60, batches.settle(batch), since=30)
 
 
 def left_to_its_user() -> Batch:
@@ -404,13 +393,8 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
     chain.rpc("anvil_setStorageAt", contract, "0x5", f"0x{77:064x}")
     chain.mine(2)
     accounts = {contract: {"props": ["BALANCE", "CODE_HASH"], "slots": ["0x5", "0x6", hex(2**255)]}}
-    key = ApiKey.objects.first() or a_key()
-    body = {
-        "destinationChainId": "31337",
-        "fee": "0",
-        "data": {"31337": {f"block:{chain.head() - 1}": {"accounts": accounts}}},
-    }
-    return work_until_done(submit(key, body), chain, rounds=20)
+    body = asking({f"block:{chain.head() - 1}": {"accounts": accounts}})
+    return work_until_done(submit(ApiKey.objects.first() or a_key(), body), chain, rounds=20)
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -309,11 +309,12 @@ def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
     ChainHead.objects.update_or_create(chain_id=31337, defaults=seen)
 
 
-def settle(batch: Batch) -> None:
-    """Remove the batch's blocks from the schedule, as when the destination's block with the facts is final."""
+def settle(batch: Batch) -> Batch:
+    """Remove the batch's blocks from the schedule, as when the block with the facts is final. Return the batch."""
     Block.objects.filter(queries__batch=batch).update(due_at=None)
     mined = Transaction.objects.filter(queries__batch=batch, state=TransactionState.MINED)
     Transaction.objects.filter(pk__in=mined.values("pk")).update(state=TransactionState.FINAL)
+    return batch
 
 
 def beat() -> None:

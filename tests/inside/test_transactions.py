@@ -21,7 +21,7 @@ from queries.models import BatchStatus
 from queries.waits import wait
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
-from tests.proving.transactions import age
+from tests.proving.transactions import age, work_aged
 from tests.service import ALICE, SIGNER, a_key, done, request, submit, work, work_until_done
 
 
@@ -79,8 +79,7 @@ def test_keys_are_used_outside_of_database_transactions(service, monkeypatch):
     monkeypatch.setattr(LocalAccount, "sign_transaction", note)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     work(2)
-    age()
-    work()
+    work_aged()
     cancel(batch)
     work()
     assert list(Transaction.objects.get(queries__batch=batch).versions.values_list("is_cancellation", flat=True)) == [

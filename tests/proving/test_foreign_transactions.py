@@ -20,7 +20,7 @@ from tests.metrics import value
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
 from tests.proving.receiver import receiver, tell_operator
-from tests.proving.transactions import age, send_from_elsewhere
+from tests.proving.transactions import send_from_elsewhere, work_aged
 from tests.service import chains_toml, changed_replies, done, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
 
@@ -171,8 +171,7 @@ def replaced(chain: DevChain) -> None:
     chain.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=chain.head()))
     pending(batch)
-    age()
-    work()
+    work_aged()
     assert work_until_done(batch, chain).status == BatchStatus.DONE
 
 

@@ -29,7 +29,7 @@ from tests.proving.signing_service import (
     signed,
     with_signature,
 )
-from tests.proving.transactions import age
+from tests.proving.transactions import work_aged
 from tests.service import (
     ALICE,
     BOB,
@@ -245,8 +245,7 @@ def test_another_signer_sends_while_a_service_is_away_for_an_hour(two_signers, k
         second = a_batch(key, two_signers)
         assert work_until_done(second).status == BatchStatus.DONE
         assert Transaction.objects.filter(queries__batch=second).get().signer.address == SECOND_SIGNER
-        age()
-        work()
+        work_aged()
         assert "can't be reached" in waiting()[0]
         proxy.up()
         assert work_until_done(first).status == BatchStatus.DONE
@@ -296,8 +295,8 @@ def test_a_replacement_that_is_not_signed_is_told_and_holds_up_nothing(service, 
         name_service(settings, url)
         batch = a_batch(key, service)
         work()
-        age()
-        work(2)
+        work_aged()
+        work()
         assert len(set(asked)) == 2
         assert "refuses to sign" in waiting()[0]
         waits = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["waits"]

@@ -7,7 +7,6 @@ from django.core.management import CommandError
 from django.test import Client
 from eth_utils.crypto import keccak
 
-from config.configured_chains import forget_chains
 from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
@@ -33,7 +32,7 @@ from tests.proving.paths import WINDOW
 from tests.proving.prices import ETHER, mine_at
 from tests.proving.proxy import Proxy
 from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
-from tests.proving.transactions import age
+from tests.proving.transactions import work_aged
 from tests.service import (
     asking,
     balances,
@@ -409,8 +408,7 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
     oneself = submit(a_key(BOB), itself(request(BOB, block=block)))
     for _ in range(4):
         mine_at(costly, 20)
-        age()
-        work()
+        work_aged()
     assert fresh(oneself).status == BatchStatus.IN_PROGRESS
     assert not tx.newest.is_cancellation
 
@@ -429,10 +427,8 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
 
 @pytest.mark.long
 def test_a_service_without_a_signer_proves_what_others_send(service, key, settings):
-    text = settings.CHAINS_FILE.read_text()
     before = submit(key, request(ALICE, block=service.head()))
-    settings.CHAINS_FILE.write_text(text.replace('[chains.signer]\nkey_file = "signer.key"', ""))
-    forget_chains()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
     with nothing_spent(service):
         refused = post(key, request(ALICE, block=service.head()))
         assert refused.status_code == 400
@@ -449,9 +445,7 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
 
 def test_what_was_accepted_waits_where_the_signer_is_taken_away(service, key, settings):
     batch = accepted(key, request(ALICE, block=service.head()))
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace('[chains.signer]\nkey_file = "signer.key"', ""))
-    forget_chains()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
     with nothing_spent(service):
         work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS

@@ -250,9 +250,7 @@ def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, ke
 
 @pytest.mark.long
 def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
-    forget_chains()
+    reconfigure(settings, "test_network = true", "test_network = false", count=1)
     settings.ALLOWED_ADDRESSES = ["*"]
     body = of_chains(there=[there.head() - 10], here=[chain.head()])
     enough = accepted(key, body | {"fee": str(10**18)})
@@ -287,11 +285,9 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
 ):
     L1Block(chain).tell_of(there)
     connect(settings, tmp_path, chain, there.url)
-    text = settings.CHAINS_FILE.read_text()
     costly = "test_network = false\nminimum_signer_balance = '0'"
-    settings.CHAINS_FILE.write_text(text.replace("test_network = true", costly, 1))
+    reconfigure(settings, "test_network = true", costly, count=1)
     settings.ALLOWED_ADDRESSES = ["*"]
-    forget_chains()
     body = of_chains(there=[there.head()]) | {"fee": "auto"}
     old = FactsRegistry.objects.get(source_chain_id=THERE)
     assert work_until_done(submit(key, body), chain).status == BatchStatus.DONE

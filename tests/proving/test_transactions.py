@@ -17,7 +17,7 @@ from tests.metrics import chain_events
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
-from tests.proving.transactions import age, between_statements, send_from_elsewhere
+from tests.proving.transactions import between_statements, send_from_elsewhere, work_aged
 from tests.service import changed_replies, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
@@ -119,8 +119,8 @@ def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
     first = pending(batch).versions.get()
     before = chain_events()
-    age()
-    work(2)
+    work_aged()
+    work()
     assert chain_events() - before == {"replaced": 1}
     second = the_transaction().versions.exclude(pk=first.pk).get()
     assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
@@ -135,9 +135,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
     highest = pending(batch).versions.get().max_fee_per_gas
     cap = f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
     reconfigure(settings, "block_seconds = 1", cap)
-    for _ in range(5):
-        age()
-        work()
+    work_aged(5)
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= highest * 1.2
     assert the_transaction().versions.count() == 2
 
@@ -146,9 +144,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
 def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
     market = pending(batch).versions.get().max_fee_per_gas
     # Ten replacements, each an eighth above the one before, would be above three times the market.
-    for _ in range(12):
-        age()
-        work()
+    work_aged(12)
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= 3 * market
 
 
@@ -157,8 +153,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
     work(2)
     lowest, highest = Transaction.objects.exclude(to=DEPLOYER).order_by("nonce")
-    age()
-    work()
+    work_aged()
     assert (lowest.versions.count(), highest.versions.count()) == (2, 1)
     work_until_done(other, mempool)
 
@@ -169,8 +164,7 @@ def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempo
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice this is above the cap of 200 gwei
     mempool.rpc("anvil_dropTransaction", first.hash)
     mempool.mine()
-    age()
-    work()
+    work_aged()
     newest = the_transaction().versions.order_by("-pk")[0]
     assert newest.pk != first.pk
     assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
@@ -225,8 +219,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
     ours = pending(batch)
     code = mempool.rpc("eth_getCode", ours.to, "latest")
     mempool.rpc("anvil_setCode", ours.to, "0x60006000fd")  # every call reverts
-    age()
-    work()
+    work_aged()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
     # Somebody else proves it meanwhile. The batch has paid for the cancellation all the same.
     mempool.mine()

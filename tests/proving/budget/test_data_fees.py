@@ -13,7 +13,7 @@ from tests.proving.money import accepted, cancel, in_mempool, limit, pending, se
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.receipts import balance, telling_receipts
 from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
-from tests.proving.transactions import age, roll_back
+from tests.proving.transactions import roll_back, work_aged
 from tests.service import ALICE, BOB, SIGNER, fresh, request, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
@@ -39,9 +39,7 @@ def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, ke
     limit(settings, daily_limit=most)
     cancel(batch)
     mine_at(op_stack, 100)
-    for _ in range(3):
-        age()
-        work()
+    work_aged(3)
     assert tx.newest.is_cancellation
     assert (spent_today() or 0) <= most + GWEI
 
@@ -183,8 +181,7 @@ def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_st
     # If the data fee didn't count, the limit would allow higher fees.
     assert most > (tx.cost - tx.data_fee) * 120 // 100
     limit(settings, daily_limit=most)
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 1
 
 
@@ -200,6 +197,5 @@ def test_fees_are_not_raised_where_the_data_has_become_too_dear(op_stack, key, s
     set_data_fee(op_stack, 100 * FEE_OF_A_BYTE)
     op_stack.rpc("evm_setAutomine", False)
     assert tx.data_fee * 50 > fresh(batch).fee
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 1

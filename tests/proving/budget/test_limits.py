@@ -9,7 +9,7 @@ from queries.models import BatchStatus
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import COSTLY, accepted, cancel, in_mempool, limit, paying_up_to, pending, spent_today, stopped
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at, up_to_a_gwei
-from tests.proving.transactions import age
+from tests.proving.transactions import work_aged
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, fresh, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -125,8 +125,7 @@ def test_fees_are_not_raised_above_a_limit(costly, key, settings, name):
     # The limit is hardly above what was offered, and then half above it.
     for versions, most in enumerate((tx.cost * 105 // 100, tx.cost * 3 // 2), 1):
         limit(settings, **{name: most})
-        age()
-        work()
+        work_aged()
         assert tx.versions.count() == versions
 
 

@@ -14,7 +14,7 @@ from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, error, estimating, lying_node, recording, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
-from tests.proving.transactions import age
+from tests.proving.transactions import age, work_aged
 from tests.service import changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
@@ -32,13 +32,11 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     # A replacement at twice the price would be below the cap, but above the batch's fee.
     set_fee(batch, tx.cost + tx.gas_limit)
     mine_at(costly, 5)
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 1
     # The share of the replaced transaction doesn't count.
     set_fee(batch, tx.cost * 3 // 2)
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 2
     assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
 
@@ -49,8 +47,7 @@ def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costl
     reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
     _, tx = in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
-    age()
-    work()
+    work_aged()
     first, second = tx.versions.order_by("pk")
     assert first.max_fee_per_gas < second.max_fee_per_gas <= 15 * GWEI
 
@@ -141,8 +138,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
         # A chain whose nodes refuse less takes it, however much it is.
         for gas in (60_000, 600_000):
             takes.append(gas)
-            age()
-            work()
+            work_aged()
             assert tx.newest.gas >= gas
 
 
@@ -181,8 +177,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
     batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
     for _ in range(3):
         mine_at(costly, 20)
-        age()
-        work()
+        work_aged()
     assert not tx.newest.is_cancellation
     mine_at(costly, 1)
     costly.mine()
@@ -198,8 +193,7 @@ def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
     submit(a_key(BOB), request(BOB, block=costly.head() + 60, fee=ETHER))
     for _ in range(3):
         mine_at(costly, 50)
-        age()
-        work()
+        work_aged()
     go_on(costly, 1, rounds=8, aged=True)
     assert fresh(batch).status == BatchStatus.DONE
 
@@ -216,8 +210,7 @@ def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(cos
     costly.rpc("anvil_dropAllTransactions")
     for _ in range(3):
         mine_at(costly, 20)
-        age()
-        work()
+        work_aged()
     assert not tx.newest.is_cancellation
 
 
@@ -266,8 +259,7 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
     give_up(first.queries.all()[0].batch)
     mine_at(costly, 20)
     for _ in range(4):
-        age()
-        work()
+        work_aged()
         mine_at(costly, 1 if first.newest.is_cancellation else 20)
     for tx in (first, second):
         tx.refresh_from_db()
