@@ -12,7 +12,7 @@ from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call
 from tests.contracts.worlds import Asked, World
@@ -37,9 +37,7 @@ HASH = keccak(HEADER)
 
 
 def refusal(source: Deployed, *arguments: Any) -> tuple[Any, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.send("record", *arguments)
-    return reverted.value.error
+    return source.refusal("record", *arguments)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.contracts import tries
 from tests.contracts.beacon_roots import WINDOW, BeaconRoots
 from tests.contracts.beacon_worlds import BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call, Simulator
 
@@ -57,9 +57,7 @@ def source(roots_chain, roots, world) -> Deployed:
 
 
 def refused(source: Deployed, function: str, *arguments: object) -> tuple[object, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.call(function, *arguments)
-    return reverted.value.error
+    return source.refusal(function, *arguments)
 
 
 def test_it_vouches_for_nothing_that_was_not_recorded(source):

@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from tests.contracts import rollup_sources, tries
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.rollup_sources import ROLLUP, Vouch
 
 BLOCK = 1234
@@ -62,9 +62,7 @@ def vouch(made) -> Vouch:
 
 
 def refusal(source: Deployed, data: bytes) -> tuple[object, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.call_raw(data)
-    return reverted.value.error
+    return source.refusal_raw(data)
 
 
 def test_a_block_is_known_once_it_is_vouched_for_and_recorded(source, vouch):
