@@ -56,10 +56,6 @@ def source(roots_chain, roots, world) -> Deployed:
     return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
 
 
-def refused(source: Deployed, function: str, *arguments: object) -> tuple[object, ...]:
-    return source.refusal(function, *arguments)
-
-
 def test_it_vouches_for_nothing_that_was_not_recorded(source):
     assert source.call("sourceChainId") == SOURCE_CHAIN_ID
     assert [source.call("blockHash", each) for each in (0, number(ANCHOR), number(SLOT), 2**256 - 1)] == [bytes(32)] * 4
@@ -87,7 +83,7 @@ def test_an_old_block_is_recorded_below_the_root(source, world, headers):
 def test_what_is_recorded_stays_when_the_root_is_gone(roots, source, world, headers):
     source.send("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
     roots.tell(TIME + WINDOW, world.root(71))
-    assert refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
+    assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
     assert source.call("blockHash", number(ANCHOR)) == keccak(headers[ANCHOR])
     source.send("record", TIME + WINDOW, jumps.own(world.blocks[71]), headers[71])
     assert source.call("blockHash", number(71)) == keccak(headers[71])
@@ -95,9 +91,9 @@ def test_what_is_recorded_stays_when_the_root_is_gone(roots, source, world, head
 
 def test_another_header_or_branch_is_refused(source, world, headers):
     own, old = jumps.own(world.blocks[ANCHOR]), world.old(SLOT, ANCHOR)
-    assert refused(source, "record", TIME, own, headers[71]) == ("InvalidHeader",)
-    assert refused(source, "record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
-    assert refused(source, "record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[71]) == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
     # The source passes on the beacon history's own error.
     for function, branch, slot in (
         ("record", old, SLOT),
@@ -105,7 +101,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
         ("record", jumps.own(world.blocks[71]), 71),
     ):
         selector = keccak(text="InvalidProof()")[:4].hex()
-        assert refused(source, function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
+        assert source.refusal(function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
@@ -125,9 +121,9 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_ch
 
 def test_a_time_without_a_root_is_refused(source, world, headers):
     for time in (0, TIME - 1, TIME + 1, TIME + WINDOW, 2**256 - 1):
-        error = refused(source, "record", time, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
+        error = source.refusal("record", time, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
         assert error == ("NoBeaconRoot", time)
-        error = refused(source, "recordOld", time, world.old(SLOT, ANCHOR), headers[SLOT])
+        error = source.refusal("recordOld", time, world.old(SLOT, ANCHOR), headers[SLOT])
         assert error == ("NoBeaconRoot", time)
 
 
@@ -138,7 +134,7 @@ def test_a_time_without_a_root_is_refused(source, world, headers):
 )
 def test_without_a_working_contract_of_roots_nothing_is_recorded(roots, source, world, headers, ending):
     roots.run(ending)
-    assert refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
+    assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
 
 
 def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, world, headers):
