@@ -89,11 +89,7 @@ def kept_back(service: DevChain) -> None:
 @pytest.mark.long("EIP-5792")
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
-    connected: BrowserContext,
-    service: DevChain,
-    wallet: Wallet,
-    received: Batch,
-    together: bool,  # noqa: FBT001 (pytest names it)
+    connected: BrowserContext, service: DevChain, wallet: Wallet, received: Batch, together
 ):
     """The page is open from the beginning, and each change comes to it as a live update."""
     wallet.sends_calls = together
@@ -217,9 +213,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
 @pytest.mark.long
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
-    page: Page,
-    wallet: Wallet,
-    together: bool,  # noqa: FBT001 (pytest names it)
+    page: Page, wallet: Wallet, together
 ):
     wallet.sends_calls, wallet.holds = together, True
     begin(page, "2 transactions")

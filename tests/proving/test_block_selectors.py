@@ -8,7 +8,7 @@ import pytest
 from accounts.models import ApiKey
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, error, lying_node
+from tests.chains.lying_node import ask, each, error, lying_node
 from tests.headers import LONDON, with_hash
 from tests.proving.prices import go_on
 from tests.service import (
@@ -105,9 +105,8 @@ def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, 
 def refusing_finality(url: str) -> Any:
     """Return the answers of a node that refuses the tag `finalized`. Other requests go to the node at `url`."""
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         if body["method"] == "eth_getBlockByNumber" and body["params"][0] == "finalized":
             return error(body, -39001, "there is no finality here")
         return ask(url, body)

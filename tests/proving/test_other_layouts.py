@@ -13,7 +13,7 @@ from proving.models import Transaction
 from queries.models import BatchStatus
 from tests import headers
 from tests.chain_fixtures import chain_fixture
-from tests.chains.lying_node import lying_node, result
+from tests.chains.lying_node import each, lying_node, result
 from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
 from tests.explorer.batches import bundle_of, proven_by
@@ -121,9 +121,8 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
     relaid = Relaid(there, headers.AVALANCHE | {"stateRoot": keccak(leaf)}, raw=False)
     there.mine(older)
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
         return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
 

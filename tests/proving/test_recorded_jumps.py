@@ -17,7 +17,7 @@ from devnet.devchain import DevChain
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from queries.models import BatchStatus, Block
 from tests import headers
-from tests.chains.lying_node import error, lying_node, result
+from tests.chains.lying_node import each, error, lying_node, result
 from tests.contracts import recorded_beacon
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
@@ -60,9 +60,8 @@ def node() -> Iterator[str]:
     }
     head = headers.as_json(newest())
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         if body["method"] == "eth_chainId":
             return result(body, "0x1")
         if body["method"] == "eth_getBlockByNumber":
