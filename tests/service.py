@@ -61,6 +61,30 @@ block_hash_source = "native"
     return path
 
 
+def source_tables(
+    chain_id: int, name: str, url: str, connection: str, *, chain: str = "", destination: int = 31337
+) -> str:
+    """Return the tables of a source chain and of its connection, with these lines."""
+    return f"""
+[[chains]]
+id = {chain_id}
+name = "{name}"
+rpc_urls = ["{url}"]
+{chain}
+
+[[connections]]
+source = {chain_id}
+destination = {destination}
+{connection}
+"""
+
+
+def attested_by(attesters: Mapping[str, str], threshold: int) -> str:
+    """Return the lines of a connection by attesters, which are URLs by address."""
+    tables = ", ".join(f'{{address = "{address}", url = "{url}"}}' for address, url in attesters.items())
+    return f'block_hash_source = "attested"\nattesters = [{tables}]\nthreshold = {threshold}'
+
+
 def reconfigure(settings: Any, old: str, new: str, *, count: int = -1) -> None:
     """Replace a text of the chains file, by default wherever it stands there."""
     text = settings.CHAINS_FILE.read_text()

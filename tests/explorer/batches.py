@@ -89,21 +89,9 @@ DEAD_ATTESTERS = {service.ALICE: DEAD_NODE, service.BOB: DEAD_NODE}
 
 def connect_source(folder: Path, url: str = DEAD_NODE, attesters: Mapping[str, str] = DEAD_ATTESTERS) -> None:
     """Add a source chain to the chains file in `folder`. All of its attesters (URLs by address) must agree."""
-    tables = ", ".join(f'{{address = "{address}", url = "{at}"}}' for address, at in attesters.items())
+    connection = service.attested_by(attesters, len(attesters))
     with (folder / "chains.toml").open("a") as file:
-        file.write(f"""
-[[chains]]
-id = {SOURCE}
-name = "Other chain"
-rpc_urls = ["{url}"]
-
-[[connections]]
-source = {SOURCE}
-destination = 31337
-block_hash_source = "attested"
-attesters = [{tables}]
-threshold = {len(attesters)}
-""")
+        file.write(service.source_tables(SOURCE, "Other chain", url, connection))
     forget_chains()
 
 
@@ -113,20 +101,9 @@ OUTBOX = "0x0B9857ae2D4A3DBe74ffE1d7DF045bb7F96E4840"
 
 def connect_rollup(folder: Path) -> None:
     """Add a rollup above `SOURCE` to the chains file. Its connection relies on facts in the registry for `SOURCE`."""
+    connection = f'block_hash_source = "arbitrum-slot"\nparent = {SOURCE}\noutbox = "{OUTBOX}"'
     with (folder / "chains.toml").open("a") as file:
-        file.write(f"""
-[[chains]]
-id = {ROLLUP}
-name = "Rollup"
-rpc_urls = ["{DEAD_NODE}"]
-
-[[connections]]
-source = {ROLLUP}
-destination = 31337
-block_hash_source = "arbitrum-slot"
-parent = {SOURCE}
-outbox = "{OUTBOX}"
-""")
+        file.write(service.source_tables(ROLLUP, "Rollup", DEAD_NODE, connection))
     forget_chains()
 
 

@@ -26,7 +26,7 @@ from tests.explorer.batches import beat
 from tests.names import Names
 from tests.proving.paths import HISTORY, rewrite_history
 from tests.proving.sources import KEYS, THERE, attesting
-from tests.service import SIGNER, chains_toml
+from tests.service import SIGNER, attested_by, chains_toml, source_tables
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -347,21 +347,9 @@ def attested(configure, devchain, there) -> Callable[..., None]:
 
     def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
         path = configure(devchain.url)
-        tables = ", ".join(f'{{address = "{address}", url = "{url}"}}' for address, url in attesters)
-        path.write_text(f"""{path.read_text()}
-[[chains]]
-id = {THERE}
-name = "Other chain"
-rpc_urls = ["{node}"]
-test_network = true
-
-[[connections]]
-source = {THERE}
-destination = 31337
-block_hash_source = "attested"
-attesters = [{tables}]
-threshold = {threshold}
-""")
+        connection = attested_by(dict(attesters), threshold)
+        tables = source_tables(THERE, "Other chain", node, connection, chain="test_network = true")
+        path.write_text(path.read_text() + tables)
         forget_chains()
 
     return connect

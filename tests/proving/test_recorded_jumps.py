@@ -26,7 +26,7 @@ from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.chain_state import HeaderField, header_on_chain
 from tests.proving.estimated_batches import estimate
-from tests.service import asking, chains_toml, fresh, submit, work_until_done
+from tests.service import asking, chains_toml, fresh, source_tables, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures, pytest.mark.long]
 
@@ -88,19 +88,8 @@ def service(chain: DevChain, settings, tmp_path) -> Iterator[BeaconApi]:
     JumpLeaves.objects.update(is_complete=True)
     with contextmanager(node)() as url, BeaconApi(beacon_chains.mainnets_node(SINCE_CAPELLA)) as api:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        more = f"""
-[[chains]]
-id = 1
-name = "Ethereum"
-rpc_urls = ["{url}"]
-beacon_urls = ["{api.url}"]
-era_files = ["nowhere"]
-
-[[connections]]
-source = 1
-destination = {chain.chain_id}
-block_hash_source = "op-stack"
-"""
+        lines = f'beacon_urls = ["{api.url}"]\nera_files = ["nowhere"]'
+        more = source_tables(1, "Ethereum", url, 'block_hash_source = "op-stack"', chain=lines)
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         L1Block(chain).tell(22_500_000, keccak(headers.encode(newest())))
         deploy(chain.chain_id, 1)

@@ -21,7 +21,7 @@ from tests.proving.self_funded import itself, left_of
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
-from tests.service import asking, balances, chains_toml, done, fresh, submit, work
+from tests.service import asking, attested_by, balances, chains_toml, done, fresh, source_tables, submit, work
 
 with_specifications = pytest.mark.skipif(
     not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
@@ -90,24 +90,9 @@ def pair() -> Iterator[Pair]:
 def test_old_blocks_of_both_forks_are_proven_on_another_chain(pair, chain: DevChain, key, settings, tmp_path):
     with attesting(tmp_path / "attester", pair.node, KEYS[0]) as attester:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        more = f"""
-[[chains]]
-id = {CHAIN_ID}
-name = "EthereumJS"
-rpc_urls = ["{pair.node.url}"]
-test_network = true
-{pair.beacon_urls}
-{pair.table}
-
-[[connections]]
-source = {CHAIN_ID}
-destination = {chain.chain_id}
-block_hash_source = "attested"
-threshold = 1
-[[connections.attesters]]
-address = "{attester.address}"
-url = "{attester.url}"
-"""
+        connection = attested_by({attester.address: attester.url}, 1)
+        lines = f"test_network = true\n{pair.beacon_urls}\n{pair.table}"
+        more = source_tables(CHAIN_ID, "EthereumJS", pair.node.url, connection, chain=lines, destination=chain.chain_id)
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         forget_chains()
         registry = deploy(chain.chain_id, CHAIN_ID).address
