@@ -128,8 +128,8 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
 @pytest.mark.parametrize(
     ("behave", "most"),
     [
-        (endless_logs, "1,048,576 bytes of shortened JSON"),
-        (endless_logs_of_spaces, "8,388,608 bytes"),
+        pytest.param(endless_logs, "1,048,576 bytes of shortened JSON", id="endless_logs"),
+        pytest.param(endless_logs_of_spaces, "8,388,608 bytes", id="endless_logs_of_spaces"),
         (lambda exchange: exchange.answer(b'{"logs": [%b0]}' % (b"0, " * 250_000)), "250,000 values"),
     ],
 )
