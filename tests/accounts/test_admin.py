@@ -113,7 +113,8 @@ def test_rows_are_only_shown(operator, bob, model, verb):
 
 
 def test_several_rows_can_not_be_deleted_at_once(operator, bob):
-    operator.post("/admin/accounts/user/", {"action": "delete_selected", "_selected_action": [bob.pk], "post": "yes"})
+    chosen = {"action": "delete_selected", "_selected_action": [bob.pk], "post": "yes"}
+    operator.post("/admin/accounts/user/", chosen)
     assert User.objects.filter(pk=bob.pk).exists()
 
 

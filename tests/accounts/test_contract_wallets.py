@@ -37,7 +37,8 @@ def node(devchain, configure_chains):
 def wallet(node):
     """Return the address of a contract wallet with Alice as owner."""
     creation = {"from": ALICE.address, "data": "0x" + init_code(contract_wallet_code(ALICE.address)).hex()}
-    return to_checksum_address(node.rpc("eth_sendTransactionSync", creation)["contractAddress"])
+    receipt = node.rpc("eth_sendTransactionSync", creation)
+    return to_checksum_address(receipt["contractAddress"])
 
 
 def code_of(message: str, signature: str) -> str:

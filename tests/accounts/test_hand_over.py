@@ -121,7 +121,8 @@ def test_who_signs_with_a_key_of_its_own_stays_the_user_of_before():
     assert finish(message, sign(message, ALICE)) == user
     assert authenticate(secret_of(key)) == key
     # The sign-in showed that the address has a key of its own, so its contract wallet sees no hint about hand_over.
-    assert "hand_over" not in client_of(ALICE.address, 31337).get("/keys", headers={"accept": "text/html"}).text
+    other = client_of(ALICE.address, 31337)
+    assert "hand_over" not in other.get("/keys", headers={"accept": "text/html"}).text
     with pytest.raises(CommandError, match="signs in with a key of its own"):
         call_command("hand_over", f"31337:{ALICE.address}")
 

@@ -18,7 +18,8 @@ def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, 
     target = "/path" + ("?" + query if query else "")
     request = RequestFactory().get("/path", RAW_URI=target, REQUEST_URI=target, **environ)
     request.META["QUERY_STRING"] = query
-    return seen[0], ApiKeyMiddleware(note)(request)
+    response = ApiKeyMiddleware(note)(request)
+    return seen[0], response
 
 
 def presented(request: HttpRequest) -> str | None:

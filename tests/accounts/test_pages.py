@@ -24,7 +24,8 @@ def post_json(client: Client, path: str, body: object, **extra):
 
 
 def message_for(client: Client, address: str = ALICE.address) -> str:
-    return str(post_json(client, "/sign-in/message", {"address": address, "chainId": "31337"}).json()["message"])
+    response = post_json(client, "/sign-in/message", {"address": address, "chainId": "31337"})
+    return str(response.json()["message"])
 
 
 # --- Sign-in of programs ----------------------------------------------------------------------------------------------
@@ -167,7 +168,8 @@ def test_only_paths_of_this_service_come_next(requested, location):
     client = Client()
     message = message_for(client)
     signed = {"message": message, "signature": sign(message, ALICE), "next": requested}
-    assert client.post("/sign-in/verify", signed).headers["Location"] == location
+    response = client.post("/sign-in/verify", signed)
+    assert response.headers["Location"] == location
     assert client.get("/sign-in", {"next": requested}).headers["Location"] == location
 
 
@@ -200,7 +202,8 @@ def demo_chains(configure_chains, settings):
 )
 def test_a_visitor_of_a_demo_signs_in_without_a_wallet(demo_chains, more):
     client = Client(enforce_csrf_checks=True, **LOCAL | more)
-    assert f'action="{DEVELOPMENT}"' in client.get("/sign-in", {"next": "/new-batch"}).text
+    page = client.get("/sign-in", {"next": "/new-batch"}).text
+    assert f'action="{DEVELOPMENT}"' in page
     token = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value}
     response = client.post(DEVELOPMENT, {"next": "/new-batch"} | token)
     assert (response.status_code, response.headers["Location"]) == (302, "/new-batch")
@@ -321,7 +324,8 @@ def test_a_person_s_name_for_a_key_comes_back_escaped(alice_client, name):
 
 
 def test_the_last_use_is_stored_once_a_minute_and_nobody_waits_for_it(alice_client, client):
-    headers = {"api-key": keys.reveal(ApiKey.objects.get())}
+    key = ApiKey.objects.get()
+    headers = {"api-key": keys.reveal(key)}
 
     def last_used_at() -> Any:
         assert client.get("/batch-queries", headers=headers).status_code == 200

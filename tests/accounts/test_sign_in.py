@@ -138,7 +138,8 @@ def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, 
 def test_a_message_that_says_something_else_is_refused_although_it_is_signed(message, replaced, instead, code):
     changed = message.replace(replaced, instead)
     assert changed != message
-    assert code_of(finish, changed, "0x" if "\ud800" in changed else sign(changed, ALICE)) == code
+    signature = "0x" if "\ud800" in changed else sign(changed, ALICE)
+    assert code_of(finish, changed, signature) == code
     assert not User.objects.exists()
 
 
@@ -187,13 +188,15 @@ def test_a_nonce_in_the_statement_does_not_stand_in_for_the_message_s_own(messag
     finish(spent, sign(spent, ALICE))
     fresh = start(ALICE.address, 31337, CLIENT)
     nonce = next(line for line in fresh.split("\n") if line.startswith("Nonce: "))
-    smuggled = spent.replace(next(line for line in spent.split("\n") if line.startswith("Sign in to")), nonce)
+    statement = next(line for line in spent.split("\n") if line.startswith("Sign in to"))
+    smuggled = spent.replace(statement, nonce)
     assert code_of(finish, smuggled, sign(smuggled, ALICE)) == "malformed_message"
 
 
 def test_the_nonce_of_another_address_is_refused(message):
     nonce = SignInNonce.objects.get().nonce
-    stolen = start(BOB.address, 31337, CLIENT).replace(SignInNonce.objects.get(address=BOB.address).nonce, nonce)
+    other = start(BOB.address, 31337, CLIENT)
+    stolen = other.replace(SignInNonce.objects.get(address=BOB.address).nonce, nonce)
     assert code_of(finish, stolen, sign(stolen, BOB)) == "unknown_nonce"
     assert finish(message, sign(message, ALICE)).address == ALICE.address
 

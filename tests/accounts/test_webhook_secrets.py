@@ -59,7 +59,8 @@ def test_a_database_that_leaks_does_not_give_it_away(alice_client):
 
 def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
     first = shown(alice_client)
-    assert alice_client.post(ROTATE, {"overlap": "1d"}, headers=JSON).status_code == 201
+    answer = alice_client.post(ROTATE, {"overlap": "1d"}, headers=JSON)
+    assert answer.status_code == 201
     second = shown(alice_client)
     assert "signs beside it until" in alice_client.get("/keys").text
     # At most two secrets sign at a time, so a third one displaces the oldest.

@@ -138,7 +138,8 @@ def test_another_hash_than_was_signed_is_refused_for_every_contract(devchain, ot
     use(other_chain.url)
     for domain in ({}, *OTHER_DOMAINS):
         assert refused(5, **domain).code == "conflict"
-    assert SignedBlock.objects.get().hash == "0x" + block_hash(devchain, 5).hex()
+    signed = SignedBlock.objects.get()
+    assert signed.hash == "0x" + block_hash(devchain, 5).hex()
     (record, *_) = [record for record in caplog.records if record.levelname == "CRITICAL"]
     for chain in (devchain, other_chain):
         assert block_hash(chain, 5).hex() in record.getMessage()
@@ -208,7 +209,8 @@ def test_a_disagreement_is_told_though_too_few_nodes_answer(honest, lying, use):
 
 def test_without_a_node_nothing_is_signed_and_no_host_is_told(use):
     use(DEAD_NODE)
-    assert refused(5) == ("unavailable", "No node of chain 31337 answers this attester.")
+    refusal = refused(5)
+    assert refusal == ("unavailable", "No node of chain 31337 answers this attester.")
 
 
 def an_error(body: Any) -> Any:
@@ -307,7 +309,8 @@ def test_a_node_that_refuses_a_block_that_is_not_there_yet_only_lags(devchain, h
     with lying_node(short) as url:
 
         def lagging(body: Any) -> Any:
-            return ask(url, body | {"params": ["0x3" if param == "finalized" else param for param in body["params"]]})
+            params = ["0x3" if param == "finalized" else param for param in body["params"]]
+            return ask(url, body | {"params": params})
 
         with lying_node(lagging) as first, lying_node(lagging) as two:
             use(first, two, honest[0])

@@ -163,7 +163,8 @@ def test_what_is_malformed_is_named(attester_process, body, fault):
 
 
 def test_a_large_body_is_refused(attester_process):
-    assert post(attester_process, VALID | {"padding": "x" * 10_000}).status_code == 413
+    answer = post(attester_process, VALID | {"padding": "x" * 10_000})
+    assert answer.status_code == 413
 
 
 def test_an_attester_serves_nothing_else(attester_process):

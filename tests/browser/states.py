@@ -83,7 +83,8 @@ def mistyped() -> Batch:
 
 
 def accepted() -> Batch:
-    return over(4, batches.accept(batches.a_batch()))
+    batch = batches.accept(batches.a_batch())
+    return over(4, batch)
 
 
 def waiting() -> Batch:
@@ -130,7 +131,8 @@ def rejected_at_once() -> Batch:
 def rejected() -> Batch:
     batch = batches.accept(batches.a_batch())
     values = {"chain": 31337, "cost": 342 * 10**12, "fee": 10**14, "gas": 212_345, "path_gas": None, "data_wei": None}
-    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=wait("fee_too_low", **values), retryable=True)
+    reason = wait("fee_too_low", **values)
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
     return over(3, batch, since=60)
 
 
@@ -165,7 +167,8 @@ def done() -> Batch:
 
 def everything_open() -> Batch:
     name = {"slot": "0x9", "keys": [BOB, ALICE, {"member": "2"}], "layout": "vyper"}
-    accounts = {ALICE: {"props": ["BALANCE"], "slots": [name, *(hex(2**200 * slot) for slot in range(59))]}}
+    slots = [name, *(hex(2**200 * slot) for slot in range(59))]
+    accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
     return batches.batch_at(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
 
 

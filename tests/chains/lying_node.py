@@ -29,7 +29,8 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            reply = answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            reply = answer(body)
             raw = reply if isinstance(reply, Raw) else Raw(json.dumps(reply).encode())
             self.send_response(raw.status)
             for name, value in {"Content-Length": str(len(raw.content)), **raw.headers}.items():

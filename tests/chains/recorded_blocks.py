@@ -62,7 +62,8 @@ def as_json(raw: bytes) -> dict[str, Any]:
     """Return a transaction as nodes answer it. Those of Ethereum's types are read by another library than ours."""
     kind = raw[0] if raw[0] < 0x80 else 0
     if kind in _OTHER_FIELDS:
-        values = zip(_OTHER_FIELDS[kind], rlp.decode(raw[1:] if kind else raw), strict=True)
+        names = _OTHER_FIELDS[kind]
+        values = zip(names, rlp.decode(raw[1:] if kind else raw), strict=True)
         fields = {name: hex_data(value) if name in _DATA else hex(int.from_bytes(value)) for name, value in values}
     else:
         fields = {name: _written(value) for name, value in TypedTransaction.from_bytes(HexBytes(raw)).as_dict().items()}

@@ -179,7 +179,8 @@ def test_lists_that_are_not_the_chains_are_refused():
 def test_blocks_and_epochs_before_the_merge_are_the_chains():
     records = [(bytes([number + 1]) * 32, number) for number in range(5)]
     epochs = [ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)]
-    chain = replace(MAINNET, blocks_before_merge=5, accumulator=ssz.list_root(epochs, jumps.EPOCHS_DEPTH))
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    chain = replace(MAINNET, blocks_before_merge=5, accumulator=accumulator)
     assert jumps.before_merge(chain, 4, records, epochs)[4:36] == records[4][0]
     for number in (-1, 5):
         with pytest.raises(CannotProve, match=f"Block {number} is not before the Merge"):

@@ -272,7 +272,8 @@ def several_types(first_nonce: int = 0) -> list[str]:
     old = {**gas, "gasPrice": to_wei(5, "gwei")}
     new = {**gas, "chainId": 31337, "maxFeePerGas": to_wei(5, "gwei"), "maxPriorityFeePerGas": 1}
     access = [{"address": account, "storageKeys": ["0x" + "00" * 32, "0x" + "11" * 32]}]
-    authorized = [Account.sign_authorization({"chainId": 31337, "address": account, "nonce": 0}, _OTHER_KEY)]
+    authorization = {"chainId": 31337, "address": account, "nonce": 0}
+    authorized = [Account.sign_authorization(authorization, _OTHER_KEY)]
     transactions: list[dict[str, Any]] = [
         {**old, "chainId": 31337},
         old,

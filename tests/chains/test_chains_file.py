@@ -146,7 +146,8 @@ def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
 
 
 def test_it_finds_chains_and_connections(load):
-    chains = load(ONE + '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n')
+    second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
+    chains = load(ONE + second)
     assert chains.chain(5).name == "Other"
     connection = chains.connection(31337, 31337)
     assert connection is not None
@@ -617,4 +618,5 @@ def test_beacon_nodes_and_era_files(load, tmp_path):
 
 def test_of_each_kind_it_is_known_which_chain_is_a_rollup():
     """A rollup must not have a beacon chain, because blocks of the chain below would pass as the rollup's."""
-    assert set(get_args(chains_file.BlockHashSourceName)) - set(cross_checks.KINDS) == {"native", "attested"}
+    kinds = set(get_args(chains_file.BlockHashSourceName))
+    assert kinds - set(cross_checks.KINDS) == {"native", "attested"}

@@ -216,7 +216,8 @@ REFUSALS: dict[type[RpcRefused], list[str]] = {
 
 @pytest.mark.parametrize(("message", "kind"), [(words, kind) for kind, all_ in REFUSALS.items() for words in all_])
 def test_refused_transactions_are_told_apart(message, kind):
-    assert type(read_refusal("host", "eth_sendRawTransaction", {"code": -32000, "message": message})) is kind
+    refusal = read_refusal("host", "eth_sendRawTransaction", {"code": -32000, "message": message})
+    assert type(refusal) is kind
 
 
 def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():

@@ -101,7 +101,8 @@ def test_the_first_confirmed_block_from_any_one_on_is_found_in_few_requests(
 def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_tell(confirmed, outbox, logs, client_of):
     newest = outbox.newest()
     logs.bound(RANGE, first=confirmed.at[300])
-    assert outbox.lowest(target(confirmed, client_of, 95), newest).header.number >= 95
+    lowest = outbox.lowest(target(confirmed, client_of, 95), newest)
+    assert lowest.header.number >= 95
     logs.bound(0)
     assert outbox.lowest(target(confirmed, client_of, 95), newest) == newest
     with pytest.raises(RpcRefused):

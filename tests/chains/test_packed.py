@@ -88,7 +88,8 @@ def test_header_fields_come_with_even_parity():
 )
 def test_it_refuses_to_pack_block_hashes_that_are_none(slots, history, exists, why):
     storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(b"\x55" * 32))
-    state = tries.leaf(keccak(HISTORY_ADDRESS if exists else ALICE), tries.account(1, 0, keccak(storage)))
+    owner = HISTORY_ADDRESS if exists else ALICE
+    state = tries.leaf(keccak(owner), tries.account(1, 0, keccak(storage)))
     proofs = [{slot: [storage] for slot in slots_asked} for slots_asked in (slots, history)]
     with pytest.raises(CannotPack, match=why):
         encode(5, keccak(state), [AccountToProve(HISTORY_ADDRESS, 0, [state], *proofs)])

@@ -127,7 +127,8 @@ def test_accounts_of_random_tries_agree_with_another_implementation(nonce, balan
     built = tries.build(accounts)
     account = verify_account(built.root_hash, address, tries.proof(built, keccak(address)))
     assert account == trie.StateAccount(True, nonce, balance, *roots)
-    assert verify_account(built.root_hash, b"\xee" * 20, tries.proof(built, keccak(b"\xee" * 20))) == trie.NO_ACCOUNT
+    absent = verify_account(built.root_hash, b"\xee" * 20, tries.proof(built, keccak(b"\xee" * 20)))
+    assert absent == trie.NO_ACCOUNT
 
 
 # --- Exclusion --------------------------------------------------------------------------------------------------------

@@ -383,7 +383,8 @@ def test_what_it_would_cost_is_shown_by_part(bqs):
 def test_what_can_be_proven_where_is_listed(bqs):
     name = f"Development chain ({CHAIN_ID})"
     assert bqs("chains") == (0, f"{'source':<{len(name)}}  destination\n{name}  {name}\n", "")
-    (chain,) = json.loads(bqs("chains", "--json")[1])["chains"]
+    told = json.loads(bqs("chains", "--json")[1])
+    (chain,) = told["chains"]
     assert (chain["chainId"], chain["name"], chain["isDestination"]) == (str(CHAIN_ID), "Development chain", True)
 
 

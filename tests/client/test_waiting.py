@@ -45,7 +45,8 @@ def test_a_service_that_answers_at_once_is_asked_as_often_as_it_advises():
 
 
 def test_a_status_that_changes_at_each_question_is_not_asked_for_without_end():
-    world = World(*[answer(200, OPEN | {"info": [str(n)]}, retry_after="0") for n in range(100)])
+    answers = [answer(200, OPEN | {"info": [str(n)]}, retry_after="0") for n in range(100)]
+    world = World(*answers)
     with pytest.raises(NotDoneInTime):
         follow(world, timeout=10)
     assert len(world.requests) <= 21

@@ -59,7 +59,8 @@ class Machines:
             connection.execute("UPDATE proving_lane SET until = now()")
         account = Account.create()
         self.until(self.answers, "the web server")
-        self._api_key = client.take_api_key(self.cluster.base_url, account.address, account.key.to_0x_hex(), CHAIN_ID)
+        key = account.key.to_0x_hex()
+        self._api_key = client.take_api_key(self.cluster.base_url, account.address, key, CHAIN_ID)
         self._headers, self._proofs, self._sent = (
             self._found(HEADER_ACCUMULATED),
             self._found(ACCOUNT_PROVEN),

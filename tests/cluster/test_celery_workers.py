@@ -94,7 +94,8 @@ def test_asked_to_stop_it_finishes_what_it_has_in_hand(machines):
     assert process.wait(60) == 0
     assert machines.in_hand() == 0
     assert machines.count("proving_workerheartbeat WHERE beat_at > now() - interval '20 seconds'") == 0
-    assert "Traceback" not in machines.cluster.log("worker-1").read_text()
+    log = machines.cluster.log("worker-1").read_text()
+    assert "Traceback" not in log
     machines.cluster.kill("worker-1")
     start(machines, "worker-2")
     machines.until_all_are_done()

@@ -94,12 +94,14 @@ def test_each_reads_that_it_is_done(world, submitted, name):
         assert time.monotonic() < deadline, world.ask(client.question, id=identifier).body
         time.sleep(0.2)
     # Anyone may read the batch's page.
-    assert world.ask("GET /explorer/query/<id> HTTP/1.1\nHost: <host>\n\n", id=identifier).status == 200
+    page = world.ask("GET /explorer/query/<id> HTTP/1.1\nHost: <host>\n\n", id=identifier)
+    assert page.status == 200
 
 
 def test_what_is_done_is_read_from_the_chain_as_its_documentation_says(world, submitted):
     test_each_reads_that_it_is_done(world, submitted, "documentation, reference")
-    assert int.from_bytes(account_field(world.chain.url, world.registry, VITALIK, world.block, BALANCE)) == 10**18
+    word = account_field(world.chain.url, world.registry, VITALIK, world.block, BALANCE)
+    assert int.from_bytes(word) == 10**18
 
 
 def test_each_webhook_that_they_name_is_told(world, submitted):
@@ -187,7 +189,8 @@ def test_an_extension_that_asks_for_what_no_header_has_hears_which(world):
     answer = world.submit(exchanges.EXTENSION_ON_BLOCK)
     with pytest.raises(GivesUp):
         exchanges.EXTENSION_ON_BLOCK.identifier(answer)
-    assert [fault["path"].rpartition("/")[2] for fault in json.loads(answer.body)["details"]] == ["3", "21"]
+    at = [fault["path"].rpartition("/")[2] for fault in json.loads(answer.body)["details"]]
+    assert at == ["3", "21"]
 
 
 def test_a_rejection_is_read_by_each(world):

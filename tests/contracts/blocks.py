@@ -67,7 +67,8 @@ class Outcome:
 
     @property
     def facts(self) -> Receipt:
-        return Receipt(None if isinstance(self.status, bytes) else self.status, self.type, self.gas, len(self.logs))
+        status = None if isinstance(self.status, bytes) else self.status
+        return Receipt(status, self.type, self.gas, len(self.logs))
 
 
 @dataclass(frozen=True)

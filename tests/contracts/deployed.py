@@ -52,7 +52,8 @@ class Deployed:
         creation = {"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()}
         # A call first, because a receipt doesn't contain the error.
         self._rpc("eth_call", {"from": SENDER, "gas": CALL_GAS, **creation}, "pending")
-        self.address = to_checksum_address(self._mined(creation)["contractAddress"])
+        receipt = self._mined(creation)
+        self.address = to_checksum_address(receipt["contractAddress"])
 
     @property
     def code(self) -> bytes:

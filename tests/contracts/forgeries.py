@@ -169,7 +169,8 @@ def _world() -> World:
     extension.
     """
     world = World(random.Random(1), BLOCK)
-    for address in (THREE, TEN, LOST, *(address_below(prefix) for prefix in ("0", "61", "62", "701", "702"))):
+    others = (address_below(prefix) for prefix in ("0", "61", "62", "701", "702"))
+    for address in (THREE, TEN, LOST, *others):
         world.accounts[address] = (1, 2, tries.EMPTY_CODE_HASH)
     for address in (THREE, TEN):
         world.storages[address] = dict.fromkeys((ONE_SLOT, TWO_SLOT, THREE_SLOT, TEN_SLOT), VALUE)
@@ -319,7 +320,8 @@ def a_branch_of_the_state_in_a_storage() -> Forgery:
 
 def an_extension_of_the_state_in_a_storage() -> Forgery:
     """Forge like `a_branch_of_the_state_in_a_storage`, but with an extension."""
-    operations = _genuine((address_below("701"), 3, []), (TEN, 3, [ONE_SLOT]))
+    address = address_below("701")
+    operations = _genuine((address, 3, []), (TEN, 3, [ONE_SLOT]))
     below, separator, _ = operations.partition(extension(1) + open_storage(TEN))
     assert separator
     return _across(below, operations)

@@ -23,7 +23,8 @@ class L1Block:
         """Make this the known L1 block, as a deposit transaction of the protocol would."""
         # Bedrock's setter, which later versions keep. Their own setters take packed values with fee scalars.
         setter = "setL1BlockValues(uint64,uint64,uint256,bytes32,uint64,bytes32,uint256,uint256)"
-        send(self._chain, ADDRESS, setter, number, timestamp, 0, block_hash, 0, bytes(32), 0, 0, sender=_DEPOSITOR)
+        values = number, timestamp, 0, block_hash, 0, bytes(32), 0, 0
+        send(self._chain, ADDRESS, setter, *values, sender=_DEPOSITOR)
 
     def tell_of(self, l1: DevChain, number: int | None = None) -> int:
         """Make a block of this L1 the known one, by default its newest. Return its number."""

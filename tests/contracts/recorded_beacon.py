@@ -98,7 +98,8 @@ def anchor() -> Anchor:
     summaries = list(zip(hashes[::2], hashes[1::2], strict=True))
     root = ssz.list_root([ssz.merge(*each) for each in summaries], HISTORY_DEPTH)
     state_root = ssz.climb(root, siblings, HISTORICAL_SUMMARIES)
-    return Anchor(BeaconHeader(_STATE_SLOT, 1_000_000, b"\x0a" * 32, state_root, b"\x0b" * 32), summaries, siblings)
+    header = BeaconHeader(_STATE_SLOT, 1_000_000, b"\x0a" * 32, state_root, b"\x0b" * 32)
+    return Anchor(header, summaries, siblings)
 
 
 @cache

@@ -40,7 +40,8 @@ def accepts(chain):
 
     def run(operations: bytes, subtree: bytes) -> bool:
         image = bytes(STACK - NODE) + subtree
-        [outcome] = simulator.run([Call(harness, harness_calldata(STACK, STACK + SUBTREE, OWNER, image, operations))])
+        data = harness_calldata(STACK, STACK + SUBTREE, OWNER, image, operations)
+        [outcome] = simulator.run([Call(harness, data)])
         assert outcome.succeeded or not outcome.halted
         return outcome.succeeded
 

@@ -81,7 +81,8 @@ def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, wo
 def test_blocks_before_the_merge_are_proven(chain, simulator, remainder):
     count = 2 * 8192 + remainder
     records, epochs = beacon_worlds.before_merge(random.Random(3), count)
-    beacon = replace(SMALL, blocks_before_merge=count, accumulator=ssz.list_root(epochs, jumps.EPOCHS_DEPTH))
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
     history = History(chain, simulator, beacon)
     numbers = [0, 1, 4095, 8190, 8191, 8192, 12288, *range(16380, count)]
     branches = [jumps.before_merge(beacon, number, records[number // 8192], epochs) for number in numbers]
@@ -189,7 +190,8 @@ def test_forks_may_be_at_any_other_slots(chain, right):
     beacon = replace(SMALL, **right)
     contract = Deployed(chain, "BeaconHistory", beacon.arguments)
     names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
-    assert tuple(contract.call(name) for name in (*names, "blocksBeforeMerge", "accumulator")) == beacon.arguments
+    answers = [contract.call(name) for name in (*names, "blocksBeforeMerge", "accumulator")]
+    assert tuple(answers) == beacon.arguments
 
 
 @pytest.mark.parametrize(

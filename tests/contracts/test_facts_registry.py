@@ -287,7 +287,8 @@ def test_a_field_of_a_header_is_a_string_that_ends_in_it(registry, source, field
 
 
 def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
-    registry.send_raw(encode(_plant(source, b"\x07" * 32), b"\x07" * 32, header_fields=[7, 11]))
+    header = _plant(source, b"\x07" * 32)
+    registry.send_raw(encode(header, b"\x07" * 32, header_fields=[7, 11]))
     readable = {index for index in range(256) if registry.call("tryHeaderField", BLOCK, index)[0]}
     assert readable == {3, 7, 8, 11}
     assert registry.refusal("headerField", BLOCK, 0) == ("HeaderFieldNotProven", BLOCK, 0)
@@ -549,7 +550,8 @@ def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
     source.send("set", BLOCK, keccak(other))
     _tell(source, registry, other)
     _refuses_all(registry, _uses(child + b"\x38" + other), ("HeaderMismatch", BLOCK))
-    _refuses_all(registry, [registry.calldata("proveTimestamp", other, child, 1005)], ("HeaderMismatch", BLOCK))
+    proof = registry.calldata("proveTimestamp", other, child, 1005)
+    _refuses_all(registry, [proof], ("HeaderMismatch", BLOCK))
     registry.send_raw(child + b"\x38" + parent + b"\x37")
 
 
@@ -566,7 +568,8 @@ def test_a_block_that_is_accumulated_makes_no_other_header_trusted(registry, sou
     error = "HeaderMismatch" if any(vouched) else "UnknownBlock"
     _refuses_all(registry, _uses(forged), (error, BLOCK))
     following = _timed(BLOCK + 1, 1012, keccak(forged))
-    _refuses_all(registry, [registry.calldata("proveTimestamp", forged, following, 1005)], (error, BLOCK + 1))
+    proof = registry.calldata("proveTimestamp", forged, following, 1005)
+    _refuses_all(registry, [proof], (error, BLOCK + 1))
 
 
 @pytest.mark.parametrize("ending", [b"\x39\x37", b"\x39\x00", b"\x39\x39", b"\x37\x37", b"\x37\x39", b"\x37\x00"])

@@ -106,7 +106,8 @@ def test_a_header_follows_and_its_hash_is_not_stored(registry, old, trusted):
 
 def test_facts_follow_in_the_same_transaction(registry, old, trusted):
     proof = packed.encode([trusted, old.branch(40), old.headers[40]], old.root, old.accounts, header_fields=[0, 9])
-    assert _model_takes(old, trusted, proof).block_number == 140
+    facts = _model_takes(old, trusted, proof)
+    assert facts.block_number == 140
     registry.send_raw(proof)
     assert registry.call("accountField", _ADDRESS, 140, 1) == (1234).to_bytes(32)
     assert registry.call("headerField", 140, 0) == keccak(old.headers[39])
@@ -141,7 +142,8 @@ def test_a_registry_knows_blocks_before_the_merge(chain, source):
     [first, last], _ = beacon_worlds.before_merge(chance, count)
     last[1] = (keccak(header), 12345)
     epochs = [ssz.list_root(jumps.record_leaves(each), jumps.RECORDS_DEPTH) for each in (first, last)]
-    beacon = replace(SMALL, blocks_before_merge=count, accumulator=ssz.list_root(epochs, jumps.EPOCHS_DEPTH))
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
     contract = Deployed(chain, "BeaconHistory", beacon.arguments)
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, contract.address)
     branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(beacon, 8193, last, epochs))

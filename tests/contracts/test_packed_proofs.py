@@ -409,7 +409,8 @@ def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, wi
         proof = encode(world.header, world.root, accounts, history_window=2**256)
         if slot < window:
             assert encode(world.header, world.root, accounts, history_window=window) == proof
-            assert _decode(world, proof, window).known_hashes == {OLD_HASH}
+            facts = _decode(world, proof, window)
+            assert facts.known_hashes == {OLD_HASH}
             registry.call_raw(proof)
             continue
         with pytest.raises(CannotPack, match=f"Slot {slot} is none of the {window}"):

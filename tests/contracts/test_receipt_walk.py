@@ -167,7 +167,8 @@ def test_a_leaf_may_have_as_many_bytes_as_a_full_branch(refused, index):
     path = tries.hex_prefix(tries.encode(index).hex(), leaf=True)
     sizes = []
     for size in range(160, 240):
-        node = tries.encode([path, Outcome(1, 2, 50_000, [(b"\xaa" * 20, [], bytes([7]) * size)]).encode()])
+        value = Outcome(1, 2, 50_000, [(b"\xaa" * 20, [], bytes([7]) * size)]).encode()
+        node = tries.encode([path, value])
         sizes.append(len(node) - 3)
         proof = tries.encode([node])
         assert refused([ReceiptWalk(index, log, keccak(node), proof) for log in (None, 0)]) == ["", ""]
@@ -333,7 +334,8 @@ def test_no_byte_behind_a_receipt_counts(simulator, reader, level, whole):
         node = tries.encode([tries.hex_prefix("80", leaf=True), value])
         proof = tries.encode([node])
         data = ReceiptWalk(0, 0, keccak(node), proof).calldata
-        calls.append(Call(reader.address, data[: data.rindex(proof) + len(proof)] + whole[size:] + bytes(32)))
+        end = data.rindex(proof) + len(proof)
+        calls.append(Call(reader.address, data[:end] + whole[size:] + bytes(32)))
     assert {(outcome.succeeded, outcome.data) for outcome in simulator.run(calls)} == {(False, REFUSAL)}
 
 

@@ -45,7 +45,8 @@ def accepts(chain):
         if item is not None:
             offset = top - SUBTREE - NODE
             image = raw(item).rjust(offset + SUBTREE, b"\0") if offset >= 0 else b""
-        [outcome] = simulator.run([Call(harness, harness_calldata(bottom, top, OWNER, image, operations))])
+        data = harness_calldata(bottom, top, OWNER, image, operations)
+        [outcome] = simulator.run([Call(harness, data)])
         assert outcome.succeeded or not outcome.halted
         return outcome.succeeded
 

@@ -492,7 +492,8 @@ def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
         hashes = log_hash(deposit(amount)), log_hash(logs[log])
         assert refusal("claim", 0, log, RECIPIENT, amount) == ("LogHashDiffers", 5, 0, log, *hashes)
     assert refusal("claim", 1, 0, RECIPIENT, 5) == ("LogNotProven", 5, 1, 0)
-    payout.send("claimByProof", 5, 1, 0, rlp.encode(nodes(values, [1])[1]))
+    shown = rlp.encode(nodes(values, [1])[1])
+    payout.send("claimByProof", 5, 1, 0, shown)
     prove(registry, block, encode_receipts(5, values, {1: [0]}))
     assert refusal("claim", 1, 0, RECIPIENT, 5) == ("PaidBefore",)
     assert int(chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) == 15

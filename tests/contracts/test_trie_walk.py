@@ -179,7 +179,8 @@ def test_no_byte_behind_a_node_counts(simulator, reader, is_branch):
         node = tries.listed(payload[:size])
         proof = tries.encode([node])
         data = Walk(SLOT, keccak(node), proof).calldata
-        calls.append(Call(reader.address, data[: data.rindex(proof) + len(proof)] + payload[size:] + bytes(32)))
+        end = data.rindex(proof) + len(proof)
+        calls.append(Call(reader.address, data[:end] + payload[size:] + bytes(32)))
     assert {(outcome.succeeded, outcome.data) for outcome in simulator.run(calls)} == {(False, REFUSAL)}
 
 

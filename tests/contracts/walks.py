@@ -60,7 +60,8 @@ class Walk:
     def calldata(self) -> bytes:
         if len(self.name) == 32:
             return _SLOT + encode(["bytes32", "bytes32", "bytes"], [self.name, self.root, self.proof])
-        return _ACCOUNT + encode(["uint256", "address", "bytes32", "bytes"], [1, self.name, self.root, self.proof])
+        arguments = [1, self.name, self.root, self.proof]
+        return _ACCOUNT + encode(["uint256", "address", "bytes32", "bytes"], arguments)
 
     def answer(self) -> bytes:
         """Return what the view must answer. Raise InvalidProof if it must revert."""
@@ -109,7 +110,8 @@ class ReceiptWalk:
         if self.log is None:
             return bytes(6 * 32) if receipt is None else encode_receipt(receipt)
         if receipt is None or self.log >= len(receipt.logs):
-            raise NamedRefusal("There is no such log.", _NO_SUCH_LOG + encode(["uint256"] * 4, self._arguments))
+            error = _NO_SUCH_LOG + encode(["uint256"] * 4, self._arguments)
+            raise NamedRefusal("There is no such log.", error)
         return encode_log(receipt.logs[self.log])
 
 

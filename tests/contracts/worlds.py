@@ -101,7 +101,8 @@ class World:
 
     def prove(self, requests: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
         """Return packed calldata for these accounts."""
-        return encode(self.number if known else self.headers, self.root, [self.to_prove(*each) for each in requests])
+        accounts = [self.to_prove(*each) for each in requests]
+        return encode(self.number if known else self.headers, self.root, accounts)
 
     def ask(self, most: int = 6) -> list[Asked]:
         """Return random requests for existing and absent accounts and slots."""

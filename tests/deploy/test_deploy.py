@@ -149,7 +149,8 @@ def test_each_container_may_do_little(compose):
 
 def test_secrets_are_files_and_each_is_there(compose):
     declared = set(compose["secrets"])
-    assert {secret for service in compose["services"].values() for secret in service.get("secrets", ())} == declared
+    used = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}
+    assert used == declared
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
             if re.search("SECRET|PASSWORD|DATABASE_URL|CHAINS_FILE", name):
@@ -209,7 +210,8 @@ def test_units_are_right(tmp_path):
     """Check units with systemd-analyze. It needs programs that exist, so Python replaces theirs."""
     assert ANALYZE
     for unit in (DEPLOY / "systemd").iterdir():
-        (tmp_path / unit.name).write_text(re.sub(r"=/opt/\S+/bin/\S+", f'="{sys.executable}"', unit.read_text()))
+        text = re.sub(r"=/opt/\S+/bin/\S+", f'="{sys.executable}"', unit.read_text())
+        (tmp_path / unit.name).write_text(text)
     # systemd-analyze checks a template by an instance of it.
     units = [str(tmp_path / unit.name.replace("@.", "@1.")) for unit in UNITS]
     run = subprocess.run([ANALYZE, "verify", "--man=no", *units], capture_output=True, text=True, check=False)

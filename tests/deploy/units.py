@@ -128,7 +128,8 @@ class Units:
     def run(self, name: str) -> None:
         """Run a unit's only command. Fail if the command fails."""
         (command,) = Unit(name, self.tree).commands("ExecStart", self._programs)
-        assert self._run(name, command) == 0, self.log(name).read_text()[-2000:]
+        status = self._run(name, command)
+        assert status == 0, self.log(name).read_text()[-2000:]
 
     def manage(self, *arguments: str) -> str:
         """Return the output of a `manage.py` command. Raise `CalledProcessError` if it fails."""

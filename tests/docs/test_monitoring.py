@@ -27,7 +27,8 @@ ADDED_LABELS = {"job", "instance", "le"}
 
 def alerts() -> Iterator[tuple[str, str]]:
     """Yield each alert's name and expression. An expression may span several lines."""
-    for rule in re.split(r"^      - alert: ", (FOLDER / "alerts.yml").read_text(), flags=re.MULTILINE)[1:]:
+    text = (FOLDER / "alerts.yml").read_text()
+    for rule in re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]:
         name = rule.split("\n", 1)[0]
         match = re.search(r"^        expr: (?:>-\n((?:          .*\n)+)|(.*)\n)", rule, re.MULTILINE)
         assert match, name

@@ -58,7 +58,8 @@ def test_documents_and_pages_install_only_packages_that_a_registry_has():
 
 
 def test_every_variable_of_the_environment_is_in_the_configuration_reference():
-    read = set(re.findall(r"(?:env\.\w+|_secret)\(\s*\"([A-Z_]+)\"", (PROJECT / "config/settings.py").read_text()))
+    source = (PROJECT / "config/settings.py").read_text()
+    read = set(re.findall(r"(?:env\.\w+|_secret)\(\s*\"([A-Z_]+)\"", source))
     reference = (PROJECT / "docs/operating/configuration.md").read_text()
     assert len(read) > 20
     assert not {name for name in read if f"`{name}`" not in reference}

@@ -177,7 +177,8 @@ def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -
     """Return the queries, or only those with an id in `of`, to a step, as after a reorg."""
     now, queries = timezone.now(), queries_of(batch) if of is None else of
     back = {"went_back_at": now, "went_back_because": REORGANISED}
-    Step.objects.filter(query__in=queries, kind__in=list(StepKind)[list(StepKind).index(kind) + 1 :]).delete()
+    later = list(StepKind)[list(StepKind).index(kind) + 1 :]
+    Step.objects.filter(query__in=queries, kind__in=later).delete()
     again = {"status": StepStatus.IN_PROGRESS, "started_at": now, "completed_at": None, "transaction_hash": ""}
     Step.objects.filter(query__in=queries, kind=kind).update(**again, last_error=REORGANISED, **back)
     batch.queries.filter(pk__in=queries).update(step=kind)

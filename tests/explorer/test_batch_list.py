@@ -209,7 +209,8 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
 
 
 def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
-    batches.send(submit(a_key(BOB), request(BOB, block=12)))
+    batch = submit(a_key(BOB), request(BOB, block=12))
+    batches.send(batch)
     Block.objects.update(hash=batches.HASH)
     for text in (batches.HASH, batches.TRANSACTION):
         html = alice.get("/explorer", {"q": text}).text.partition("<main")[2]

@@ -183,7 +183,8 @@ def test_the_digits_of_every_number_on_a_page_are_grouped(unit):
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     behind = wait("block_to_come", block=12_345, chain=31337, head=1_234, last=5_678)
     Block.objects.update(path_origin=1_111, wait=behind, failing_since=timezone.now())
-    for tx in (batches.send(batch), batches.send(batch, tx_hash=batches.HASH, extends=batches.deployed())):
+    sent = batches.send(batch), batches.send(batch, tx_hash=batches.HASH, extends=batches.deployed())
+    for tx in sent:
         batches.mine(tx, block=2_345, head=3_000)
         Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
     batches.beat()

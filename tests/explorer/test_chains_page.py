@@ -126,7 +126,8 @@ def test_what_the_operator_has_stopped_or_must_look_into_is_told(no_node):
 
 
 def test_it_tells_how_long_half_of_the_last_batches_took_and_nothing_of_too_few(no_node):
-    for number, took in enumerate((5, 40, 1000)):
+    seconds = (5, 40, 1000)
+    for number, took in enumerate(seconds):
         assert connection()["usualTime"] is None
         batches.finish(batch := batches.a_batch(block=12 + number))
         now = timezone.now()

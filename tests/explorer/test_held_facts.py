@@ -97,7 +97,8 @@ def test_only_registries_in_use_count():
     assert not facts(account=ALICE)["facts"]
     FactsRegistry.objects.update(refused="", replaced_at=timezone.now())
     assert not facts(account=ALICE)["facts"]
-    FactsRegistry.objects.filter(pk=batches.deployed().pk).update(replaced_at=timezone.now() - timedelta(hours=1))
+    other = batches.deployed()
+    FactsRegistry.objects.filter(pk=other.pk).update(replaced_at=timezone.now() - timedelta(hours=1))
     values = {"destination_chain_id": 31337, "source_chain_id": 31337, "deployed_at": timezone.now()}
     FactsRegistry.objects.create(address=BOB, block_hash_source=BOB, **values)
     assert not facts(account=ALICE)["facts"]
@@ -153,7 +154,8 @@ def test_each_filter_leaves_others_out(tmp_path):
     )
     batches.find_block(first_batch, 13)
     batches.finish(first_batch)
-    fetch_proofs_of_other_chain(batches.accept(batches.of_two_sources(), 5))
+    two = batches.accept(batches.of_two_sources(), 5)
+    fetch_proofs_of_other_chain(two)
     nonce, balance = ("12", ALICE, "NONCE"), ("12", ALICE, "BALANCE")
     of_header = [("12", None, "TIMESTAMP"), ("12", None, "NONCE")]
     of_slots = [("12", ALICE, slot) for slot in slots]

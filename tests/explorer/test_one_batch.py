@@ -88,7 +88,8 @@ def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
 
 
 def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
-    told = detail(batches.everything(service))
+    batch = batches.everything(service)
+    told = detail(batch)
     for query in told["queryList"]:
         for fact in query["facts"]:
             read = service.rpc("eth_call", fact["call"], "latest")
@@ -119,7 +120,8 @@ def test_what_a_tag_and_a_name_stood_for_is_told_beside_them():
 
 
 def test_queries_are_paged_in_the_order_of_the_request():
-    batch = batches.a_batch(*batches.many_accounts(7))
+    accounts = list(batches.many_accounts(7))
+    batch = batches.a_batch(*accounts)
     told = detail(batch, limit=3)
     seen = told["queryList"]
     while told["next"]:

@@ -65,7 +65,8 @@ def test_it_tells_that_the_chain_has_lost_what_was_proven(service: DevChain):
 
 
 def test_a_node_that_is_down_is_said_in_a_sentence():
-    response = read(finish(a_batch()))
+    batch = finish(a_batch())
+    response = read(batch)
     assert response.status_code == 200
     assert "The chain could not be read." in response.text
     assert "127.0.0.1:1" in response.text

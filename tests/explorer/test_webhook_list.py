@@ -53,7 +53,8 @@ def test_a_receiver_that_was_told_nothing_is_listed():
 
 def test_pages_lead_to_each_delivery_once_and_reading_takes_an_index():
     batch = states.with_webhook()
-    copies(batch.webhook.deliveries.latest("pk"), 60, message_id="'msg_00000000000000000000' || (100000 + i)")
+    delivery = batch.webhook.deliveries.latest("pk")
+    copies(delivery, 60, message_id="'msg_00000000000000000000' || (100000 + i)")
     client, page, seen = client_of(ALICE), PAGE, list[str]()
     while page:
         with CaptureQueriesContext(connection) as statements:

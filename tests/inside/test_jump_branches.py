@@ -79,7 +79,8 @@ def origin(root: bytes, number: int = 1000) -> Header:
 
 def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
     """Return the answer about a block, after a worker has fetched missing parts."""
-    ask = partial(jumping.branch_to, get_chains().chain(CHAIN_ID), start, end)
+    source = get_chains().chain(CHAIN_ID)
+    ask = partial(jumping.branch_to, source, start, end)
     with suppress(NodeUnavailable):
         answer = ask()
         if not (isinstance(answer, NotYet) and answer.reason.code == "beacon_data"):

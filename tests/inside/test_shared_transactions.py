@@ -129,7 +129,8 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
     head = service.head()
     sent = Transaction.objects.count()
     [edge] = at_blocks(a_key(BOB), [head - 38])
-    until_done([edge, *at_blocks(a_key(), range(head - 6, head - 2))])
+    others = at_blocks(a_key(), range(head - 6, head - 2))
+    until_done([edge, *others])
     assert Transaction.objects.count() == sent + 2
     assert Transaction.objects.get(queries__batch=edge).queries.count() == 1
 

@@ -211,7 +211,8 @@ def test_two_senders_use_two_nonces():
 
 def test_once_a_chain_is_stopped_nobody_is_signing_there():
     two_signers()
-    assert meet(partial(stored, get_chains().chain(31337)), lambda: stops.stop(31337, by="A test.")).waited
+    met = meet(partial(stored, get_chains().chain(31337)), lambda: stops.stop(31337, by="A test."))
+    assert met.waited
 
 
 def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
@@ -231,7 +232,8 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
             lane, first, and_then=lambda: transaction_monitor._end(chain, postponement, first, ())
         )
 
-    assert meet(store, end).waited
+    met = meet(store, end)
+    assert met.waited
     assert fresh(first).due_at is not None
 
 

@@ -29,7 +29,8 @@ def field_on_chain(chain: DevChain, address: str, block: int, field: int, *, sou
 
 def header_on_chain(chain: DevChain, block: int, field: int, *, source: int = 31337) -> int:
     """Call `headerField` with a fixed selector, as contracts that read facts do."""
-    return call(chain, "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex(), block, field, source=source)
+    selector = "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex()
+    return call(chain, selector, block, field, source=source)
 
 
 def call(chain: DevChain, selector: str, *words: int, source: int = 31337) -> int:

@@ -16,7 +16,8 @@ HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
 
 
 def connect(chain: DevChain, settings, folder: Path, more: str = "", of_chain: str = "") -> None:
-    settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=f"window = {WINDOW}\n{more}", chain=of_chain)
+    connection = f"window = {WINDOW}\n{more}"
+    settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=connection, chain=of_chain)
 
 
 def extending() -> list[Transaction]:

@@ -82,7 +82,8 @@ def signed(fields: dict[str, Any], key: str = SIGNER_KEY, **changed: Any) -> byt
 def with_signature(raw: bytes, change: Callable[[int, int, int], tuple[int, int, int]]) -> bytes:
     """Return a transaction with another signature: parity, r and s are changed."""
     *items, parity, r, s = rlp.decode(raw[1:])
-    encoded: bytes = rlp.encode([*items, *change(*(int.from_bytes(number, "big") for number in (parity, r, s)))])
+    numbers = change(*(int.from_bytes(number, "big") for number in (parity, r, s)))
+    encoded: bytes = rlp.encode([*items, *numbers])
     return raw[:1] + encoded
 
 
@@ -121,7 +122,8 @@ def broadcasting(chain: DevChain, then: Callable[[bytes], Any]) -> Callable[[dic
 
     def sign(fields: dict[str, Any]) -> Any:
         raw = signed(fields)
-        ask(chain.url, {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [f"0x{raw.hex()}"]})
+        body = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [f"0x{raw.hex()}"]}
+        ask(chain.url, body)
         return then(raw)
 
     return sign

@@ -236,7 +236,8 @@ def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
 @pytest.mark.long
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
     """A node whose chain is far ahead makes the block look too old."""
-    body = request(ALICE, block=service.head() + 2)
+    coming = service.head() + 2
+    body = request(ALICE, block=coming)
     body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
     batch = accepted(submit(key, body))
     assert batch.status == BatchStatus.IN_PROGRESS
@@ -333,7 +334,8 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     batch = work_until_done(submit(a_key(name="another"), request(BOB, block=block - 1, fee=10**18)))
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "budget_exceeded")
     assert "this batch is estimated at" in batch.rejection_reason
-    assert work_until_done(submit(a_key(BOB), request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
+    other = a_key(BOB)
+    assert work_until_done(submit(other, request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=1, seconds=1))
     third = work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18)))
     assert third.status == BatchStatus.DONE
@@ -456,7 +458,8 @@ def test_a_block_after_that_of_a_time_that_nodes_lack_is_not_told_as_still_to_co
 
 
 def status(key: ApiKey, batch: Batch) -> dict[str, Any]:
-    return dict(Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json())
+    answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key))
+    return dict(answer.json())
 
 
 def instead_of_proofs(chain: DevChain, answer: Callable[[Any, Any], Any]) -> AbstractContextManager[str]:
@@ -540,7 +543,8 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
     batch, patient = submit(key, request(ALICE, block=old)), submit(key, request(ALICE, block=old + 1))
     with instead_of_proofs(service, of_another_state) as url, lying_node(lambda _: Raw(b"<html>")) as down:
         reconfigure(settings, service.url, url)
-        assert "serves a usable proof: 127.0.0.1" in estimate(client, key, request(ALICE, block=old))["waits"][0]
+        told = estimate(client, key, request(ALICE, block=old))
+        assert "serves a usable proof: 127.0.0.1" in told["waits"][0]
         shown = asked_at(key, "/read-proofs", f"block:{old}").json()
         assert shown["error"].endswith(" Nothing was stored; send it again in a moment.")
         work(LOOKS_IN_A_MINUTE + 2)

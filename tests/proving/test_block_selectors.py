@@ -162,7 +162,8 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
 
 def cost_of(key: ApiKey, **blocks: Any) -> int:
     """Return a batch's cost in wei, read from its rejection with a fee of 1."""
-    (wei,) = re.findall(r"may cost ([\d,]+) wei", work_until_done(submitted(key, fee=1, **blocks)).rejection_reason)
+    batch = work_until_done(submitted(key, fee=1, **blocks))
+    (wei,) = re.findall(r"may cost ([\d,]+) wei", batch.rejection_reason)
     return int(wei.replace(",", ""))
 
 

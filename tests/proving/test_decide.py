@@ -325,7 +325,8 @@ def test_what_is_left_to_others_is_completed_and_never_sent():
 
 
 def test_beside_what_is_left_to_others_only_the_rest_is_sent():
-    both = seen(NOTHING, queries={1: PLAIN, 4: OTHERS}, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
+    queries = {1: PLAIN, 4: OTHERS}
+    both = seen(NOTHING, queries=queries, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
     (prove,) = [action for action in decide.prove(both).actions if isinstance(action, decide.Prove)]
     assert prove.missing == {BALANCE: [1]}
     below = seen(both, root_is_known=True, is_vouched_for=False)
@@ -358,7 +359,8 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
 )
 def test_what_is_little_waits_for_others(what, waits):
     decision = decide.prove(what)
-    assert bool([action for action in decision.actions if isinstance(action, decide.Prove)]) == (waits is None)
+    sent = [action for action in decision.actions if isinstance(action, decide.Prove)]
+    assert bool(sent) == (waits is None)
     if waits is not None:
         assert decision.then == decide.Requeue(wait("gathering", seconds=5), waits)
 

@@ -60,7 +60,8 @@ def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(servi
 
 def test_a_reader_that_a_reorg_has_removed_is_told_no_longer(service, client):
     reader = deploy(31337, command="deploy_reader").split()[-1]
-    for there, told in (("0x", None), (service.rpc("eth_getCode", reader, "latest"), reader)):
+    code = service.rpc("eth_getCode", reader, "latest")
+    for there, told in (("0x", None), (code, reader)):
         service.rpc("anvil_setCode", reader, there)
         deploy(31337, 31337)  # compares the code
         assert client.get("/chains.json").json()["connections"][0]["factsReader"] == told

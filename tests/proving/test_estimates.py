@@ -204,7 +204,8 @@ def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(servic
 
 def test_what_one_pays_oneself_has_no_limits(costly, client, key, settings):
     limit(settings, daily_limit_per_user=0)
-    told = estimate(client, key, request(ALICE, block=costly.head()) | {"sender": "self"})
+    body = request(ALICE, block=costly.head()) | {"sender": "self"}
+    told = estimate(client, key, body)
     assert told["gas"]["bound"] > 1000
     assert (told["rejections"], told.get("fee")) == ([], None)
 

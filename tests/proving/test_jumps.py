@@ -125,7 +125,8 @@ def test_a_log_of_an_old_block_is_proven_by_the_header_that_a_jump_makes_known(s
 @pytest.mark.long
 def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
     time = service.relaid.timestamp(OLD)
-    batch = submit(key, asking({f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}, source=THERE))
+    data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
+    batch = submit(key, asking(data, source=THERE))
     assert work_until_done(batch, service.here, rounds=15).status == BatchStatus.DONE
     # The header of the block after the time is used twice, so its hash is stored.
     assert vouches(service, OLD + 1)
@@ -241,7 +242,8 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
             {f"timestamp:{service.relaid.timestamp(OLD + 8)}": {"header": ["GAS_LIMIT"]}}, source=THERE
         ),
     }
-    (source,) = estimated_batches.estimate(client, key, bodies["5 balances by jumps"])["sources"]
+    told = estimated_batches.estimate(client, key, bodies["5 balances by jumps"])
+    (source,) = told["sources"]
     assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
     assert source["parts"]["paths"]["count"] == 5
     # The form and the command line give the same sentence.

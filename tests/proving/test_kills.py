@@ -215,7 +215,8 @@ def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killin
     assert signer_nonce(service, "pending") == nonce
     # The reservation counts, but no page shows it as a sent transaction.
     assert Transaction.objects.get(queries__batch=batch).reserved_gwei
-    assert Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["transactions"] == []
+    told = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()
+    assert told["transactions"] == []
     for page in (f"/explorer/query/{batch.pk}", "/explorer/", "/metrics", "/healthz"):
         shown = Client().get(page).text
         assert "None" not in shown

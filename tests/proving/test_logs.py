@@ -145,7 +145,8 @@ def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, 
 
 def test_a_registry_of_an_earlier_version_proves_no_logs(service, client, key):
     FactsRegistry.objects.update(code_hash="0x" + "12" * 32)
-    (obstacle,) = estimate(client, key, asking_of(block_with_logs(service), {"0": {"logs": ["0"]}}))["rejections"]
+    number = block_with_logs(service)
+    (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
     assert obstacle["code"] == "registry_lacks_logs"
     assert obstacle["error"].endswith("deploy_registry 31337 31337 --replace")
 
@@ -222,7 +223,8 @@ def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
     service.rpc("anvil_reorg", 1, [])
     work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert batch.queries.get().steps.get(~Q(went_back_at=None)).kind == StepKind.HEADER_ACCUMULATED
+    step = batch.queries.get().steps.get(~Q(went_back_at=None))
+    assert step.kind == StepKind.HEADER_ACCUMULATED
     service.rpc("evm_setAutomine", True)
     assert work_until_done(batch, service).status == BatchStatus.DONE
     assert are_right(service, number, asked)
@@ -236,7 +238,8 @@ def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
 
 def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
     service.rpc("evm_setAutomine", False)
-    for sender, code in {ALICE: LOG + LOG + RETURNS, BOB: LOG + RETURNS}.items():
+    codes = {ALICE: LOG + LOG + RETURNS, BOB: LOG + RETURNS}
+    for sender, code in codes.items():
         service.rpc("eth_sendTransaction", {"from": sender, "data": f"0x{code}", "gas": hex(1_000_000)})
     service.mine()
     number = service.head()

@@ -84,7 +84,8 @@ def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, t
 
 @pytest.mark.long
 def test_what_final_transactions_cost_is_counted_once(service):
-    work_until_done(submit(a_key(), request(ALICE, block=service.head())), service)
+    key = a_key()
+    work_until_done(submit(key, request(ALICE, block=service.head())), service)
     signer = Signer.objects.get()
     for _ in range(3):
         # Enough blocks for two epochs and for the checks of final transactions.

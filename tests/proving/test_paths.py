@@ -70,7 +70,8 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
     assert Transaction.objects.count() == before + 1
     (tx,) = extending()
     assert tx.succeeded
-    assert Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED).status == "COMPLETED"
+    step = Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED)
+    assert step.status == "COMPLETED"
     row = Block.objects.get(number=block)
     assert (row.path_unit, row.path_length, row.path_left) == ("hops", 3, 0)
 
@@ -79,7 +80,8 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
 def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
     # The path comes first, and the time has a proof of its own.
-    batch = submit(key, asking({f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}))
+    data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
+    batch = submit(key, asking(data))
     work()
     assert len(extending()) == 1
     old.rpc("evm_setAutomine", False)
@@ -125,7 +127,8 @@ def test_the_oldest_batch_has_its_path_first(old, key):
     for user, block in zip((key, a_key(BOB), key), blocks, strict=True):
         submit(user, request(CHARLIE, block=block))
     work(12, old)
-    assert [tx.queries.values_list("block__number", flat=True).get() for tx in extending()] == blocks
+    paths = [tx.queries.values_list("block__number", flat=True).get() for tx in extending()]
+    assert paths == blocks
 
 
 def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
@@ -145,7 +148,8 @@ def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key
 @pytest.mark.long
 def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
     block = old.head() - 3 * WINDOW
-    time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    header = old.rpc("eth_getBlockByNumber", hex(block), False)
+    time = int(header["timestamp"], 16)
     data = {
         f"block:{block}": {"header": ["GAS_LIMIT", "PARENT_HASH"]},
         f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}},
@@ -162,7 +166,8 @@ def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
 def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, settings):
     reconfigure(settings, f"window = {WINDOW}", "window = 1")
     block = old.head() - 50
-    assert_proven(old, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
+    batch = submit(key, request(CHARLIE, block=block))
+    assert_proven(old, batch, CHARLIE, block)
     assert len(extending()) == 2
     row = Block.objects.get(number=block)
     assert row.path_length >= 49
@@ -331,7 +336,8 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
     before = old.head()
     work()
     (path,) = extending()
-    assert old.rpc("eth_getTransactionReceipt", path.newest.hash)["status"] == "0x1"
+    mined = old.rpc("eth_getTransactionReceipt", path.newest.hash)
+    assert mined["status"] == "0x1"
 
     def lagging(body):
         """Answer about an older block for `latest`, `pending` and `finalized`."""

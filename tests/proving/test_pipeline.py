@@ -109,7 +109,8 @@ def test_it_proves_every_field_of_a_contract(service, key):
 def test_it_proves_that_an_account_does_not_exist(service, key):
     block = service.head()
     assert work_until_done(submit(key, request(NOBODY, block=block, props=ALL))).status == BatchStatus.DONE
-    assert [field_on_chain(service, NOBODY, block, field) for field in AccountField] == [0, 0, EMPTY_TRIE_ROOT, 0]
+    values = [field_on_chain(service, NOBODY, block, field) for field in AccountField]
+    assert values == [0, 0, EMPTY_TRIE_ROOT, 0]
 
 
 def test_a_balance_of_256_bits_is_exact_everywhere(service, key):
@@ -259,7 +260,8 @@ def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(
         reconfigure(settings, service.url, url)
         block = service.head()
         heavy = submit(a_key(ALICE), of_slots(EVIL, block, 60))
-        assert work_until_done(submit(a_key(BOB), request(BOB, block=block))).status == BatchStatus.DONE
+        light = submit(a_key(BOB), request(BOB, block=block))
+        assert work_until_done(light).status == BatchStatus.DONE
         assert work_until_done(heavy).status == BatchStatus.DONE
 
 

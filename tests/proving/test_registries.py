@@ -385,7 +385,8 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
     (tx,) = Transaction.objects.filter(queries=half_proven)
     replace_code(service)
-    sent = {"from": BOB, "to": deploy(31337, 31337, "--replace").address, "data": "0x" + bytes(tx.data).hex()}
+    new = deploy(31337, 31337, "--replace")
+    sent = {"from": BOB, "to": new.address, "data": "0x" + bytes(tx.data).hex()}
     assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
     service.mine(40)
     assert work_until_done(half_proven.batch).status == BatchStatus.DONE
@@ -499,7 +500,8 @@ def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, sett
     body = Client().get(f"{path(batch)}.json").json()
     assert {fact["registry"] for query in body["queryList"] for fact in query["facts"]} == {registry().address}
     for address, number in batch.queries.values_list("address", "block__number"):
-        assert field_on_chain(service, address, number, AccountField.BALANCE) == balance_at(service, address, number)
+        held = field_on_chain(service, address, number, AccountField.BALANCE)
+        assert held == balance_at(service, address, number)
 
 
 @pytest.mark.long

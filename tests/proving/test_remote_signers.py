@@ -79,7 +79,8 @@ def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, set
         with pytest.raises(CommandError, match="no_worker"):
             call_command("check_chains")
         assert f"The service {url.removeprefix('https://')} answers for it." in capfd.readouterr().out
-        assert work_until_done(a_batch(key, service)).status == BatchStatus.DONE
+        batch = a_batch(key, service)
+        assert work_until_done(batch).status == BatchStatus.DONE
         # Files are read anew each time, so a token and certificates may be renewed while the service runs.
         whole = {name: (tmp_path / name).read_text() for name in ("token", "client.pem", "client.key", "server.pem")}
         for name, other, told in (
@@ -114,7 +115,8 @@ def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, set
 def test_a_table_that_contradicts_itself_is_refused(service, settings, old, new, fault):
     name_service(settings, "https://127.0.0.1:1", *TLS)
     reconfigure(settings, old, new)
-    assert "chains_file" in Client().get("/healthz").json()["codes"]
+    answer = Client().get("/healthz").json()
+    assert "chains_file" in answer["codes"]
     with pytest.raises(CommandError, match=fault):
         call_command("check_chains")
 
@@ -298,7 +300,8 @@ def test_a_replacement_that_is_not_signed_is_told_and_holds_up_nothing(service, 
         work()
         asked.clear()
         service.rpc("evm_setAutomine", True)
-        assert work_until_done(submit(key, request(BOB, block=service.head()))).status == BatchStatus.DONE
+        later = submit(key, request(BOB, block=service.head()))
+        assert work_until_done(later).status == BatchStatus.DONE
     assert fresh(batch).status == BatchStatus.DONE
     assert "signer_not_signing" not in codes()
 
@@ -322,7 +325,8 @@ def test_a_transaction_that_the_service_broadcasts_itself_is_paid_once(service, 
         work()
     assert signer_nonce(service, "pending") == nonce + 1
     assert len(events(service, ACCOUNT_PROVEN)) == 1
-    receipt = service.rpc("eth_getTransactionReceipt", SignedTransaction.objects.get(transaction__nonce=nonce).hash)
+    version = SignedTransaction.objects.get(transaction__nonce=nonce)
+    receipt = service.rpc("eth_getTransactionReceipt", version.hash)
     assert fresh(batch).gas_used == int(receipt["gasUsed"], 16)
 
 

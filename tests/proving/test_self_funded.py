@@ -404,7 +404,8 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
     """A cancellation costs money, and no batch that the operator pays for is waiting."""
     mine_at(costly, 1)
     block = costly.head()
-    tx = pending(accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9))
+    batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)
+    tx = pending(batch)
     oneself = submit(a_key(BOB), itself(request(BOB, block=block)))
     for _ in range(4):
         mine_at(costly, 20)
@@ -437,7 +438,8 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
         assert '"sender": "self"' in fault["message"]
         work()
         assert (fresh(before).status, before.rejection_code) == (BatchStatus.REJECTED, "no_signer")
-        send_until_done(service, submit(key, itself(request(ALICE, block=service.head()))))
+        batch = submit(key, itself(request(ALICE, block=service.head())))
+        send_until_done(service, batch)
         reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
         with pytest.raises(CommandError, match="has no signer"):
             deploy(31337, 31337, "--replace")

@@ -412,7 +412,8 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
     assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
     assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
-    for question in (body, of_chains(there=[rollup.chain.head() + 1])):
+    coming = of_chains(there=[rollup.chain.head() + 1])
+    for question in (body, coming):
         assert [rejection["code"] for rejection in estimate(client, key, question)["rejections"]] == ["block_too_new"]
     assert work_until_done(older, chain).status == BatchStatus.DONE
     settings.BATCH_DEADLINE_SECONDS = 5 * day
@@ -603,7 +604,8 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=output)
     assert f"The newest confirmed block of The other chain ({THERE}) is 24." in output.getvalue()
-    assert len({*code_that_decides().values(), games.anchor_state_registry, games.factory}) == 5
+    code = code_that_decides()
+    assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
     # The code returns empty bytes for any call, so the game is about no block.

@@ -299,7 +299,8 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
             work()
             problems |= doubts()
             mempool.mine()
-        for each in (batch, submit(a_key(BOB), request(BOB, block=mempool.head()))):
+        later = submit(a_key(BOB), request(BOB, block=mempool.head()))
+        for each in (batch, later):
             assert work_until_done(each, mempool, rounds=20).status == BatchStatus.DONE
         mempool.mine()
         work()
@@ -414,7 +415,8 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     assert lost.block_number is not None
     mempool.rpc("anvil_reorg", mempool.head() - lost.block_number + 1, [])
     assert signer_nonce(mempool) <= lost.nonce
-    assert work_until_done(submit(a_key(BOB), request(BOB, block=1)), mempool, rounds=20).status == BatchStatus.DONE
+    later = submit(a_key(BOB), request(BOB, block=1))
+    assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
     mempool.mine(70)
     work()

@@ -142,7 +142,8 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
             first = rows(batch)[0]
             assert first.status == DeliveryStatus.PENDING
             assert first.next_try_at
-            pauses.append((first.next_try_at - datetime.fromisoformat(first.attempts[-1]["at"])).total_seconds())
+            last = datetime.fromisoformat(first.attempts[-1]["at"])
+            pauses.append((first.next_try_at - last).total_seconds())
             # Make the next attempt due.
             WebhookDelivery.objects.filter(pk=first.pk).update(next_try_at=timezone.now())
         deliver_all(batch)

@@ -41,7 +41,8 @@ def block_at(chain, timestamp: int) -> int:
 
 
 def at_block(block: int | str, **parts) -> dict[str, Any]:
-    return asking({(f"block:{block}" if isinstance(block, int) else block): parts})
+    selector = f"block:{block}" if isinstance(block, int) else block
+    return asking({selector: parts})
 
 
 # --- Slots ------------------------------------------------------------------------------------------------------------
@@ -63,14 +64,16 @@ def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
     slots = ["0x5", f"{7:064x}", "0x" + "0" * 63 + "8", f"0x{1000:x}"]
     empty = {ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
     done(submit(key, at_block(block, accounts={contract: {"slots": slots}} | empty)))
-    assert [slot_on_chain(service, contract, block, slot) for slot in (5, 7, 8, 1000)] == [2**256 - 1, 8, 9, 0]
+    values = [slot_on_chain(service, contract, block, slot) for slot in (5, 7, 8, 1000)]
+    assert values == [2**256 - 1, 8, 9, 0]
     assert slot_on_chain(service, ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
 
 
 @pytest.mark.long
 def test_hundreds_of_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key, contract):
     block = service.head()
-    done(submit(key, at_block(block, accounts={contract: {"slots": [hex(slot) for slot in range(700)]}})), rounds=20)
+    slots = [hex(slot) for slot in range(700)]
+    done(submit(key, at_block(block, accounts={contract: {"slots": slots}})), rounds=20)
     assert [slot_on_chain(service, contract, block, slot) for slot in (0, 29, 30, 699)] == [1, 30, 0, 0]
     sizes = [len(tx.data) for tx in Transaction.objects.exclude(to=DEPLOYER)]
     assert max(sizes) < 128 * 1024

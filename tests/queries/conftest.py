@@ -17,6 +17,7 @@ def post(client: Client, key):
 
     def post(body, path="/submit-batch-query", **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return client.post(path, raw, content_type="application/json", headers={**header(key), **headers})
+        sent = {**header(key), **headers}
+        return client.post(path, raw, content_type="application/json", headers=sent)
 
     return post

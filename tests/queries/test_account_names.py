@@ -53,7 +53,8 @@ def pointer(account: str, block: int = 1) -> str:
 
 
 def test_a_name_is_stored_with_the_address_that_it_had(post, resolving):
-    assert post(at_blocks(block_1=["Alice.eth", BOB], block_2=["alice.eth"])).status_code == 200
+    body = at_blocks(block_1=["Alice.eth", BOB], block_2=["alice.eth"])
+    assert post(body).status_code == 200
     rows = Query.objects.order_by("position").values_list("address", "name", "block__number")
     assert list(rows) == [(ALICE, "alice.eth", 1), (BOB, "", 1), (ALICE, "alice.eth", 2)]
     assert '"Alice.eth"' in Batch.objects.get().request

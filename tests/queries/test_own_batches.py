@@ -91,7 +91,8 @@ def test_only_one_s_own_are_listed_by_any_key(key, get, client: Client):
     submit(a_key(BOB), request(ALICE, block=1))
     batch = submit(key, request(ALICE, block=1))
     assert listed(get()) == [batch.pk]
-    assert listed(client.get("/batch-queries", headers=header(a_key(ALICE, "another"))).json()) == [batch.pk]
+    answer = client.get("/batch-queries", headers=header(a_key(ALICE, "another")))
+    assert listed(answer.json()) == [batch.pk]
     assert client.get("/batch-queries").status_code == 401
 
 

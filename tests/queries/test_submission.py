@@ -396,7 +396,8 @@ def test_a_body_of_countless_faults_is_refused_without_naming_each(post, setting
     fault_by_path = faults(post(request(*(f"0x{number}" for number in range(3000)), block=1)))
     assert list(fault_by_path) == [""]
     assert "too many" in fault_by_path[""][1]
-    assert len(faults(post(request(ALICE, block=1, props=["BALANCE"] * 10_000)))) == 1
+    body = request(ALICE, block=1, props=["BALANCE"] * 10_000)
+    assert len(faults(post(body))) == 1
 
 
 @pytest.mark.parametrize(

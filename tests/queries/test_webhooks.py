@@ -133,7 +133,8 @@ def again(key, delivery: str):
 
 def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
-    complete(accept(with_webhook(a_key(BOB), block=13)), INITIAL)
+    other = accept(with_webhook(a_key(BOB), block=13))
+    complete(other, INITIAL)
     deliveries: list[Any] = []
     more: dict[str, str] = {}
     while not deliveries or more["cursor"]:
@@ -218,7 +219,8 @@ def test_test_events_and_deliveries_sent_again_are_counted_together(key, batch):
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
     by_api = again(key, test)
     assert (by_api.status_code, by_api.json()["code"]) == (429, "too_many_requests")
-    for answer in (by_api, *[page.post("/webhooks/test", {"url": url}), page.post(listed_again), page.post(of_page)]):
+    pages = [page.post("/webhooks/test", {"url": url}), page.post(listed_again), page.post(of_page)]
+    for answer in (by_api, *pages):
         assert answer.status_code == 429
         assert int(answer.headers["Retry-After"]) > 0
         assert "You may send 10 test events and deliveries again in a minute" in answer.text

@@ -53,7 +53,8 @@ def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevC
         facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
         # Unlike nodes of development chains, this one proves block 0 by the root of its header.
         genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
-        done(submit(key, asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)), chain)
+        body = asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
+        done(submit(key, body), chain)
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 65
 

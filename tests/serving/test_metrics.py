@@ -73,7 +73,8 @@ def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(own):
     claimed = "X-Request-Id: chosen-by-the-client"
     key = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
     request = f"GET /nowhere?apiKey={key} HTTP/1.1\r\nHost: 127.0.0.1\r\n{claimed}\r\nReferer: /?a={key}\r\n\r\n"
-    told = ask(own.port, request.encode()).headers["X-Request-Id"]
+    answer = ask(own.port, request.encode())
+    told = answer.headers["X-Request-Id"]
     assert re.fullmatch(r"[0-9a-f]{16}", told)
     own.log("GET /nowhere")
     lines = lines_of_log(own)

@@ -50,10 +50,12 @@ def test_nobody_says_where_the_service_lies(web, name, value):
 @pytest.mark.parametrize(("behind_proxy", "status"), [("false", 301), ("true", 200)])
 def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy, status):
     with serving(tmp_path, BASE_URL="https://127.0.0.1", BEHIND_TLS_PROXY=behind_proxy) as server:
-        answer = ask(server.port, request(b"GET /sign-in HTTP/1.1", b"X-Forwarded-Proto: https"))
+        sent_request = request(b"GET /sign-in HTTP/1.1", b"X-Forwarded-Proto: https")
+        answer = ask(server.port, sent_request)
         assert answer.status == status
         if status == 200:
-            assert re.fullmatch(r"__Host-csrftoken=\w+; (?!.*Domain).*Path=/;.* Secure", answer.headers["Set-Cookie"])
+            cookie = answer.headers["Set-Cookie"]
+            assert re.fullmatch(r"__Host-csrftoken=\w+; (?!.*Domain).*Path=/;.* Secure", cookie)
         # Proxies don't send these fields, so they wouldn't overwrite a client's.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
@@ -110,7 +112,8 @@ def test_a_page_at_another_name_of_this_machine_redirects_to_the_address(web, ho
     ],
 )
 def test_programs_are_answered_at_other_names_of_this_machine(web, host, line, fields, status):
-    answer = ask(web.port, to_host(host, line, *fields, body=b"{}" if b"Content-Length: 2" in fields else b""))
+    body = b"{}" if b"Content-Length: 2" in fields else b""
+    answer = ask(web.port, to_host(host, line, *fields, body=body))
     assert (answer.status, answer.headers["Location"]) == (status, None)
 
 

@@ -66,11 +66,13 @@ def test_answers_tell_each_fact_with_its_transaction_and_log(service, key, told)
         assert query["account"] is None
         for fact in query["facts"]:
             assert fact["transaction"] == query["transaction"]
-            assert service.rpc("eth_call", fact["call"], "latest") == fact["word"]
+            answer = service.rpc("eth_call", fact["call"], "latest")
+            assert answer == fact["word"]
             index, log = int(fact["transaction"]["index"]), fact["log"]
             match fact["property"]:
                 case "LOG":
-                    assert log == {"index": log["index"], **log_of(receipts[index], int(log["index"]))}
+                    content = log_of(receipts[index], int(log["index"]))
+                    assert log == {"index": log["index"], **content}
                     assert (fact["word"], fact["value"]) == (hash_of(receipts[index]["logs"][int(log["index"])]), None)
                 case "HASH":
                     assert (fact["word"], fact["value"], log) == (hashes[index], None, None)
@@ -168,7 +170,8 @@ def test_files_for_spreadsheets_have_columns_for_transactions_and_logs(service, 
         ["2", hashes[2], "1", log["emitter"], " ".join(log["topics"]), log["data"]],
     ]
     for path in (f"{batches.path(batch)}/facts.csv", f"/facts.csv?block={number}"):
-        names, *rows = csv.reader(io.StringIO(Client().get(path).content.decode("utf-8-sig")))
+        content = Client().get(path).content.decode("utf-8-sig")
+        names, *rows = csv.reader(io.StringIO(content))
         assert names[-6:] == [
             *("source_transaction", "source_transaction_hash", "log", "log_emitter", "log_topics", "log_data"),
         ]

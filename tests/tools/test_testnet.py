@@ -100,7 +100,8 @@ def prove(url: str, destination: DevChain, source: DevChain, block: int) -> None
     api_key = client.take_api_key(url, ADDRESS, KEY, destination.chain_id)
     data = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
     body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
-    client.follow(url, api_key, client.submit(url, api_key, body), lambda _: None, SECONDS)
+    batch = client.submit(url, api_key, body)
+    client.follow(url, api_key, batch, lambda _: None, SECONDS)
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

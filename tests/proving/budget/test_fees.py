@@ -30,7 +30,8 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
         blocks = {f"block:{head - back}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for back in range(12)}
         # The newest block is checked last.
         blocks[f"block:{head}"] = {"header": ["STATE_ROOT", "REQUESTS_HASH"]}
-        assert work_until_done(submit(key, asking(blocks, fee=ETHER))).rejection_code == "header_property_missing"
+        batch = submit(key, asking(blocks, fee=ETHER))
+        assert work_until_done(batch).rejection_code == "header_property_missing"
         assert not Transaction.objects.exists()
 
 

@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.outside, pytest.mark.long]
 def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
     block = costly.head()
     little = submit(key, request(ALICE, block=block, fee=ETHER))
-    accounts = {CHARLIE: {"props": ["BALANCE"], "slots": [hex(slot << 30) for slot in range(60)]}}
+    slots = [hex(slot << 30) for slot in range(60)]
+    accounts = {CHARLIE: {"props": ["BALANCE"], "slots": slots}}
     much = submit(a_key(BOB), asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER))
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(little, costly).status == work_until_done(much, costly).status == BatchStatus.DONE
