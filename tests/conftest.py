@@ -28,6 +28,7 @@ from devnet.devchain import DevChain
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics
 from queries import storage
+from tests.chain_fixtures import chain_fixture
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
 
@@ -175,19 +176,12 @@ def pages_without_collected_files(settings, no_collected_files) -> None:
     settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 
 
-@pytest.fixture
-def chain() -> Iterator[DevChain]:
-    """Yield a new chain of a few blocks that mines a block for each transaction."""
-    with DevChain() as chain:
-        chain.mine(5)
-        yield chain
+# A new chain of a few blocks that mines a block for each transaction.
+chain = chain_fixture(lambda chain: chain.mine(5), scope="function")
 
 
-@pytest.fixture(scope="module")
-def devchain() -> Iterator[DevChain]:
-    """Yield a chain that all tests of a module share."""
-    with DevChain() as chain:
-        yield chain
+# A chain that all tests of a module share.
+devchain = chain_fixture()
 
 
 @pytest.fixture

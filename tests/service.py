@@ -1,13 +1,14 @@
 """Helpers for tests of the whole service: a configured chain, submitted batches, and single rounds of work."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.management import call_command
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.test import Client
 from django.utils import timezone
 
@@ -16,8 +17,11 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Lane
 from queries.models import Batch, BatchStatus, Block
+from tests.chains.lying_node import between
 from tests.users import *  # noqa: F403  (many tests import them from here)
 from tests.users import ALICE, SECOND_SIGNER_KEY, SIGNER_KEY, header
+
+Row = TypeVar("Row", bound=Model)
 
 # Properties in requests, in the order of their numbers in the registry.
 ACCOUNT_FIELDS = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -57,11 +61,44 @@ block_hash_source = "native"
     return path
 
 
-def reconfigure(settings: Any, old: str, new: str) -> None:
+def source_tables(
+    chain_id: int, name: str, url: str, connection: str, *, chain: str = "", destination: int = 31337
+) -> str:
+    """Return the tables of a source chain and of its connection, with these lines."""
+    return f"""
+[[chains]]
+id = {chain_id}
+name = "{name}"
+rpc_urls = ["{url}"]
+{chain}
+
+[[connections]]
+source = {chain_id}
+destination = {destination}
+{connection}
+"""
+
+
+def attested_by(attesters: Mapping[str, str], threshold: int) -> str:
+    """Return the lines of a connection by attesters, which are URLs by address."""
+    tables = ", ".join(f'{{address = "{address}", url = "{url}"}}' for address, url in attesters.items())
+    return f'block_hash_source = "attested"\nattesters = [{tables}]\nthreshold = {threshold}'
+
+
+def reconfigure(settings: Any, old: str, new: str, *, count: int = -1) -> None:
+    """Replace a text of the chains file, by default wherever it stands there."""
     text = settings.CHAINS_FILE.read_text()
     assert old in text
-    settings.CHAINS_FILE.write_text(text.replace(old, new))
+    settings.CHAINS_FILE.write_text(text.replace(old, new, count))
     forget_chains()
+
+
+@contextmanager
+def changed_replies(settings: Any, chain: DevChain, change: Callable[[Any, Any], list[Any]]) -> Iterator[str]:
+    """Let the service ask the chain's node through one that `change`s replies (`between`). Yield that one's URL."""
+    with between(chain.url, change) as url:
+        reconfigure(settings, chain.url, url)
+        yield url
 
 
 def asking(
@@ -91,9 +128,12 @@ def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
     return Batch.objects.get(pk=answer.json()["internalId"])
 
 
-def work() -> None:
-    """Make all rows due, and do all work once, as a worker does."""
-    call_command("runworker", once=True)
+def work(rounds: int = 1, chain: DevChain | None = None) -> None:
+    """Make all rows due, and do all work once, as a worker does. If a `chain` is given, mine it after each round."""
+    for _ in range(rounds):
+        call_command("runworker", once=True)
+        if chain:
+            chain.mine()
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
@@ -106,6 +146,12 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
         if chain:
             chain.mine()
     raise AssertionError(f"{batch.pk} is still {batch.status} after {rounds} rounds: {waiting()}")
+
+
+def done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
+    """Work until the batch is DONE. If a `chain` is given, mine it between the rounds."""
+    assert work_until_done(batch, chain, rounds).status == BatchStatus.DONE
+    return batch
 
 
 def expire_leases() -> None:
@@ -125,6 +171,6 @@ def waiting() -> list[str]:
     return [str(reason) for reason in reasons if reason]
 
 
-def fresh(batch: Batch) -> Batch:
-    batch.refresh_from_db()
-    return batch
+def fresh(row: Row) -> Row:
+    row.refresh_from_db()
+    return row

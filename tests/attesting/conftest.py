@@ -1,13 +1,4 @@
-from collections.abc import Iterator
+from tests.chain_fixtures import chain_fixture
 
-import pytest
-
-from devnet.devchain import DevChain
-
-
-@pytest.fixture(scope="module")
-def devchain() -> Iterator[DevChain]:
-    """Yield a chain whose newest final block is two below its head."""
-    with DevChain() as chain:
-        chain.mine(10)
-        yield chain
+# A chain whose newest final block is two below its head.
+devchain = chain_fixture(lambda chain: chain.mine(10))

@@ -77,8 +77,7 @@ def operated() -> None:
     a_worker = {"started_at": now - DAY, "beat_at": now - 4 * MINUTE}
     WorkerHeartbeat.objects.create(worker="silent:1", **a_worker)
     FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
-    failing = a_batch(block=7)
-    accept(failing)
+    failing = accept(a_batch(block=7))
     Block.objects.filter(queries__batch=failing).update(
         failing_since=now - 14 * MINUTE, attempts=6, due_at=now + MINUTE, waiting_for="No node serves the proof."
     )

@@ -16,7 +16,7 @@ from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, We
 from queries.waits import wait
 from tests.explorer import batches
 from tests.factories import client_of
-from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, request, submit, work, work_until_done
 
 REORGANISED = "The destination chain was reorganised: block 14 is another one now."
 NODE_DOWN = wait("node_fails", problem="The node is down.")
@@ -83,14 +83,12 @@ def mistyped() -> Batch:
 
 
 def accepted() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     return over(4, batch)
 
 
 def waiting() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     now = timezone.now()
     progress.note_failure(batches.queries_of(batch), NODE_DOWN)
     Block.objects.update(wait=NODE_DOWN, failing_since=now, due_at=now + timedelta(seconds=8))
@@ -98,9 +96,7 @@ def waiting() -> Batch:
 
 
 def being_sent(block: int | None = None) -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch()))
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=block)
     # The block waits for its transaction, as the worker stores it after sending.
@@ -113,8 +109,7 @@ def being_confirmed() -> Batch:
 
 
 def reorged() -> Batch:
-    batch = batches.a_batch()
-    batches.finish(batch)
+    batch = batches.finish(batches.a_batch())
     progress.reopen(batches.queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
     return over(90, batch)
 
@@ -122,8 +117,7 @@ def reorged() -> Batch:
 def reorged_and_done_since() -> Batch:
     batch = reorged()
     batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    batches.settle(batch)
-    return over(120, batch, since=600)
+    return over(120, batches.settle(batch), since=600)
 
 
 def rejected_at_once() -> Batch:
@@ -135,8 +129,7 @@ def rejected_at_once() -> Batch:
 
 
 def rejected() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     values = {"chain": 31337, "cost": 342 * 10**12, "fee": 10**14, "gas": 212_345, "path_gas": None, "data_wei": None}
     reason = wait("fee_too_low", **values)
     progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
@@ -144,8 +137,7 @@ def rejected() -> Batch:
 
 
 def rejected_on_the_way() -> Batch:
-    batch = batches.a_batch(ALICE, BOB, CHARLIE)
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(ALICE, BOB, CHARLIE))
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE)
     sent(batch)
@@ -156,9 +148,7 @@ def rejected_on_the_way() -> Batch:
 
 def just_done() -> Batch:
     """Return a DONE batch whose block isn't final yet."""
-    batch = batches.a_batch()
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch()))
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     tx_hash = sent(batch, block=14)
     batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
@@ -167,16 +157,12 @@ def just_done() -> Batch:
 
 
 def done_with_one_answer() -> Batch:
-    batch = just_done()
-    batches.settle(batch)
-    return over(31, batch, since=92)
+    return over(31, batches.settle(just_done()), since=92)
 
 
 def done() -> Batch:
-    batch = batches.a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
-    batches.finish(batch)
-    batches.settle(batch)
-    return over(31, batch, since=92)
+    batch = batches.finish(batches.a_batch(props=["BALANCE", "NONCE", "CODE_HASH"]))
+    return over(31, batches.settle(batch), since=92)
 
 
 def everything_open() -> Batch:
@@ -189,9 +175,7 @@ def everything_open() -> Batch:
 def everything_done() -> Batch:
     batch = everything_open()
     batches.find_block(batch)
-    batches.finish(batch)
-    batches.settle(batch)
-    return over(48, batch, since=92)
+    return over(48, batches.settle(batches.finish(batch)), since=92)
 
 
 def about_transactions() -> Batch:
@@ -205,20 +189,19 @@ def about_transactions() -> Batch:
 def about_transactions_done() -> Batch:
     batch = about_transactions()
     batches.find_block(batch)
-    batches.accept(batch)
-    batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
-    batches.complete(batch, *StepKind)
-    batches.settle(batch)
-    return over(48, batch, since=92)
+    _finish_with_logs(batch)
+    return over(48, batches.settle(batch), since=92)
 
 
 def one_log() -> Batch:
     batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}})
-    batches.accept(batch)
-    batches.fetch_proofs(batch, [batches.transfer(5), batches.transfer(10**18)])
+    _finish_with_logs(batch)
+    return over(31, batches.settle(batch), since=92)
+
+
+def _finish_with_logs(batch: Batch) -> None:
+    batches.fetch_proofs(batches.accept(batch), [batches.transfer(5), batches.transfer(10**18)])
     batches.complete(batch, *StepKind)
-    batches.settle(batch)
-    return over(31, batch, since=92)
 
 
 def pruned() -> Batch:
@@ -233,8 +216,7 @@ def pruned() -> Batch:
 def with_webhook() -> Batch:
     """Return a DONE batch with a webhook, whose first delivery failed."""
     webhook = {"url": "https://hooks.example.org/s3cret", "events": ["STEP", "DONE"]}
-    batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
-    batches.finish(batch)
+    batch = batches.finish(submit(a_key(), {**request(ALICE, block=12), "webhook": webhook}))
     first = batch.webhook.deliveries.earliest("pk")
     attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
     WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
@@ -255,8 +237,7 @@ def with_tests() -> None:
 
 
 def running() -> Batch:
-    batch = batches.a_batch(ALICE, BOB)
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(ALICE, BOB))
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=14)
@@ -265,9 +246,7 @@ def running() -> Batch:
 
 def several() -> Batch:
     """Return a batch of five queries: two are proven, and one fails."""
-    batch = batches.a_batch(*batches.many_accounts(5))
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(5))))
     pks = batches.queries_of(batch)
     for kind in StepKind:
         progress.complete(pks[:2], kind)
@@ -279,8 +258,7 @@ def several() -> Batch:
 
 
 def sixty(proven: int = 20) -> Batch:
-    batch = batches.a_batch(*batches.many_accounts(60), props=["BALANCE", "NONCE"])
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(*batches.many_accounts(60), props=["BALANCE", "NONCE"]))
     batches.fetch_proofs(batch)
     pks = batches.queries_of(batch)
     progress.complete(pks, StepKind.INITIAL_STATE)
@@ -300,9 +278,7 @@ def sixty_done() -> Batch:
 
 def twelve_hundred() -> Batch:
     """Return a batch of 1,200 queries, a quarter of them proven. For so many, the page shows no times of steps."""
-    batch = batches.a_batch(*batches.many_accounts(1200))
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(1200))))
     pks = batches.queries_of(batch)
     progress.complete(pks[:840], StepKind.INITIAL_STATE)
     for kind in list(StepKind)[1:]:
@@ -338,8 +314,7 @@ def of_two_sources_waiting() -> Batch:
 
 def one_of_two_sources() -> Batch:
     """Return a batch of two source chains: one proceeds, the other is unchecked and has a notice about attesters."""
-    batch = batches.of_two_sources()
-    batches.accept(batch)
+    batch = batches.accept(batches.of_two_sources())
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
     problem, now = "No node of Other chain (5) can be used: 127.0.0.1:1 can't be reached.", timezone.now()
     Batch.objects.update(wait=wait("node_fails", problem=problem), failing_since=now, due_at=now + timedelta(seconds=8))
@@ -352,17 +327,13 @@ def one_of_two_sources() -> Batch:
 
 
 def of_two_sources_done() -> Batch:
-    batch = batches.of_two_sources()
-    batches.accept(batch, batches.SOURCE)
-    batches.finish(batch)
+    batch = batches.finish(batches.accept(batches.of_two_sources(), batches.SOURCE))
     batches.deployed(batches.SOURCE)
-    batches.settle(batch)
-    return over(140, batch, since=200)
+    return over(140, batches.settle(batch), since=200)
 
 
 def on_the_path() -> Batch:
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     batches.plan_path(batch, 60, left=40)
@@ -375,16 +346,13 @@ def arrived() -> Batch:
     batch = on_the_path()
     batches.plan_path(batch, 60, left=0)
     sent(batch, block=16)
-    batches.fetch_proofs(batch)
-    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    batches.settle(batch)
-    return over(120, batch, since=30)
+    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    return over(120, batches.settle(batch), since=30)
 
 
 def over_a_parent() -> Batch:
     """Return a batch that waits for the first of its path's two parts."""
-    batch = batches.of_rollup()
-    batches.accept(batch, batches.ROLLUP)
+    batch = batches.accept(batches.of_rollup(), batches.ROLLUP)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     Block.objects.update(hash=batches.HASH, wait=ATTESTERS_MISSING)
     batches.deployed(batches.SOURCE)
@@ -398,10 +366,8 @@ def over_a_parent_done() -> Batch:
     sent(batch, block=14, extends=batches.deployed(batches.ROLLUP))
     sent(batch, block=16, extends=batches.deployed(batches.ROLLUP))
     batches.plan_path(batch, 2, left=0)
-    batches.fetch_proofs(batch)
-    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    batches.settle(batch)
-    return over(60, batch, since=30)
+    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    return over(60, batches.settle(batch), since=30)
 
 
 def left_to_its_user() -> Batch:
@@ -419,8 +385,7 @@ def paid_by_its_user(chain: DevChain) -> Batch:
     del body["fee"]
     body["data"]["31337"][f"block:{block - 1}"] = {"header": ["GAS_LIMIT"]}
     batch = submit(a_key(), body)
-    work()
-    work()
+    work(2)
     return batch
 
 
@@ -431,13 +396,8 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
     chain.rpc("anvil_setStorageAt", contract, "0x5", f"0x{77:064x}")
     chain.mine(2)
     accounts = {contract: {"props": ["BALANCE", "CODE_HASH"], "slots": ["0x5", "0x6", hex(2**255)]}}
-    key = ApiKey.objects.first() or a_key()
-    body = {
-        "destinationChainId": "31337",
-        "fee": "0",
-        "data": {"31337": {f"block:{chain.head() - 1}": {"accounts": accounts}}},
-    }
-    return work_until_done(submit(key, body), chain, rounds=20)
+    body = asking({f"block:{chain.head() - 1}": {"accounts": accounts}})
+    return work_until_done(submit(ApiKey.objects.first() or a_key(), body), chain, rounds=20)
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -105,94 +105,70 @@ def gzip_bomb(exchange: Exchange) -> None:
     exchange.answer(first + again * 2048, headers="Content-Encoding: gzip\r\n")
 
 
-def endless_reply(exchange: Exchange) -> None:
-    exchange.send(b'HTTP/1.1 200 OK\r\n\r\n["')
-    exchange.repeat(b"x" * MEGABYTE)
+def answering(content: bytes) -> Behaviour:
+    return lambda exchange: exchange.answer(content)
 
 
-def empty_lists(exchange: Exchange) -> None:
-    """Send 63 MB of JSON, which would take 2.7 GB of memory when parsed."""
-    exchange.answer(b"[" + b"[]," * (21 * MEGABYTE) + b"[]]")
+def endless(first: bytes, repeated: bytes, *, pause: float = 0) -> Behaviour:
+    """Return a behaviour that sends `first`, and then `repeated` again and again."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.send(first)
+        exchange.repeat(repeated, pause=pause)
+
+    return behave
 
 
-def empty_lists_within_bounds(exchange: Exchange) -> None:
-    """Send as much as an honest reply may contain."""
-    exchange.answer(b"[" + b"[]," * (1300 * 1024) + b"[]]")
+def _endless_logs(data: bytes, more: bytes) -> Behaviour:
+    log = b'{"address": "0x%040x", "topics": [], "data": "0x%b"%b}, ' % (1, data, more)
+    return endless(b'HTTP/1.1 200 OK\r\n\r\n{"result": [{"logs": [', log * 10)
 
 
-def deep_nesting(exchange: Exchange) -> None:
-    exchange.answer(b"[" * 200_000 + b"]" * 200_000)
-
-
-def _endless_logs(exchange: Exchange, data: bytes, more: bytes) -> None:
-    exchange.send(b'HTTP/1.1 200 OK\r\n\r\n{"result": [{"logs": [')
-    exchange.repeat(b'{"address": "0x%040x", "topics": [], "data": "0x%b"%b}, ' % (1, data, more) * 10)
-
-
-def endless_logs(exchange: Exchange) -> None:
-    _endless_logs(exchange, b"00" * 50_000, b"")
-
-
-def endless_logs_of_spaces(exchange: Exchange) -> None:
-    """Send logs of which nearly nothing is kept."""
-    _endless_logs(exchange, b"", b" " * 100_000)
-
-
-def log_of_lists(exchange: Exchange) -> None:
-    """Send 15 MB as a single object, which would take 400 MB of memory when parsed."""
-    exchange.answer(b'[{"topics": [' + b"[]," * (5 * MEGABYTE) + b"[]]}]")
-
-
-def log_of_deep_nesting(exchange: Exchange) -> None:
-    exchange.answer(b'[{"topics": ' + b"[" * 200_000 + b"]" * 200_000 + b"}]")
-
-
-def endless_headers(exchange: Exchange) -> None:
-    exchange.send(b"HTTP/1.1 200 OK\r\n")
-    exchange.repeat(b"X-Header: of no use\r\n" * 100)
-
-
-def endless_header(exchange: Exchange) -> None:
-    exchange.send(b"HTTP/1.1 200 OK\r\nX-Header: ")
-    exchange.repeat(b"x" * 10_000)
+endless_logs = _endless_logs(b"00" * 50_000, b"")
+# Nearly nothing of these logs is kept.
+endless_logs_of_spaces = _endless_logs(b"", b" " * 100_000)
+FLOODS: Mapping[str, Behaviour] = {
+    "gzip bomb": gzip_bomb,
+    "endless reply": endless(b'HTTP/1.1 200 OK\r\n\r\n["', b"x" * MEGABYTE),
+    # 63 MB of JSON, which would take 2.7 GB of memory when parsed
+    "empty lists": answering(b"[" + b"[]," * (21 * MEGABYTE) + b"[]]"),
+    # As much as an honest reply may contain
+    "empty lists within bounds": answering(b"[" + b"[]," * (1300 * 1024) + b"[]]"),
+    "deep nesting": answering(b"[" * 200_000 + b"]" * 200_000),
+    "endless logs": endless_logs,
+    "endless logs of spaces": endless_logs_of_spaces,
+    # 15 MB as a single object, which would take 400 MB of memory when parsed
+    "log of lists": answering(b'[{"topics": [' + b"[]," * (5 * MEGABYTE) + b"[]]}]"),
+    "log of deep nesting": answering(b'[{"topics": ' + b"[" * 200_000 + b"]" * 200_000 + b"}]"),
+    "endless headers": endless(b"HTTP/1.1 200 OK\r\n", b"X-Header: of no use\r\n" * 100),
+    "endless header": endless(b"HTTP/1.1 200 OK\r\nX-Header: ", b"x" * 10_000),
+}
 
 
 # --- Drips, each well within the read timeout -------------------------------------------------------------------------
 
 
-def dripped_headers(exchange: Exchange) -> None:
-    exchange.send(b"HTTP/1.1 200 OK\r\nX-Header: ")
-    exchange.repeat(b"x", pause=DRIP_SECONDS)
-
-
-def dripped_reply(exchange: Exchange) -> None:
-    exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
-    exchange.repeat(b" ", pause=DRIP_SECONDS)
-
-
-def dripped_chunk_length(exchange: Exchange) -> None:
-    exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
-    exchange.repeat(b"x", pause=DRIP_SECONDS)
-
-
-def dripped_trailers(exchange: Exchange) -> None:
-    exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n")
-    exchange.repeat(b"X-Trailer: x\r\n", pause=DRIP_SECONDS)
-
-
-def endless_continue(exchange: Exchange) -> None:
-    exchange.repeat(b"HTTP/1.1 100 Continue\r\n\r\n", pause=DRIP_SECONDS)
+def dripping(first: bytes, repeated: bytes) -> Behaviour:
+    return endless(first, repeated, pause=DRIP_SECONDS)
 
 
 def silence(exchange: Exchange) -> None:
     exchange.wait()
 
 
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+dripped_reply = dripping(b"HTTP/1.1 200 OK\r\n\r\n", b" ")
+DRIPS: Mapping[str, Behaviour] = {
+    "dripped headers": dripping(b"HTTP/1.1 200 OK\r\nX-Header: ", b"x"),
+    "dripped reply": dripped_reply,
+    "dripped chunk length": dripping(_CHUNKED + b"1;", b"x"),
+    "dripped trailers": dripping(_CHUNKED + b"2\r\n{}\r\n0\r\n", b"X-Trailer: x\r\n"),
+    "endless continue": dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "silence": silence,
+}
+
+
 # --- Ends and lies ----------------------------------------------------------------------------------------------------
-
-
-def hangs_up(exchange: Exchange) -> None:
-    """Close the connection without an answer."""
 
 
 def hangs_up_midway(exchange: Exchange) -> None:
@@ -205,26 +181,8 @@ def wrong_ids(exchange: Exchange) -> None:
     exchange.answer(json.dumps(replies).encode())
 
 
-FLOODS: Mapping[str, Behaviour] = {
-    behaviour.__name__.replace("_", " "): behaviour
-    for behaviour in (
-        gzip_bomb,
-        endless_reply,
-        empty_lists,
-        empty_lists_within_bounds,
-        deep_nesting,
-        endless_logs,
-        endless_logs_of_spaces,
-        log_of_lists,
-        log_of_deep_nesting,
-        endless_headers,
-        endless_header,
-    )
-}
-DRIPS: Mapping[str, Behaviour] = {
-    behaviour.__name__.replace("_", " "): behaviour
-    for behaviour in (dripped_headers, dripped_reply, dripped_chunk_length, dripped_trailers, endless_continue, silence)
-}
 LIES: Mapping[str, Behaviour] = {
-    behaviour.__name__.replace("_", " "): behaviour for behaviour in (hangs_up, hangs_up_midway, wrong_ids)
+    "hangs up": lambda _: None,
+    "hangs up midway": hangs_up_midway,
+    "wrong ids": wrong_ids,
 }

@@ -50,6 +50,11 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
         yield url
 
 
+def each(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that answers each question of a batch like `answer`."""
+    return lambda body: [answer(question) for question in body] if isinstance(body, list) else answer(body)
+
+
 def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function like `answer` that also appends each body to `into`."""
 

@@ -99,6 +99,34 @@ def of_query(which: int, /, **parts: Any) -> Callable[[Bundle], object]:
     return lambda b: b["queries"][which - 1].update(parts)
 
 
+def facts(which: int, /, **words: str) -> Callable[[Bundle], object]:
+    return lambda b: b["queries"][which - 1]["facts"].update(words)
+
+
+def named(which: int, index: object, tx_hash: str | None = None) -> Callable[[Bundle], object]:
+    """Return a function that names another transaction in a query."""
+    return of_query(which, transaction={"index": index, "hash": tx_hash})
+
+
+def copied(which: int, other: int, name: str) -> Callable[[Bundle], object]:
+    """Return a function that gives a query this part of another one."""
+    return lambda b: b["queries"][which - 1].update({name: b["queries"][other - 1][name]})
+
+
+def log_at(place: str) -> Callable[[Bundle], object]:
+    """Return a function that claims the first log of the first transaction in another place."""
+    return lambda b: b["queries"][7].update(logs={place: b["queries"][7]["logs"]["0"]})
+
+
+def slot_at(place: str) -> Callable[[Bundle], object]:
+    """Return a function that claims the word and the proof of a slot for another one."""
+    return lambda b: b["queries"][1].update(slots={place: b["queries"][1]["slots"][word(5)]})
+
+
+def next_header(at: int) -> Callable[[Bundle], object]:
+    return lambda b: b["blocks"][2].update(nextHeader=b["blocks"][at]["header"])
+
+
 def of_block(at: int, /, **parts: Any) -> Callable[[Bundle], object]:
     return lambda b: b["blocks"][at].update(parts)
 
@@ -149,7 +177,7 @@ def next_as_block(b: Bundle) -> None:
 
 
 FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
-    "another balance": (lambda b: b["queries"][0]["facts"].update(BALANCE=word(1)), "Query 1: .* another BALANCE"),
+    "another balance": (facts(1, BALANCE=word(1)), "Query 1: .* another BALANCE"),
     "another word in a slot": (slot(word=word(1)), "Query 2: .* another word in slot"),
     "a slot that is said to be empty": (slot(word=word(0), proof=[]), "Query 2: The proof ends"),
     "a slot that is not proven": (
@@ -157,8 +185,8 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         "Query 2: ",
     ),
     "another account": (of_query(1, account=BOB), "Query 1: The proof"),
-    "a header's word": (lambda b: b["queries"][2]["facts"].update(GAS_USED=word(1)), "Query 3: .* another GAS_USED"),
-    "an account's word of a header": (lambda b: b["queries"][2]["facts"].update(BALANCE=word(1)), "Query 3: .*known"),
+    "a header's word": (facts(3, GAS_USED=word(1)), "Query 3: .* another GAS_USED"),
+    "an account's word of a header": (facts(3, BALANCE=word(1)), "Query 3: .*known"),
     "a query twice": (lambda b: b["queries"].insert(1, b["queries"][0]), "numbered from 1"),
     "a query's number twice": (of_query(2, number=1), "numbered from 1"),
     "a query less": (lambda b: b["queries"].pop(1), "numbered from 1"),
@@ -226,10 +254,7 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         "Query 1: The proof ends",
     ),
     "a leaf with another balance": (richer, "Query 1: The proof"),
-    "a slot by the proof of another": (
-        lambda b: b["queries"][1].update(slots={word(7): b["queries"][1]["slots"][word(5)]}),
-        "Query 2: The proof",
-    ),
+    "a slot by the proof of another": (slot_at(word(7)), "Query 2: The proof"),
     "a slot's proof without its root": (
         lambda b: b["queries"][1]["slots"][word(5)]["proof"].pop(0),
         "Query 2: The proof",
@@ -237,24 +262,12 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     "nodes that are no list": (lambda b: b.update(nodes=None), "nodes (are not a list|is missing or malformed)"),
     "nodes that are numbers": (lambda b: b["nodes"].__setitem__(0, 7), r"nodes\.0 is (not hex|missing or malformed)"),
     "slots of no account": (of_query(2, account=None), "Query 2: "),
-    "another status": (lambda b: b["queries"][7]["facts"].update(STATUS=word(0)), "Query 8: .* another STATUS"),
-    "another number of logs": (
-        lambda b: b["queries"][8]["facts"].update(LOG_COUNT=word(2)),
-        "Query 9: .* another LOG_COUNT",
-    ),
+    "another status": (facts(8, STATUS=word(0)), "Query 8: .* another STATUS"),
+    "another number of logs": (facts(9, LOG_COUNT=word(2)), "Query 9: .* another LOG_COUNT"),
     "an account's word of a transaction": (of_query(8, facts={"BALANCE": word(0)}), "Query 8: .* not known: 'BALANCE'"),
-    "the receipt of another transaction": (
-        lambda b: b["queries"][8].update(receiptProof=b["queries"][7]["receiptProof"]),
-        "Query 9: The proof",
-    ),
-    "a receipt as that of another transaction": (
-        of_query(8, transaction={"index": "1", "hash": None}),
-        "Query 8: The proof",
-    ),
-    "a receipt of a transaction that the block doesn't have": (
-        of_query(8, transaction={"index": "130", "hash": None}),
-        "Query 8: The proof",
-    ),
+    "the receipt of another transaction": (copied(9, 8, "receiptProof"), "Query 9: The proof"),
+    "a receipt as that of another transaction": (named(8, "1"), "Query 8: The proof"),
+    "a receipt of a transaction that the block doesn't have": (named(8, "130"), "Query 8: The proof"),
     "a receipt of another block": (of_query(8, block=0), "Query 8: The proof"),
     "a receipt and a transaction in each other's place": (swap_proofs, "Query 9: The proof"),
     "a receipt that is not proven": (of_query(8, receiptProof=None), "Query 8: .* not known"),
@@ -269,12 +282,9 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         of_query(9, transactionProof=[True]),
         r"Query 9: .*places|transactionProof\.0 is missing or malformed",
     ),
-    "another hash of a transaction": (
-        lambda b: b["queries"][8]["facts"].update(HASH=word(1)),
-        "Query 9: .* another HASH",
-    ),
+    "another hash of a transaction": (facts(9, HASH=word(1)), "Query 9: .* another HASH"),
     "the hash of another transaction": (
-        of_query(9, transaction={"index": "129", "hash": f"0x{keccak(TRANSACTIONS[128]).hex()}"}),
+        named(9, "129", f"0x{keccak(TRANSACTIONS[128]).hex()}"),
         "Query 9: The proof doesn't show the transaction's hash",
     ),
     "a hash that is not proven": (
@@ -282,38 +292,17 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         "Query 9: The proof doesn't show the transaction's hash",
     ),
     "a hash that is none": (
-        of_query(9, transaction={"index": "129", "hash": "0x12"}),
+        named(9, "129", "0x12"),
         r"transaction\.hash is (not 32 bytes in hex|missing or malformed)",
     ),
-    "an index with a zero before it": (
-        of_query(8, transaction={"index": "00", "hash": None}),
-        r"transaction\.index is (not an index|missing or malformed)",
-    ),
-    "an index that is a number": (
-        of_query(8, transaction={"index": 0, "hash": None}),
-        r"transaction\.index is (not an index|missing or malformed)",
-    ),
+    "an index with a zero before it": (named(8, "00"), r"transaction\.index is (not an index|missing or malformed)"),
+    "an index that is a number": (named(8, 0), r"transaction\.index is (not an index|missing or malformed)"),
     "a transaction that is none": (of_query(8, transaction=7), "transaction(.index)? is (not an|missing or malformed)"),
-    "an account and a transaction": (
-        of_query(1, transaction={"index": "0", "hash": None}),
-        "Query 1: The bundle names an account and a transaction",
-    ),
-    "a log as another one of its receipt": (
-        lambda b: b["queries"][7].update(logs={"1": b["queries"][7]["logs"]["0"]}),
-        "Query 8: The proof shows another log 1",
-    ),
-    "a log of another receipt": (
-        lambda b: b["queries"][8].update(logs=b["queries"][7]["logs"]),
-        "Query 9: The proof shows (another log 0|no log 2)",
-    ),
-    "a log that the receipt doesn't have": (
-        lambda b: b["queries"][7].update(logs={"3": b["queries"][7]["logs"]["0"]}),
-        "Query 8: The proof shows no log 3",
-    ),
-    "a log of an index that is none": (
-        lambda b: b["queries"][7].update(logs={"00": b["queries"][7]["logs"]["0"]}),
-        r"an index that is none|logs\.00\S* is missing or malformed",
-    ),
+    "an account and a transaction": (named(1, "0"), "Query 1: The bundle names an account and a transaction"),
+    "a log as another one of its receipt": (log_at("1"), "Query 8: The proof shows another log 1"),
+    "a log of another receipt": (copied(9, 8, "logs"), "Query 9: The proof shows (another log 0|no log 2)"),
+    "a log that the receipt doesn't have": (log_at("3"), "Query 8: The proof shows no log 3"),
+    "a log of an index that is none": (log_at("00"), r"an index that is none|logs\.00\S* is missing or malformed"),
     "another word of a log": (log("0", word=word(1)), "Query 8: The proof shows another log 0"),
     "another emitter of a log": (log("0", emitter="0x" + "ab" * 20), "Query 8: The proof shows another log 0"),
     "another topic of a log": (log("2", topics=[word(1)]), "Query 8: The proof shows another log 2"),
@@ -329,33 +318,18 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         r"logs\.0 is (not an object|missing or malformed)",
     ),
     "logs that are no object": (of_query(8, logs=[]), "logs (are not an object|is missing or malformed)"),
-    "logs of a header": (
-        lambda b: b["queries"][2].update(logs=b["queries"][7]["logs"]),
-        "Query 3: The proof shows no log 0",
-    ),
-    "slots of a transaction": (
-        lambda b: b["queries"][7].update(slots=b["queries"][1]["slots"]),
-        "Query 8: The bundle claims slots of no account",
-    ),
+    "logs of a header": (copied(3, 8, "logs"), "Query 3: The proof shows no log 0"),
+    "slots of a transaction": (copied(8, 2, "slots"), "Query 8: The bundle claims slots of no account"),
     "no facts": (of_query(1, facts={}), "Query 1: The bundle claims no facts"),
     "facts that are no object": (of_query(1, facts=[]), "facts (are not an object|is missing or malformed)"),
     "a time before the block": (of_query(6, timestamp="1"), "Query 6: The block is of 1700000000 s, after the time 1 "),
     "a time after the next block": (of_query(6, timestamp=str(2**62)), "Query 6: The next block is of"),
-    "another header as the next one": (
-        lambda b: b["blocks"][2].update(nextHeader=b["blocks"][0]["header"]),
-        "The nextHeader is not that of the block after it",
-    ),
-    "itself as the next block": (
-        lambda b: b["blocks"][2].update(nextHeader=b["blocks"][2]["header"]),
-        "The nextHeader is not that of the block after it",
-    ),
+    "another header as the next one": (next_header(0), "The nextHeader is not that of the block after it"),
+    "itself as the next block": (next_header(2), "The nextHeader is not that of the block after it"),
     "a header that is a list": (of_block(0, header="0xc0"), "header"),
     "a header of nothing": (of_block(0, header="0x"), "header"),
     "a word that is too short": (of_query(1, facts={"BALANCE": "0x01"}), "another BALANCE|BALANCE is missing or"),
-    "a slot that is too short": (
-        lambda b: b["queries"][1].update(slots={"0x5": b["queries"][1]["slots"][word(5)]}),
-        r"slot is not 32 bytes|slots\.0x5.* is missing or",
-    ),
+    "a slot that is too short": (slot_at("0x5"), r"slot is not 32 bytes|slots\.0x5.* is missing or"),
     "a batch that is none": (lambda b: b.update(batch="\x1b[2J"), "batch is (not the identifier|missing or malformed)"),
     "a destination that is none": (
         lambda b: b.update(destinationChainId="no"),

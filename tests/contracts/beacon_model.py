@@ -93,11 +93,9 @@ def path_before_merge(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     epoch, offset = divmod(reader.integer(4), 8192)
     full, remainder = divmod(chain.blocks_before_merge, 8192)
-    if epoch > full:
-        raise InvalidBranch("There is no such epoch.")
+    _refuse_if(epoch > full, "There is no such epoch.")
     [block_hash] = reader.hashes(1)
-    if not any(block_hash):
-        raise InvalidBranch("The hash is zero.")
+    _refuse_if(not any(block_hash), "The hash is zero.")
     siblings = reader.hashes(1)
     siblings += _elements(reader, offset, remainder if epoch == full else 8192, 13)
     siblings += _elements(reader, epoch, full + bool(remainder), 17)
@@ -111,6 +109,11 @@ def path_of_historical_roots(chain: BeaconChain, branch: bytes) -> Path:
     return reader.end(Path(chain.historical_roots, state + anchor, _join(_STATE_ROOT, field)))
 
 
+def _refuse_if(fault: object, message: str) -> None:
+    if fault:
+        raise InvalidBranch(message)
+
+
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self.left = data
@@ -122,33 +125,28 @@ class _Reader:
         return [self._take(32) for _ in range(count)]
 
     def end(self, path: Path) -> Path:
-        if self.left:
-            raise InvalidBranch("Something is left of the branch.")
+        _refuse_if(self.left, "Something is left of the branch.")
         return path
 
     def _take(self, size: int) -> bytes:
         taken, self.left = self.left[:size], self.left[size:]
-        if len(taken) != size:
-            raise InvalidBranch("The branch ends too early.")
+        _refuse_if(len(taken) != size, "The branch ends too early.")
         return taken
 
 
 def _slot(chain: BeaconChain, reader: _Reader) -> tuple[int, bytes]:
     """Read a slot and a proposer. Return the slot and the parent node of both."""
     slot = reader.integer(8)
-    if slot >= chain.end:
-        raise InvalidBranch(f"The fork of slot {slot} is not known.")
+    _refuse_if(slot >= chain.end, f"The fork of slot {slot} is not known.")
     return slot, sha256(_little(slot) + _little(reader.integer(8))).digest()
 
 
 def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int, int]:
     """Return a block hash, its siblings up to the beacon block's root, its index, and the slot."""
     slot, first = _slot(chain, reader)
-    if slot < chain.bellatrix:
-        raise InvalidBranch(f"Slot {slot} is before Bellatrix.")
+    _refuse_if(slot < chain.bellatrix, f"Slot {slot} is before Bellatrix.")
     second, block_hash = reader.hashes(2)
-    if not any(block_hash):
-        raise InvalidBranch("The payload is empty.")
+    _refuse_if(not any(block_hash), "The payload is empty.")
     index = _BLOCK_HASH_UNTIL_CAPELLA if slot < chain.deneb else _BLOCK_HASH_SINCE_DENEB
     siblings = reader.hashes(index.bit_length() - 1 - 3)
     return block_hash, [*siblings, _ZEROS[0], _ZEROS[1], sha256(first + second).digest()], index, slot
@@ -157,8 +155,7 @@ def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int
 def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tuple[list[bytes], list[bytes], int]:
     """Return the siblings of the state root, the siblings within the state, and the index within the state."""
     slot, first = _slot(chain, reader)
-    if slot < chain.capella:
-        raise InvalidBranch(f"The state of slot {slot} is from before Capella.")
+    _refuse_if(slot < chain.capella, f"The state of slot {slot} is from before Capella.")
     index = until if slot < chain.electra else since
     [parent] = reader.hashes(1)
     state = reader.hashes(index.bit_length() - 1)
@@ -168,8 +165,7 @@ def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tupl
 
 def _elements(reader: _Reader, index: int, count: int, depth: int) -> list[bytes]:
     """Return all siblings of a list's element, including implied ones and the list's length."""
-    if not 0 <= index < count <= 1 << depth:
-        raise InvalidBranch("The list has no such element.")
+    _refuse_if(not 0 <= index < count <= 1 << depth, "The list has no such element.")
     siblings = []
     for height in range(depth):
         first = (index >> height ^ 1) << height
@@ -184,8 +180,7 @@ def _climb(path: Path, root: bytes) -> bytes:
     for sibling in path.siblings:
         node = sha256(sibling + node if index % 2 else node + sibling).digest()
         index //= 2
-    if node != root:
-        raise InvalidBranch("The branch leads to another root.")
+    _refuse_if(node != root, "The branch leads to another root.")
     return path.leaf
 
 

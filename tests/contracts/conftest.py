@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from eth_utils.crypto import keccak
@@ -7,6 +7,7 @@ from chains import packed
 from chains.encoding import HISTORY_WINDOW
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts import decoder, tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
@@ -21,11 +22,8 @@ BLOCK = 77
 Accepts = Callable[[bytes, bytes], bool]
 
 
-@pytest.fixture(scope="session")
-def chain() -> Iterator[DevChain]:
-    """Yield one chain for all tests of this folder. Tests only deploy contracts and send transactions on it."""
-    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
-        yield chain
+# One chain for all tests of this folder. Tests only deploy contracts and send transactions on it.
+chain = chain_fixture(scope="session", extra_args=("--gas-limit", str(10**12)))
 
 
 @pytest.fixture(scope="session")

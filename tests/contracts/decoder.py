@@ -136,10 +136,14 @@ def decode(  # noqa: C901 - it reads what calldata has, in order.
             return PackedFacts(number, root, headers, fields, {})
     accounts = _Decoder(reader, history_window)
     accounts.run()
-    if accounts.root != root:
-        raise InvalidPacked("The proof is one under another state root.")
+    _refuse_if(accounts.root != root, "The proof is one under another state root.")
     proven = frozenset(digest for facts in accounts.facts.values() for digest in facts.history.values())
     return PackedFacts(number, root, headers, fields, accounts.facts, proven)
+
+
+def _refuse_if(fault: object, message: str) -> None:
+    if fault:
+        raise InvalidPacked(message)
 
 
 class _Reader:
@@ -155,8 +159,7 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         taken = self._data[self.cursor : self.cursor + size]
-        if len(taken) != size:
-            raise InvalidPacked("The calldata ends too early.")
+        _refuse_if(len(taken) != size, "The calldata ends too early.")
         self.cursor += size
         return taken
 
@@ -168,21 +171,17 @@ class _Reader:
 
     def shortest(self, size: int, most: int = 32) -> bytes:
         """Read a number's bytes without leading zeros."""
-        if size > most:
-            raise InvalidPacked(f"A number has more than {most} bytes.")
+        _refuse_if(size > most, f"A number has more than {most} bytes.")
         digits = self.take(size)
-        if digits[:1] == b"\0":
-            raise InvalidPacked("A number has a leading zero.")
+        _refuse_if(digits[:1] == b"\0", "A number has a leading zero.")
         return digits
 
 
 def _read_number(reader: _Reader) -> int:
     size = reader.byte()
-    if not 1 <= size <= 8:
-        raise InvalidPacked("The calldata begins neither with a header nor with a block number.")
+    _refuse_if(not 1 <= size <= 8, "The calldata begins neither with a header nor with a block number.")
     digits = reader.take(size)
-    if size > 1 and digits[0] == 0:
-        raise InvalidPacked("The block number has a leading zero.")
+    _refuse_if(size > 1 and digits[0] == 0, "The block number has a leading zero.")
     return int.from_bytes(digits)
 
 
@@ -214,8 +213,7 @@ def _read_headers(
             proven = _read_block_hash(reader, headers, beacon)
             if reader.peek() == packed.HASH_ALONE:
                 reader.byte()
-                if not reader.at_end():
-                    raise InvalidPacked("Something follows a hash alone.")
+                _refuse_if(not reader.at_end(), "Something follows a hash alone.")
                 return headers, proven
         header = _read_header(reader)
         if proven is None:
@@ -229,8 +227,7 @@ def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: Beac
     """Read a branch to a block hash, from the last header or from a constant."""
     operation = reader.byte()
     allowed = {packed.OLD_BLOCK} if headers else {packed.BLOCK_BEFORE_CAPELLA, packed.BLOCK_BEFORE_MERGE}
-    if operation not in allowed:
-        raise InvalidPacked("The calldata begins neither with a header nor with a block.")
+    _refuse_if(operation not in allowed, "The calldata begins neither with a header nor with a block.")
     root = _read_beacon_root(headers[-1]) if headers else b""
     branch = reader.take(reader.integer(2))
     if beacon is None:
@@ -283,8 +280,7 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
         fields = list(islice(read_fields(header), mask.bit_length()))
     except InvalidHeader as invalid:
         raise InvalidPacked(str(invalid)) from None
-    if len(fields) < mask.bit_length():
-        raise InvalidPacked("The header has no such field.")
+    _refuse_if(len(fields) < mask.bit_length(), "The header has no such field.")
     for index, content in enumerate(fields):
         if not mask >> index & 1:
             continue
@@ -339,8 +335,7 @@ def _reference(node: Item) -> bytes:
 
 
 def _root(stack: list[_Subtree]) -> bytes:
-    if len(stack) != 1 or stack[0].depth:
-        raise InvalidPacked("The proof does not end in one root.")
+    _refuse_if(len(stack) != 1 or stack[0].depth, "The proof does not end in one root.")
     reference = stack[0].reference
     return reference[1:] if reference[0] == 0xA0 else keccak(reference)
 
@@ -370,8 +365,7 @@ class _Decoder:
     @property
     def root(self) -> bytes:
         """Return the state root that the operations compute. Raise `InvalidPacked` if they compute none."""
-        if self._storage is not None:
-            raise InvalidPacked("A storage stays open.")
+        _refuse_if(self._storage is not None, "A storage stays open.")
         return _root(self._state)
 
     def run(self) -> None:
@@ -403,8 +397,7 @@ class _Decoder:
             raise InvalidPacked("There is no such operation.")
 
     def _open_storage(self) -> None:
-        if self._storage is not None:
-            raise InvalidPacked("A storage is opened in another one.")
+        _refuse_if(self._storage is not None, "A storage is opened in another one.")
         self._storage, self._owner = [], self._reader.take(20)
         self._slots, self._history = {}, {}
 
@@ -434,8 +427,7 @@ class _Decoder:
         size = self._reader.byte()
         mine = self._pop(count)
         children = self._children(size, mine)
-        if sum(child != EMPTY for child in children) < 2:
-            raise InvalidPacked("A branch has fewer than two children.")
+        _refuse_if(sum(child != EMPTY for child in children) < 2, "A branch has fewer than two children.")
         if count == 1 and all(len(child) == len(b"\xa0") + packed.HASH_BYTES for child in children):
             raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
         self._push_branch(mine[0], children)
@@ -446,8 +438,7 @@ class _Decoder:
         before, remaining = -1, list(mine)
         for _ in range(size):
             form, index = divmod(self._reader.byte(), 16)
-            if index <= before:
-                raise InvalidPacked("The children of a branch are out of order.")
+            _refuse_if(index <= before, "The children of a branch are out of order.")
             before = index
             if form == packed.HASH_CHILD:
                 children[index] = self._hash_child()
@@ -457,16 +448,14 @@ class _Decoder:
                 children[index] = self._own_child(remaining.pop(0), mine[0], index)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
-        if remaining:
-            raise InvalidPacked("A branch takes more subtrees than it has.")
+        _refuse_if(remaining, "A branch takes more subtrees than it has.")
         return children
 
     @staticmethod
     def _own_child(child: _Subtree, sibling: _Subtree, index: int) -> bytes:
         if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
             raise InvalidPacked("The children belong to several branches.")
-        if child.place != index:
-            raise InvalidPacked("A child of a branch is at another place.")
+        _refuse_if(child.place != index, "A child of a branch is at another place.")
         return child.reference
 
     def _pop(self, count: int) -> list[_Subtree]:
@@ -486,23 +475,19 @@ class _Decoder:
 
     def _node_child(self) -> bytes:
         prefix = self._reader.byte()
-        if not 0xC1 <= prefix <= 0xDE:
-            raise InvalidPacked("An embedded node is no list of less than 32 bytes.")
+        _refuse_if(not 0xC1 <= prefix <= 0xDE, "An embedded node is no list of less than 32 bytes.")
         return bytes([prefix]) + self._reader.take(prefix - 0xC0)
 
     def _extension(self, length: int) -> None:
         top = self._stack[-1] if self._stack else _invalid("An extension leads nowhere.")
-        if top.reach:
-            raise InvalidPacked("An extension leads to something else than a branch.")
-        if not 0 < length <= top.depth:
-            raise InvalidPacked("An extension is empty, or longer than its place is deep.")
+        _refuse_if(top.reach, "An extension leads to something else than a branch.")
+        _refuse_if(not 0 < length <= top.depth, "An extension is empty, or longer than its place is deep.")
         path = f"{top.key:064x}"[top.depth - length : top.depth]
         above = _listed(bytes(rlp.encode(_hex_prefix(path, leaf=False))) + top.reference)
         self._stack[-1] = _Subtree(above, top.key, top.depth - length, top.depth)
 
     def _push_leaf(self, key: int, depth: int, value: bytes) -> _Subtree:
-        if depth > packed.MAX_DEPTH:
-            raise InvalidPacked("A leaf is deeper than any is.")
+        _refuse_if(depth > packed.MAX_DEPTH, "A leaf is deeper than any is.")
         path = _hex_prefix(f"{key:064x}"[depth:], leaf=True)
         self._stack.append(_Subtree(_reference([path, value]), key, depth, packed.NIBBLES))
         return self._stack[-1]
@@ -510,25 +495,21 @@ class _Decoder:
     def _other_key(self, key: int, depth: int, length: int) -> int:
         """Read a key that differs from `key` after `depth` nibbles."""
         path = self._reader.integer((length + 1) // 2)
-        if depth + length > packed.NIBBLES or path >> 4 * length:
-            raise InvalidPacked("A path has a nibble too many.")
+        _refuse_if(depth + length > packed.NIBBLES or path >> 4 * length, "A path has a nibble too many.")
         return (_prefix(key, depth) << 4 * length | path) << 4 * (packed.NIBBLES - depth - length)
 
     def _absent_key(self, how: int, key: int) -> None:
         if how == packed.AT_SAME:
-            if not self._stack:
-                raise InvalidPacked("A key is said to be absent where there is nothing.")
+            _refuse_if(not self._stack, "A key is said to be absent where there is nothing.")
             self._stack[-1].attach(key)
             return
         depth = self._reader.byte()
         if how == packed.AT_EMPTY:
-            if depth > packed.MAX_DEPTH:
-                raise InvalidPacked("An empty place is deeper than any is.")
+            _refuse_if(depth > packed.MAX_DEPTH, "An empty place is deeper than any is.")
             self._stack.append(_Subtree(EMPTY, key, depth, packed.NIBBLES, key))
         elif how == packed.AT_EXTENSION:
             length = self._reader.byte()
-            if not length or depth + length > packed.MAX_DEPTH:
-                raise InvalidPacked("An extension is empty, or deeper than any is.")
+            _refuse_if(not length or depth + length > packed.MAX_DEPTH, "An extension is empty, or deeper than any is.")
             other = self._other_key(key, depth, length)
             self._stack.append(_Subtree(b"\xa0" + self._reader.take(packed.HASH_BYTES), other, depth + length))
             self._extension(length)
@@ -541,25 +522,21 @@ class _Decoder:
     def _any_account(self, op: int) -> None:
         closes = op & (packed.CLOSES_STORAGE if op >= packed.ACCOUNT else packed.ABSENT_CLOSES_STORAGE)
         storage_root = self._close_storage() if closes else None
-        if self._storage is not None:
-            raise InvalidPacked("An account comes before the open storage is closed.")
+        _refuse_if(self._storage is not None, "An account comes before the open storage is closed.")
         if op >= packed.ACCOUNT:
             self._account(op, storage_root)
         else:
             self._absent_account(op, storage_root)
 
     def _account(self, op: int, storage_root: bytes | None) -> None:
-        if op.bit_count() % 2 == 0:
-            raise InvalidPacked("An account's operation has an odd number of bits.")
+        _refuse_if(op.bit_count() % 2 == 0, "An account's operation has an odd number of bits.")
         head, follows = self._reader.integer(2), op >> 1 & 3
         if storage_root is None:
             address, slots, history = self._reader.take(20), {}, {}
-            if op < packed.ACCOUNT | packed.STORE_CODE_HASH:
-                raise InvalidPacked("Nothing of an account is to be stored.")
+            _refuse_if(op < packed.ACCOUNT | packed.STORE_CODE_HASH, "Nothing of an account is to be stored.")
         else:
             address, slots, history = self._owner, self._slots, self._history
-            if follows & packed.STORAGE_ROOT_FOLLOWS:
-                raise InvalidPacked("A storage root comes twice.")
+            _refuse_if(follows & packed.STORAGE_ROOT_FOLLOWS, "A storage root comes twice.")
         nonce, balance, storage_root, code_hash = self._account_body(follows, head, storage_root)
         key = int.from_bytes(keccak(address))
         self._push_leaf(key, head >> 10, rlp.encode([nonce, balance, storage_root, code_hash]))
@@ -582,8 +559,7 @@ class _Decoder:
             address, slots = self._reader.take(20), {}
         else:
             address, slots = self._owner, self._slots
-            if storage_root != EMPTY_TRIE_ROOT:
-                raise InvalidPacked("An account that does not exist has no storage.")
+            _refuse_if(storage_root != EMPTY_TRIE_ROOT, "An account that does not exist has no storage.")
         key, how = int.from_bytes(keccak(address)), op & 7
         if how >= packed.AT_ACCOUNT:
             head = self._reader.integer(2)
@@ -609,8 +585,7 @@ class _Decoder:
 
     def _hash_but(self, implied: bytes) -> bytes:
         digest = self._reader.take(packed.HASH_BYTES)
-        if digest == implied or not any(digest):
-            raise InvalidPacked("A hash is zero, or would not have to be sent.")
+        _refuse_if(digest == implied or not any(digest), "A hash is zero, or would not have to be sent.")
         return digest
 
     # --- Slots --------------------------------------------------------------------------------------------------------
@@ -620,11 +595,9 @@ class _Decoder:
         self._slots[slot] = int.from_bytes(value)
 
     def _block_hash(self) -> None:
-        if self._owner != packed.HISTORY_ADDRESS:
-            raise InvalidPacked("Only the history contract holds block hashes.")
+        _refuse_if(self._owner != packed.HISTORY_ADDRESS, "Only the history contract holds block hashes.")
         slot, value = self._push_slot()
-        if slot >= self._history_window:
-            raise InvalidPacked("The history contract keeps no block hash in this slot.")
+        _refuse_if(slot >= self._history_window, "The history contract keeps no block hash in this slot.")
         self._history[slot] = value.rjust(packed.HASH_BYTES, b"\0")
 
     def _push_slot(self) -> tuple[int, bytes]:
@@ -639,8 +612,7 @@ class _Decoder:
         key = _slot_key(slot)
         if how == packed.AT_LEAF:
             depth = self._reader.byte()
-            if depth > packed.MAX_DEPTH:
-                raise InvalidPacked("A leaf is deeper than any is.")
+            _refuse_if(depth > packed.MAX_DEPTH, "A leaf is deeper than any is.")
             other = self._other_key(key, depth, packed.NIBBLES - depth)
             self._push_leaf(other, depth, rlp.encode(self._value())).attach(key)
         else:
@@ -649,8 +621,7 @@ class _Decoder:
 
     def _value(self) -> bytes:
         value = self._reader.shortest(self._reader.byte())
-        if not value:
-            raise InvalidPacked("A leaf holds a zero, which no storage trie does.")
+        _refuse_if(not value, "A leaf holds a zero, which no storage trie does.")
         return value
 
 
@@ -668,8 +639,7 @@ def _read_transactions(reader: _Reader, root_at: Callable[[int], bytes | None]) 
         raise InvalidPacked("The trie has no root, or none that is proven.")
     proof = _TransactionDecoder(reader, is_receipts=trie == packed.RECEIPTS)
     proof.run()
-    if proof.root != root:
-        raise InvalidPacked("The proof is one under another root of the block.")
+    _refuse_if(proof.root != root, "The proof is one under another root of the block.")
     return proof.transactions
 
 
@@ -708,8 +678,7 @@ class _TransactionDecoder(_Decoder):
         return index, bytes(rlp.encode(index))
 
     def _push_value(self, key: bytes, depth: int, value: bytes) -> None:
-        if depth > 2 * len(key):
-            raise InvalidPacked("A transaction is deeper than its key is long.")
+        _refuse_if(depth > 2 * len(key), "A transaction is deeper than its key is long.")
         path = _hex_prefix(key.hex()[depth:], leaf=True)
         padded = int.from_bytes(key.ljust(packed.HASH_BYTES, b"\0"))
         self._state.append(_Subtree(_reference([path, value]), padded, depth, 2 * len(key)))
@@ -718,18 +687,15 @@ class _TransactionDecoder(_Decoder):
         index, key = self._index()
         depth = self._reader.byte()
         value = self._reader.take(self._reader.integer(3))
-        if len(value) < packed.HASH_BYTES:
-            raise InvalidPacked("A transaction has less than 32 bytes.")
+        _refuse_if(len(value) < packed.HASH_BYTES, "A transaction has less than 32 bytes.")
         self._push_value(key, depth, value)
         self.transactions.hashes[index] = keccak(value)
 
     def _absent(self, low: int) -> None:
         index, key = self._index()
-        if index.bit_count() % 2 != low % 2:
-            raise InvalidPacked("An absent transaction's parity is wrong.")
+        _refuse_if(index.bit_count() % 2 != low % 2, "An absent transaction's parity is wrong.")
         self._absent_key(low // 2, int.from_bytes(key.ljust(packed.HASH_BYTES, b"\0")))
-        if self._state[-1].depth > 2 * len(key):
-            raise InvalidPacked("A transaction is absent deeper than its key is long.")
+        _refuse_if(self._state[-1].depth > 2 * len(key), "A transaction is absent deeper than its key is long.")
         self.transactions.receipts[index] = None
 
     def _receipt(self, op: int) -> None:
@@ -747,12 +713,10 @@ class _TransactionDecoder(_Decoder):
         logs = self._logs(logs_size)
         bloom = b"\xb9\x01\x00" + _bloom(logs)
         listed = b"".join([status, gas, bloom, logs_prefix, *logs])
-        if size < len(listed):
-            raise InvalidPacked("A receipt is longer than it says.")
+        _refuse_if(size < len(listed), "A receipt is longer than it says.")
         listed += self._reader.take(size - len(listed))
         success, gas_used = _receipt_fields(_strict(prefix + listed), type_)
-        if stored and stored[-1] >= len(logs):
-            raise InvalidPacked("A receipt has no such log.")
+        _refuse_if(stored and stored[-1] >= len(logs), "A receipt has no such log.")
         self._push_value(key, depth, typed + prefix + listed)
         self.transactions.logs.update({(index, place): _log_hash(logs[place]) for place in stored})
         if op != packed.RECEIPT_LOGS:
@@ -791,8 +755,7 @@ class _TransactionDecoder(_Decoder):
         """Read the prefix of a list or string. Return it, and the bytes that it tells."""
         first = self._reader.byte()
         size = (first - 0x80) % 0x40
-        if first < 0x80 or size > 58:
-            raise InvalidPacked("Something else is where an item of a receipt belongs.")
+        _refuse_if(first < 0x80 or size > 58, "Something else is where an item of a receipt belongs.")
         digits = self._reader.take(max(0, size - 55))
         return bytes([first]) + digits, int.from_bytes(digits) if digits else size
 
@@ -813,8 +776,7 @@ def _receipt_fields(items: list[Item], type_: int) -> tuple[int | None, int]:
     is_old = isinstance(status, bytes) and len(status) == packed.HASH_BYTES and not type_
     if isinstance(logs, bytes) or (status not in (b"", b"\1") and not is_old):
         raise InvalidPacked("A receipt has no status, or no logs.")
-    if len(more) not in ({0, 2} if type_ == _DEPOSIT else {0}):
-        raise InvalidPacked("A receipt has too many fields.")
+    _refuse_if(len(more) not in ({0, 2} if type_ == _DEPOSIT else {0}), "A receipt has too many fields.")
     try:
         numbers = [read_integer(each, 8) for each in (gas, *more)]
     except ValueError:
@@ -824,16 +786,14 @@ def _receipt_fields(items: list[Item], type_: int) -> tuple[int | None, int]:
 
 def _read_log(encoded: bytes) -> tuple[bytes, list[bytes], bytes]:
     items = _strict(encoded)
-    if len(items) != 3:
-        raise InvalidPacked("A log is none.")
+    _refuse_if(len(items) != 3, "A log is none.")
     emitter, topics, data = items
     if not isinstance(topics, list) or not isinstance(data, bytes):
         raise InvalidPacked("A log has no topics, or no data.")
     if not isinstance(emitter, bytes) or len(emitter) != 20 or len(topics) > 4:
         raise InvalidPacked("A log has no emitter, or too many topics.")
     words = [topic for topic in topics if isinstance(topic, bytes) and len(topic) == packed.HASH_BYTES]
-    if len(words) < len(topics):
-        raise InvalidPacked("A topic is no word.")
+    _refuse_if(len(words) < len(topics), "A topic is no word.")
     return emitter, words, data
 
 

@@ -85,6 +85,18 @@ class Deployed:
         self.call_raw(data, block="pending")
         return self._mined({"to": self.address, "data": "0x" + data.hex()})
 
+    def refusal(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        """Return the error with which a transaction reverts: its name and values."""
+        return self.refusal_raw(self.calldata(function, *arguments))
+
+    def refusal_raw(self, data: bytes) -> tuple[Any, ...]:
+        """Return the error of raw calldata like `refusal`."""
+        try:
+            self.call_raw(data, block="pending")
+        except Reverted as reverted:
+            return reverted.error
+        raise AssertionError("It did not revert.")
+
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
         """Return each event's name and values in order, indexed values first."""
         events: list[tuple[Any, ...]] = []

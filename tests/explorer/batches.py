@@ -41,19 +41,21 @@ BALANCE = 123_456_789_012_345_678_901_234_567
 REORGANISED = "Chain 31337 was reorganised."
 
 
+def submitted(body: dict[str, Any]) -> Batch:
+    """Return a RECEIVED batch of Alice."""
+    return service.submit(ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key(), body)
+
+
 def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee: int = 0) -> Batch:
     """Return a RECEIVED batch of Alice."""
-    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
-    return service.submit(key, service.request(*(accounts or (service.ALICE,)), block=block, props=props, fee=fee))
+    return submitted(service.request(*(accounts or (service.ALICE,)), block=block, props=props, fee=fee))
 
 
 def batch_at(**blocks: Any) -> Batch:
     """Return a RECEIVED batch of Alice. Keywords are selectors with `_` for the colon; values have `accounts`,
     `header` and `transactions`.
     """
-    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
-    data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
-    return service.submit(key, service.asking(data))
+    return submitted(service.asking({selector.replace("_", ":"): parts for selector, parts in blocks.items()}))
 
 
 def bundle_of(batch: Batch, number: int | None = None) -> Any:
@@ -87,21 +89,9 @@ DEAD_ATTESTERS = {service.ALICE: DEAD_NODE, service.BOB: DEAD_NODE}
 
 def connect_source(folder: Path, url: str = DEAD_NODE, attesters: Mapping[str, str] = DEAD_ATTESTERS) -> None:
     """Add a source chain to the chains file in `folder`. All of its attesters (URLs by address) must agree."""
-    tables = ", ".join(f'{{address = "{address}", url = "{at}"}}' for address, at in attesters.items())
+    connection = service.attested_by(attesters, len(attesters))
     with (folder / "chains.toml").open("a") as file:
-        file.write(f"""
-[[chains]]
-id = {SOURCE}
-name = "Other chain"
-rpc_urls = ["{url}"]
-
-[[connections]]
-source = {SOURCE}
-destination = 31337
-block_hash_source = "attested"
-attesters = [{tables}]
-threshold = {len(attesters)}
-""")
+        file.write(service.source_tables(SOURCE, "Other chain", url, connection))
     forget_chains()
 
 
@@ -111,41 +101,25 @@ OUTBOX = "0x0B9857ae2D4A3DBe74ffE1d7DF045bb7F96E4840"
 
 def connect_rollup(folder: Path) -> None:
     """Add a rollup above `SOURCE` to the chains file. Its connection relies on facts in the registry for `SOURCE`."""
+    connection = f'block_hash_source = "arbitrum-slot"\nparent = {SOURCE}\noutbox = "{OUTBOX}"'
     with (folder / "chains.toml").open("a") as file:
-        file.write(f"""
-[[chains]]
-id = {ROLLUP}
-name = "Rollup"
-rpc_urls = ["{DEAD_NODE}"]
-
-[[connections]]
-source = {ROLLUP}
-destination = 31337
-block_hash_source = "arbitrum-slot"
-parent = {SOURCE}
-outbox = "{OUTBOX}"
-""")
+        file.write(service.source_tables(ROLLUP, "Rollup", DEAD_NODE, connection))
     forget_chains()
 
 
 def of_rollup(block: int = 12) -> Batch:
     """Return a RECEIVED batch of Alice about `ROLLUP` (see `connect_rollup`)."""
-    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
-    entry = {"accounts": {service.ALICE: {"props": ["BALANCE"]}}}
-    data = {str(ROLLUP): {f"block:{block}": entry}}
-    return service.submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    return submitted(service.asking(service.balances([block]), source=ROLLUP))
 
 
 def of_two_sources() -> Batch:
     """Return a RECEIVED batch of Alice about chain 31337 and `SOURCE` (see `connect_source`)."""
-    entry = {"accounts": {service.ALICE: {"props": ["BALANCE"]}}}
-    data = {"31337": {"block:12": entry}, str(SOURCE): {"block:9": entry}}
-    key = ApiKey.objects.filter(user__address=service.ALICE).first() or service.a_key()
-    return service.submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    body = service.asking(service.balances([12]))
+    return submitted(body | {"data": body["data"] | {str(SOURCE): service.balances([9])}})
 
 
-def accept(batch: Batch, source: int = 31337) -> None:
-    """Accept the batch's queries about this source chain."""
+def accept(batch: Batch, source: int = 31337) -> Batch:
+    """Accept the batch's queries about this source chain. Return the batch, as `fetch_proofs` and `finish` do."""
     batch.estimated_gas, batch.estimated_wei = (
         (batch.estimated_gas or 0) + 511_000,
         (batch.estimated_wei or 0) + 511_000,
@@ -154,6 +128,7 @@ def accept(batch: Batch, source: int = 31337) -> None:
         batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
     batch.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei"])
     Block.objects.filter(queries__batch=batch, source_chain_id=source).update(due_at=timezone.now())
+    return batch
 
 
 def plan_path(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
@@ -255,7 +230,7 @@ def receipt(*logs: Any) -> bytes:
     return b"\2" + content
 
 
-def fetch_proofs(batch: Batch, logs: Collection[Any] = ()) -> None:
+def fetch_proofs(batch: Batch, logs: Collection[Any] = ()) -> Batch:
     """Store made-up results of INITIAL_STATE. Each slot's value is its own number.
 
     Transactions that are named by their hash have the index 2. Their first log is the seventh of the block.
@@ -278,13 +253,13 @@ def fetch_proofs(batch: Batch, logs: Collection[Any] = ()) -> None:
             [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
         )
     deployed()
+    return batch
 
 
-def finish(batch: Batch) -> None:
+def finish(batch: Batch) -> Batch:
     """Complete the batch, whose block isn't final yet."""
-    accept(batch)
-    fetch_proofs(batch)
-    complete(batch, *StepKind)
+    complete(fetch_proofs(accept(batch)), *StepKind)
+    return batch
 
 
 def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | None = None) -> Transaction:
@@ -312,11 +287,12 @@ def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
     ChainHead.objects.update_or_create(chain_id=31337, defaults=seen)
 
 
-def settle(batch: Batch) -> None:
-    """Remove the batch's blocks from the schedule, as when the destination's block with the facts is final."""
+def settle(batch: Batch) -> Batch:
+    """Remove the batch's blocks from the schedule, as when the block with the facts is final. Return the batch."""
     Block.objects.filter(queries__batch=batch).update(due_at=None)
     mined = Transaction.objects.filter(queries__batch=batch, state=TransactionState.MINED)
     Transaction.objects.filter(pk__in=mined.values("pk")).update(state=TransactionState.FINAL)
+    return batch
 
 
 def beat() -> None:

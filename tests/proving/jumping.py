@@ -7,16 +7,16 @@ them, with periods of eight slots.
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chains.beacon.blocks import ExecutionBranch
-from chains.beacon.jumps import BeaconChain
 from devnet.beacon_api import BeaconApi, BeaconNode
 from devnet.devchain import DevChain
 from tests import headers
 from tests.attesting import process
 from tests.chains.lying_node import lying_node
+from tests.contracts.beacon_worlds import SMALL
 from tests.contracts.l1_block import L1Block
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import EncodedWorld
@@ -78,20 +78,8 @@ def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]
         for number in range(1, chain.head() + 1)
     ]
     genesis = times[0] - 8
-    beacon_chain = BeaconChain(
-        id=THERE,
-        period_depth=3,
-        bellatrix=0,
-        capella=8,
-        deneb=16,
-        electra=24,
-        end=2**64 - 1,
-        historical_roots=bytes(32),
-        blocks_before_merge=0,
-        accumulator=bytes(32),
-        genesis_time=genesis,
-        slot_seconds=1,
-    )
+    forked = replace(SMALL, bellatrix=0, capella=8, deneb=16, electra=24, end=2**64 - 1)
+    beacon_chain = replace(forked, id=THERE, genesis_time=genesis, slot_seconds=1)
     numbers = {time - genesis: number for number, time in enumerate(times, 1)}
     slots = max(numbers) + 1
     missed = frozenset(range(slots)).difference(numbers)

@@ -40,6 +40,13 @@ class Killer:
         self._meanwhile: Callable[[], None] | None = None
         self.killed = False
 
+    def exchanges(self, *, after: bool = False) -> Iterator[int]:
+        """Yield numbers of exchanges to kill at, up to the first at which nothing was killed."""
+        for exchange in exchanges(after=after):
+            yield exchange
+            if not self.killed:
+                return
+
     @contextmanager
     def at(self, exchange: int, *, after: bool) -> Iterator[None]:
         """Kill the context's code at its n-th exchange, before or after the node acts. Then restart the process.

@@ -92,8 +92,7 @@ def cancel(batch: Batch) -> None:
 
 def pending(batch: Batch) -> Transaction:
     """Return the batch's transaction from the mempool."""
-    work()
-    work()
+    work(2)
     return Transaction.objects.filter(queries__batch=batch, state=TransactionState.PENDING).distinct().get()
 
 

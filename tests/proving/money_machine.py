@@ -129,7 +129,7 @@ class Machine:
 
     def _do(self, word: str) -> None:
         name, _, number = word.partition(":")
-        plain = {"work": work, "mine": self._mine}
+        plain: dict[str, Callable[..., None]] = {"work": work, "mine": self._mine}
         (plain.get(name) or getattr(self, f"_do_{name}"))(*([number] if number else []))
 
     # --- Events -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.attesting.process import AttesterProcess, signature
 from tests.deployed import deploy_on
 from tests.http_server import serving
 from tests.proving.chain_state import AccountField, field_on_chain
-from tests.service import BOB, CHARLIE, asking, balances, chains_toml
+from tests.service import BOB, CHARLIE, asking, balances, chains_toml, source_tables
 
 HERE, THERE = 31337, 31338
 KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
@@ -52,6 +52,9 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
         yield AttesterProcess(address=Account.from_key(key).address, url=url)
 
 
+_FAST = "test_network = true\nblock_seconds = 1"
+
+
 def grow(chain: DevChain, blocks: int) -> None:
     """Mine blocks a second apart. Each gives money to Charlie."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
@@ -86,25 +89,15 @@ def connect(
     source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
     if anchor_state_registry:
         source = "op-stack-games"
-    text = f"""
-[[chains]]
-id = {THERE}
-name = "The other chain"
-rpc_urls = ["{url}"]
-test_network = true
-block_seconds = 1
-{of_there}
-
-[[connections]]
-source = {THERE}
-destination = {HERE}
-block_hash_source = "{source}"
-window = 20
-{more}
-{f"threshold = {threshold}" if attesters else ""}
-{f'outbox = "{outbox}"' if outbox else ""}
-{f'anchor_state_registry = "{anchor_state_registry}"' if anchor_state_registry else ""}
-"""
+    lines = [
+        f'block_hash_source = "{source}"',
+        "window = 20",
+        more,
+        *([f"threshold = {threshold}"] if attesters else []),
+    ]
+    contracts = {"outbox": outbox, "anchor_state_registry": anchor_state_registry}
+    lines += [f'{name} = "{address}"' for name, address in contracts.items() if address]
+    text = source_tables(THERE, "The other chain", url, "\n".join(lines), chain=f"{_FAST}\n{of_there}")
     for attester in attesters:
         text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
     if parent:
@@ -119,20 +112,8 @@ window = 20
 
 
 def _of_parent(name: str, chain: DevChain, block_hash_source: str) -> str:
-    return f"""
-[[chains]]
-id = {chain.chain_id}
-name = "{name}"
-rpc_urls = ["{chain.url}"]
-test_network = true
-block_seconds = 1
-
-[[connections]]
-source = {chain.chain_id}
-destination = {HERE}
-window = 20
-block_hash_source = {block_hash_source}
-"""
+    connection = f"window = 20\nblock_hash_source = {block_hash_source}"
+    return source_tables(chain.chain_id, name, chain.url, connection, chain=_FAST)
 
 
 def of_chains(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import Step
-from tests.service import ALICE, SIGNER_KEY
+from tests.service import ALICE, SIGNER_KEY, work
 
 
 def age(seconds: float = 3600) -> None:
@@ -21,6 +21,13 @@ def age(seconds: float = 3600) -> None:
     then = timezone.now() - timedelta(seconds=seconds)
     SignedTransaction.objects.update(created_at=then)
     SignedTransaction.objects.exclude(refused_at=None).update(refused_at=then)
+
+
+def work_aged(rounds: int = 1) -> None:
+    """Do all work once in each round, in which signed versions look an hour old."""
+    for _ in range(rounds):
+        age()
+        work()
 
 
 def sign_otherwise(tx: Transaction, *, gas: int, price: int) -> None:

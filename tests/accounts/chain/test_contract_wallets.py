@@ -1,6 +1,5 @@
 import re
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from tempfile import NamedTemporaryFile
@@ -15,9 +14,9 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, User
-from devnet.devchain import DevChain
 from tests.accounts.over_http import Refused, authenticate, finish, issue, reveal, start
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
+from tests.chain_fixtures import chain_fixture
 from tests.chains.hostile_node import FLOODS, hostile_node
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
 from tests.factories import at_once, client_of
@@ -79,10 +78,7 @@ def test_a_contract_that_answers_nonsense_is_no_wallet(node, answer):
 # --- One address, several users ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def other_chain() -> Iterator[DevChain]:
-    with DevChain(chain_id=5) as chain:
-        yield chain
+other_chain = chain_fixture(chain_id=5)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from django.test import Client
 
 from accounts.models import AccountEvent, ApiKey, User
 from tests.factories import act, client_of, log_of_operators
-from tests.service import ALICE, BOB, a_key, secret_of
+from tests.service import ALICE, BOB, a_key, fresh, secret_of
 
 pytestmark = pytest.mark.outside
 
@@ -46,22 +46,19 @@ def set_limits(client: Client, user: User, **limits: str) -> str:
 def test_an_operator_sets_limits(operator, bob):
     hash_of_session = bob.get_session_auth_hash()
     set_limits(operator, bob, max_batches_per_minute="7", max_open_batches="0", daily_limits_wei='{"31337": "5"}')
-    bob.refresh_from_db()
-    assert (bob.max_batches_per_minute, bob.max_open_batches, bob.max_open_queries) == (7, 0, None)
+    assert (fresh(bob).max_batches_per_minute, bob.max_open_batches, bob.max_open_queries) == (7, 0, None)
     assert bob.daily_limits_wei == {"31337": "5"}
     changes = "max_batches_per_minute: None → 7; max_open_batches: None → 0; daily_limits_wei: None → {'31337': '5'}"
     assert log_of_operators() == [(ALICE, str(bob), changes)]
     set_limits(operator, bob, max_batches_per_minute="7")
-    bob.refresh_from_db()
-    assert (bob.max_batches_per_minute, bob.max_open_batches, bob.daily_limits_wei) == (7, None, None)
+    assert (fresh(bob).max_batches_per_minute, bob.max_open_batches, bob.daily_limits_wei) == (7, None, None)
     assert bob.get_session_auth_hash() == hash_of_session
 
 
 def test_a_limit_of_a_chain_that_is_no_destination_now_stays(operator, bob):
     User.objects.filter(pk=bob.pk).update(daily_limits_wei={"5": "1"})
     set_limits(operator, bob, max_batches_per_minute="7", daily_limits_wei='{"5": "1"}')
-    bob.refresh_from_db()
-    assert (bob.max_batches_per_minute, bob.daily_limits_wei) == (7, {"5": "1"})
+    assert (fresh(bob).max_batches_per_minute, bob.daily_limits_wei) == (7, {"5": "1"})
 
 
 @pytest.mark.parametrize(
@@ -76,8 +73,7 @@ def test_a_limit_of_a_chain_that_is_no_destination_now_stays(operator, bob):
 )
 def test_a_wrong_limit_is_not_set(operator, bob, wrong):
     assert "Please correct the error below" in set_limits(operator, bob, **wrong)
-    bob.refresh_from_db()
-    assert (bob.max_batches_per_minute, bob.daily_limits_wei) == (None, None)
+    assert (fresh(bob).max_batches_per_minute, bob.daily_limits_wei) == (None, None)
     assert log_of_operators() == []
 
 
@@ -126,6 +122,5 @@ def test_several_rows_can_not_be_deleted_at_once(operator, bob):
 def test_others_do_nothing(bob, client):
     set_limits(client or client_of(BOB), bob, max_batches_per_minute="7")
     act(client or client_of(BOB), USERS, "revoke_keys", bob.pk)
-    bob.refresh_from_db()
-    assert bob.max_batches_per_minute is None
+    assert fresh(bob).max_batches_per_minute is None
     assert bob.api_keys.filter(revoked_at=None).exists()

@@ -9,6 +9,7 @@ from django.utils import timezone
 from accounts.models import ApiKey, User
 from tests.accounts import over_http as keys
 from tests.accounts.wallets import ALICE, BOB, sign
+from tests.service import fresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -54,8 +55,7 @@ def test_a_key_that_ended_gives_its_name_back(alice, key):
     ApiKey.objects.filter(pk=second.pk).update(expires_at=timezone.now())
     third = keys.issue(alice, key.name)
     assert {key.name} == {second.name, third.name}
-    second.refresh_from_db()
-    assert second.revoked_at == second.expires_at
+    assert fresh(second).revoked_at == second.expires_at
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,7 @@ def test_a_key_is_rotated_once(key):
 def test_a_rotation_without_a_new_key_leaves_the_old_one_as_it_is(alice, key):
     keys.issue(alice, "taken")
     assert refused(keys.rotate, key, "taken", timedelta()) == "name_taken"
-    key.refresh_from_db()
-    assert (key.expires_at, key.revoked_at) == (None, None)
+    assert (fresh(key).expires_at, key.revoked_at) == (None, None)
 
 
 # --- Checking ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDeli
 from tests.accounts import over_http
 from tests.explorer.batches import accept, complete
 from tests.factories import client_of
-from tests.service import ALICE, asking, balances, header, request, submit
+from tests.service import ALICE, asking, balances, fresh, header, request, submit
 from tests.users import secret_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("unreachable_chain")]
@@ -51,13 +51,11 @@ def operations() -> list[tuple[str, str, str]]:
 @pytest.mark.long
 def test_the_listed_operations_alone_answer_it(reading):
     full = made("full", "full")
-    batch = submit(full, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})
-    accept(batch)
+    batch = accept(submit(full, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}}))
     complete(batch, *StepKind)
     self_funded = {**asking(balances([13])), "sender": "self"}
     del self_funded["fee"]
-    opened = submit(full, self_funded)
-    accept(opened)
+    opened = accept(submit(full, self_funded))
     (delivery,) = WebhookDelivery.objects.all()
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
     Webhook.objects.update(due_at=None)
@@ -82,8 +80,7 @@ def test_the_listed_operations_alone_answer_it(reading):
     assert (again.status_code, again.json()["code"]) == (403, "read_only_key")
     # Nothing has changed.
     assert Batch.objects.count() == 2
-    opened.refresh_from_db()
-    assert opened.is_open
+    assert fresh(opened).is_open
     assert not WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING).exists()
     assert ApiKey.objects.get(pk=reading.pk).last_used_at
     # A key with full access is refused nothing of this.

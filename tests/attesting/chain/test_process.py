@@ -19,6 +19,7 @@ from django.core.management import CommandError, call_command
 
 from devnet.devchain import PROJECT, DevChain
 from tests.attesting import process
+from tests.chain_fixtures import chain_fixture
 
 pytestmark = pytest.mark.outside
 
@@ -31,12 +32,8 @@ def attester_process(devchain, tmp_path_factory) -> Iterator[process.Running]:
         yield attester
 
 
-@pytest.fixture
-def own_chain() -> Iterator[DevChain]:
-    """Yield a chain that the test may reorganise."""
-    with DevChain() as chain:
-        chain.mine(10)
-        yield chain
+# A chain that the test may reorganise.
+own_chain = chain_fixture(lambda chain: chain.mine(10), scope="function")
 
 
 def hex_of(chain: DevChain, number: int) -> str:

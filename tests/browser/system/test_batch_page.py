@@ -94,8 +94,7 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
 @pytest.mark.parametrize(("end", "title"), [(finish, "DONE"), (reject, "REJECTED")])
 def test_a_hidden_page_polls_once_a_minute_until_its_title_says_how_the_batch_ended(page: Page, end: Any, title: str):
     beat()
-    batch = a_batch()
-    accept(batch)
+    batch = accept(a_batch())
     page.clock.install()
     page.goto(path(batch))
     page.wait_for_load_state("networkidle")

@@ -32,8 +32,7 @@ def received(service: DevChain) -> Batch:
 
 @pytest.fixture
 def batch(received: Batch) -> Batch:
-    work()
-    work()
+    work(2)
     return received
 
 
@@ -52,12 +51,21 @@ def page(connected: BrowserContext, batch: Batch) -> Page:
     return page
 
 
-def begin(page: Page) -> None:
+def begin(page: Page, transactions: str = "") -> None:
+    """Open what is to send. Confirm so many `transactions`, if given."""
     page.locator("#send").click()
+    if transactions:
+        confirm(page, transactions)
 
 
 def confirm(page: Page, transactions: str) -> None:
     page.get_by_role("button", name=f"Send {transactions}", exact=True).click()
+
+
+def all_is_sent(page: Page, wallet: Wallet) -> None:
+    """Wait until both transactions are on the chain, each of which was sent once."""
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
 
 
 def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
@@ -81,11 +89,7 @@ def kept_back(service: DevChain) -> None:
 @pytest.mark.long("EIP-5792")
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
-    connected: BrowserContext,
-    service: DevChain,
-    wallet: Wallet,
-    received: Batch,
-    together: bool,  # noqa: FBT001 (pytest names it)
+    connected: BrowserContext, service: DevChain, wallet: Wallet, received: Batch, together
 ):
     """The page is open from the beginning, and each change comes to it as a live update."""
     wallet.sends_calls = together
@@ -93,8 +97,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     page.goto(path(received))
     expect(page.locator(".headline .chip")).to_have_text("RECEIVED")
     with nothing_spent(service):
-        work()
-        work()
+        work(2)
         expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
         expect(page.get_by_text("No worker is running.")).to_be_visible()
         beat()
@@ -127,13 +130,11 @@ def test_a_wallet_on_another_chain_is_switched_and_sends_one_by_one_where_it_kno
     wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
     for together in (False, True):
         wallet.sends_calls = together
-        begin(page)
-        confirm(page, "2 transactions")
+        begin(page, "2 transactions")
         said(page, "You declined in Test Wallet, so this was not sent. What was sent before counts.")
         assert page.evaluate("localStorage.length") == 0
     wallet.refuses = {"wallet_sendCalls": (5710, "EIP-7702 not supported on this chain.")}
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Nothing is missing")
     assert (len(wallet.sent), wallet.chain_id) == (2, 31337)
 
@@ -151,10 +152,8 @@ def test_a_batch_that_a_reorg_takes_is_sent_again_from_a_page_that_was_opened_wh
     work()
     come_back(page)
     expect(page.get_by_text("The batch was rolled back", exact=True)).to_be_visible()
-    begin(page)
-    confirm(page, "2 transactions")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
+    begin(page, "2 transactions")
+    all_is_sent(page, wallet)
     work()
     expect(page.locator(".headline .chip")).to_have_text("DONE")
 
@@ -165,8 +164,7 @@ def test_a_batch_that_a_reorg_takes_is_sent_again_from_a_page_that_was_opened_wh
 @pytest.mark.long
 def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, service: DevChain, wallet: Wallet):
     kept_back(service)
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
     wallet.refuses["eth_sendTransaction"] = DECLINED
     service.mine()
@@ -176,8 +174,7 @@ def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, service
     begin(page)
     said(page, "1 transaction on Development chain")
     confirm(page, "1 transaction")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
+    all_is_sent(page, wallet)
 
 
 LEFT = {
@@ -195,8 +192,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
 ):
     together, loses_answer = wallet.sends_calls, wallet.loses_answers = left
     kept_back(service)
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Confirm" if loses_answer else re.compile("Waiting until (it|that) is in a block"))
     sent = 2 if together else 1
     goes_on_until(page, lambda: len(wallet.sent) == sent)
@@ -211,20 +207,16 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     service.rpc("evm_setAutomine", True)
     if not together:
         confirm(page, "1 transaction")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
+    all_is_sent(page, wallet)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
-    page: Page,
-    wallet: Wallet,
-    together: bool,  # noqa: FBT001 (pytest names it)
+    page: Page, wallet: Wallet, together
 ):
     wallet.sends_calls, wallet.holds = together, True
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
@@ -244,16 +236,14 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     begin(page)
     if not together:
         confirm(page, "1 transaction")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
+    all_is_sent(page, wallet)
 
 
 @pytest.mark.long
 def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
     """The wallet ignores the page's nonces, as wallets may."""
     wallet.holds, wallet.takes_nonces = True, False
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
@@ -270,15 +260,13 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     confirm(page, "1 transaction")
     said(page, "Your account has sent a transaction meanwhile.")
     begin(page)
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
+    all_is_sent(page, wallet)
 
 
 @pytest.mark.long
 def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, service: DevChain, wallet: Wallet):
     kept_back(service)
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
     page.get_by_role("button", name="Stop").click()
     said(page, "Stopped. What was sent counts")
@@ -294,8 +282,7 @@ def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
     page: Page, service: DevChain, wallet: Wallet
 ):
     kept_back(service)
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
     goes_on_until(page, lambda: wallet.asked.count("eth_getTransactionByHash") > 1)
     wallet.cancel(wallet.sent[0])
@@ -319,11 +306,9 @@ def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, co
         route.fulfill(response=answer, json=told[0] if len(told) == 2 else told[-1])
 
     context.route("**/transactions", late)
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Waiting until the service sees block")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
+    all_is_sent(page, wallet)
 
 
 @pytest.mark.long
@@ -331,8 +316,7 @@ def test_two_pages_of_a_browser_don_t_send_at_once(
     page: Page, context: BrowserContext, service: DevChain, batch: Batch
 ):
     kept_back(service)
-    begin(page)
-    confirm(page, "2 transactions")
+    begin(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
     expect(page.locator("#send")).to_be_hidden()
     other = context.new_page()

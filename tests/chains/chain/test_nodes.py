@@ -29,6 +29,7 @@ from chains.nodes import FAIL_FAST_SECONDS, Question
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient, result
 from devnet.devchain import ACCOUNTS, DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
@@ -253,11 +254,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def devchain() -> Iterator[DevChain]:
-    with DevChain() as chain:
-        chain.mine(8)
-        yield chain
+devchain = chain_fixture(lambda chain: chain.mine(8))
 
 
 @pytest.mark.parametrize(("spoil", "question", "kind", "words"), TABLE)

@@ -1,20 +1,16 @@
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from chains.probe import oldest_provable, probe
 from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, lying_node, result
 
 HEAD = 1_200
 
 
-@pytest.fixture(scope="module")
-def devchain() -> Iterator[DevChain]:
-    with DevChain() as chain:
-        chain.mine(HEAD)
-        yield chain
+devchain = chain_fixture(lambda chain: chain.mine(HEAD))
 
 
 def test_an_archive_proves_back_to_the_first_block(devchain, client_of):

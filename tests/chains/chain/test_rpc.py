@@ -14,7 +14,7 @@ from chains.questions import ProofRequest, Receipt, VerifiedAccountProof
 from chains.rpc import RpcClient
 from chains.transaction_fields import least_gas_limit
 from devnet.devchain import DevChain
-from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
+from tests.chains.lying_node import ask, each, error, is_chain_id, lying_node, recording, result
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 
 
@@ -242,9 +242,8 @@ def tells_fees(devchain: DevChain, suggested: Any, paid: Any) -> AbstractContext
     """Return a node with these answers about tips. `paid` are the rewards of its last blocks, in wei."""
     history = {"reward": [[hex(wei)] for wei in paid]} if isinstance(paid, list) else paid
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         told = {"eth_maxPriorityFeePerGas": suggested, "eth_feeHistory": history}.get(body["method"], MISSING)
         if body["method"] not in {"eth_maxPriorityFeePerGas", "eth_feeHistory"}:
             return ask(devchain.url, body)

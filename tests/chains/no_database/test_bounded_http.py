@@ -24,7 +24,7 @@ from tests.chains.hostile_node import (
     endless_logs_of_spaces,
     hostile_node,
 )
-from tests.chains.lying_node import is_chain_id, lying_node, recording, result
+from tests.chains.lying_node import each, is_chain_id, lying_node, recording, result
 
 # Print the growth of peak memory in MB for each node URL in the arguments.
 _ASK_EACH = """
@@ -128,8 +128,8 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
 @pytest.mark.parametrize(
     ("behave", "most"),
     [
-        (endless_logs, "1,048,576 bytes of shortened JSON"),
-        (endless_logs_of_spaces, "8,388,608 bytes"),
+        pytest.param(endless_logs, "1,048,576 bytes of shortened JSON", id="endless_logs"),
+        pytest.param(endless_logs_of_spaces, "8,388,608 bytes", id="endless_logs_of_spaces"),
         (lambda exchange: exchange.answer(b'{"logs": [%b0]}' % (b"0, " * 250_000)), "250,000 values"),
     ],
 )
@@ -144,9 +144,8 @@ def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkey
     monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
     node_requests: list[Any] = []
 
+    @each
     def large(body: Any) -> Any:
-        if isinstance(body, list):
-            return [large(question) for question in body]
         return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)
 
     with lying_node(recording(node_requests, large)) as url:

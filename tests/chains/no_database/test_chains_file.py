@@ -429,23 +429,22 @@ OF_ATTESTER = [
     ('[[attester]]\nkey_file = "a"', "attester: must be a table"),
     ("[attester.key]", "attester.key: "),
 ]
+SIGNER, FIRST, SECOND = "[chains.signer]", f"0x{1:040x}", f"0x{2:040x}"
+WITH_OUTBOX = f'"arbitrum"\noutbox = "{ADDRESS}"'
 OF_CONNECTION = [
     ('"native"\nmax_hops = -1', ".max_hops: "),
     ('"native"\nmax_hops = 10001', ".max_hops: "),
     ('"native"\nthreshold = 1', BELONG_TO_ATTESTED),
     (attested(threshold="").replace("attested", "native"), BELONG_TO_ATTESTED),
     ('"op-stack"', ": block_hash_source op-stack needs the chain below as source"),
-    (
-        f'"arbitrum"\noutbox = "{ADDRESS}"',
-        ": block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
-    ),
+    (WITH_OUTBOX, ": block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source"),
     ('"beacon-roots"', ": block_hash_source beacon-roots needs a chain whose beacon roots the destination holds"),
     ('"arbitrum-buffer"', ": block_hash_source arbitrum-buffer needs the parent chain as source"),
     (f'"arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
     ('"arbitrum"', OUTBOX),
     ('"arbitrum-slot"\nparent = 1', OUTBOX),
     (f'"arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
-    (f'"arbitrum"\noutbox = "{ADDRESS}"\nparent = 1', PARENT),
+    (f"{WITH_OUTBOX}\nparent = 1", PARENT),
     (f'"op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
     ('"arbitrum"\noutbox = "0x12"', ".outbox: must be 0x and 40"),
     (WITH_GAMES, f": {ON_TOP}"),
@@ -461,14 +460,11 @@ OF_CONNECTION = [
     (attested(threshold=""), NEEDS_THRESHOLD),
     (attested(threshold="threshold = 3"), NEEDS_THRESHOLD),
     (attested(threshold="threshold = 0"), ".threshold: "),
-    (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), ": an attester is listed twice"),
+    (attested().replace(SECOND, FIRST), ": an attester is listed twice"),
+    (attested().replace(FIRST, ADDRESS).replace(SECOND, ADDRESS.lower()), ": an attester is listed twice"),
+    (attested().replace(SECOND, "0x12"), ".attesters[1].address: must be 0x and 40 hexadecimal digits"),
     (
-        attested().replace(f"0x{1:040x}", ADDRESS).replace(f"0x{2:040x}", ADDRESS.lower()),
-        ": an attester is listed twice",
-    ),
-    (attested().replace(f"0x{2:040x}", "0x12"), ".attesters[1].address: must be 0x and 40 hexadecimal digits"),
-    (
-        attested().replace(f"0x{1:040x}", ADDRESS.replace("f", "F", 1)),
+        attested().replace(FIRST, ADDRESS.replace("f", "F", 1)),
         ".attesters[0].address: must be 0x and 40 hexadecimal digits",
     ),
     (attested().replace("https://2", "ftp://2"), ".attesters[1].url: must be an http or https URL"),
@@ -501,26 +497,18 @@ OF_FILE = [
     ('"native"', '"magic"', "connections[0].block_hash_source"),
     ('"native"', '"native"\nwindow = 0', "connections[0].window"),
     ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
-    ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
+    (SIGNER, "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
     ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
     ("[[connections]]", "[connections]", "connections: must be a list; tables in one are written in double brackets"),
-    ("[chains.signer]", "[[chains.signer]]", "chains[0].signer: must be a table"),
-    (
-        "[chains.signer]",
-        "[chains.signers]",
-        "chains[0].signers: must be a list; tables in one are written in double brackets",
-    ),
+    (SIGNER, "[[chains.signer]]", "chains[0].signer: must be a table"),
+    (SIGNER, "[chains.signers]", "chains[0].signers: must be a list; tables in one are written in double brackets"),
     ('[chains.signer]\nkey = "${SIGNER_KEY}"', "signers = []", "chains[0].signers: at least one is needed"),
     (
-        "[chains.signer]",
+        SIGNER,
         '[[chains.signers]]\nkey = "${OTHER}"\n[chains.signer]',
         "chains[0]: must have [chains.signer] or [[chains.signers]], not both",
     ),
-    (
-        "[chains.signer]",
-        '[[chains.signers]]\nkey = "${OTHER}"\n[[chains.signers]]\ncolour = 1',
-        "chains[0].signers[1].colour",
-    ),
+    (SIGNER, '[[chains.signers]]\nkey = "${OTHER}"\n[[chains.signers]]\ncolour = 1', "chains[0].signers[1].colour"),
 ]
 OF_NAMES = [
     ("[ens]", "ens.chain: Field required"),

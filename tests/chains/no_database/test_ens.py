@@ -138,7 +138,7 @@ def test_a_node_that_is_down_of_another_chain_or_days_behind_is_no_answer(names)
         ens.resolve(at(without.url), ["here.eth"])
 
 
-@pytest.mark.parametrize("hostile", [silence, dripped_reply])
+@pytest.mark.parametrize("hostile", [silence, dripped_reply], ids=["silence", "dripped_reply"])
 def test_a_slow_node_is_not_waited_for(hostile, monkeypatch):
     monkeypatch.setattr(ens, "_NODE_SECONDS", 0.2)
     began = time.monotonic()

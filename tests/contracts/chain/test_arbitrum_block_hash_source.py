@@ -12,7 +12,7 @@ from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call
 from tests.contracts.worlds import Asked, World
@@ -36,12 +36,6 @@ HEADER = header_of()
 HASH = keccak(HEADER)
 
 
-def refusal(source: Deployed, *arguments: Any) -> tuple[Any, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.send("record", *arguments)
-    return reverted.value.error
-
-
 @pytest.fixture
 def outbox(chain: DevChain) -> ArbitrumOutbox:
     return ArbitrumOutbox(chain)
@@ -58,13 +52,13 @@ def arbitrum(chain: DevChain, outbox: ArbitrumOutbox) -> Deployed:
 def test_a_header_is_not_confirmed_under_another_send_root(outbox, arbitrum):
     outbox.confirm(OTHER_SEND_ROOT, HASH)
     outbox.confirm(ZERO, HASH)
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+    assert arbitrum.refusal("record", HEADER) == ("NotConfirmed", BLOCK)
 
 
 @pytest.mark.parametrize("bit", [0, 63, 64, 127, 128, 160, 255])
 def test_the_whole_hash_is_compared(outbox, arbitrum, bit):
     outbox.confirm(SEND_ROOT, (int.from_bytes(HASH) ^ 1 << bit).to_bytes(32))
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+    assert arbitrum.refusal("record", HEADER) == ("NotConfirmed", BLOCK)
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(simulator, outbox, arbitrum):
@@ -86,7 +80,7 @@ def test_extra_data_of_another_size_is_no_send_root(outbox, arbitrum, extra_data
         extra_data[-32:].rjust(32, b"\0"),
     }:
         outbox.confirm(send_root, keccak(header))
-    assert refusal(arbitrum, header) == ("InvalidHeader",)
+    assert arbitrum.refusal("record", header) == ("InvalidHeader",)
 
 
 _FIELDS = rlp.decode(HEADER)
@@ -99,7 +93,7 @@ NO_HEADERS = {
 @pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
 def test_what_is_no_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbitrum, header):
     outbox.confirm(SEND_ROOT, keccak(header))
-    assert refusal(arbitrum, header) == ("InvalidHeader",)
+    assert arbitrum.refusal("record", header) == ("InvalidHeader",)
 
 
 # Each code puts the header's hash into memory. The codes end in different ways.
@@ -121,7 +115,7 @@ _SIZES = "601f5ff3", "60405ff3"
 )
 def test_without_a_working_outbox_nothing_is_recorded(chain, outbox, arbitrum, code):
     chain.rpc("anvil_setCode", outbox.address, code)
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+    assert arbitrum.refusal("record", HEADER) == ("NotConfirmed", BLOCK)
     assert arbitrum.call("blockHash", BLOCK) == ZERO
 
 
@@ -132,7 +126,7 @@ def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(ch
     header = next(each for each in headers if keccak(each)[31] == last_byte)
     plant = "0x7f" + keccak(header).hex() + "5f52"
     chain.rpc("anvil_setCode", outbox.address, plant + "601f5ff3")
-    assert refusal(arbitrum, header)[0] == "NotConfirmed"
+    assert arbitrum.refusal("record", header)[0] == "NotConfirmed"
     chain.rpc("anvil_setCode", outbox.address, plant + "60205ff3")
     arbitrum.send("record", header)
 
@@ -141,7 +135,7 @@ def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
     fixture = load_fixture(ON_ARBITRUM_SEPOLIA)
     header, block_hash = unhex(fixture["rlpBlockHeader"]), unhex(fixture["blockHash"])
     number = int(fixture["blockNumber"], 16)
-    assert refusal(arbitrum, header) == ("NotConfirmed", number)
+    assert arbitrum.refusal("record", header) == ("NotConfirmed", number)
     outbox.confirm(SEND_ROOT, keccak(header_of(number - 1)))
     arbitrum.send("record", header_of(number - 1))
     outbox.confirm(unhex(fixture["sendRoot"]), block_hash)
@@ -204,13 +198,13 @@ def elsewhere(chain: DevChain, registry: Deployed) -> Deployed:
 def test_nothing_else_that_is_proven_confirms_a_block(source, registry, elsewhere, world):
     (contract,) = world.storages
     prove(source, registry, world, contract)
-    assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
+    assert elsewhere.refusal("record", PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
     assert elsewhere.call("blockHash", BLOCK) == ZERO
 
 
 def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewhere):
     prove(source, registry, parent({slot_of(OTHER_SEND_ROOT): 1}), slots=[slot_of(SEND_ROOT)])
-    assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
+    assert elsewhere.refusal("record", PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
 
 
 def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root_of_sepolia(chain):
@@ -225,7 +219,7 @@ def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root
     l1_block, l2_block = int(above["blockNumber"], 16), int(below["blockNumber"], 16)
     header = unhex(below["rlpBlockHeader"])
     trusted.send("set", l1_block, unhex(above["blockHash"]))
-    assert refusal(source, l1_block, header) == ("NotConfirmed", l2_block)
+    assert source.refusal("record", l1_block, header) == ("NotConfirmed", l2_block)
     proof_gas = int(sepolia.send_raw(recorded(above))["gasUsed"], 16)
     assert 238_000 < proof_gas < 241_000, proof_gas
     gas = int(source.send("record", l1_block, header)["gasUsed"], 16)

@@ -10,7 +10,7 @@ from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import OWNER, ask, create, send
 from tests.contracts import tries
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.dispute_games import DisputeGames, output_root
 
 OP_CHAIN_ID = 10
@@ -64,9 +64,7 @@ def settled(games: DisputeGames, claim: bytes = CLAIM, number: int = BLOCK) -> s
 
 
 def refusal(source: Deployed, game: str, header: bytes = HEADER, passer_root: bytes = PASSER_ROOT) -> tuple[Any, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.send("record", game, passer_root, header)
-    return reverted.value.error
+    return source.refusal("record", game, passer_root, header)
 
 
 def refused_game(error: tuple[Any, ...]) -> str:

@@ -1,5 +1,4 @@
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,12 +8,12 @@ from chains import packed
 from chains.beacon import jumps
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import OLD_BLOCK, BlockBranch
-from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts import tries
 from tests.contracts.beacon_roots import WINDOW, BeaconRoots
 from tests.contracts.beacon_worlds import BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call, Simulator
 
@@ -41,11 +40,8 @@ def world(headers) -> BeaconWorld:
     return BeaconWorld(random.Random(9), hashes={slot: keccak(header) for slot, header in headers.items()})
 
 
-@pytest.fixture(scope="module")
-def roots_chain() -> Iterator[DevChain]:
-    """Yield a chain whose EIP-4788 contract a test may change."""
-    with DevChain() as chain:
-        yield chain
+# A chain whose EIP-4788 contract a test may change.
+roots_chain = chain_fixture()
 
 
 @pytest.fixture
@@ -58,12 +54,6 @@ def source(roots_chain, roots, world) -> Deployed:
     """Return a source. The EIP-4788 contract has ANCHOR's beacon root at TIME."""
     roots.tell(TIME, world.root(ANCHOR))
     return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
-
-
-def refused(source: Deployed, function: str, *arguments: object) -> tuple[object, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.call(function, *arguments)
-    return reverted.value.error
 
 
 def test_it_vouches_for_nothing_that_was_not_recorded(source):
@@ -93,7 +83,7 @@ def test_an_old_block_is_recorded_below_the_root(source, world, headers):
 def test_what_is_recorded_stays_when_the_root_is_gone(roots, source, world, headers):
     source.send("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
     roots.tell(TIME + WINDOW, world.root(71))
-    assert refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
+    assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
     assert source.call("blockHash", number(ANCHOR)) == keccak(headers[ANCHOR])
     source.send("record", TIME + WINDOW, jumps.own(world.blocks[71]), headers[71])
     assert source.call("blockHash", number(71)) == keccak(headers[71])
@@ -101,9 +91,9 @@ def test_what_is_recorded_stays_when_the_root_is_gone(roots, source, world, head
 
 def test_another_header_or_branch_is_refused(source, world, headers):
     own, old = jumps.own(world.blocks[ANCHOR]), world.old(SLOT, ANCHOR)
-    assert refused(source, "record", TIME, own, headers[71]) == ("InvalidHeader",)
-    assert refused(source, "record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
-    assert refused(source, "record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[71]) == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
     # The source passes on the beacon history's own error.
     for function, branch, slot in (
         ("record", old, SLOT),
@@ -111,7 +101,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
         ("record", jumps.own(world.blocks[71]), 71),
     ):
         selector = keccak(text="InvalidProof()")[:4].hex()
-        assert refused(source, function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
+        assert source.refusal(function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
@@ -131,9 +121,9 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_ch
 
 def test_a_time_without_a_root_is_refused(source, world, headers):
     for time in (0, TIME - 1, TIME + 1, TIME + WINDOW, 2**256 - 1):
-        error = refused(source, "record", time, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
+        error = source.refusal("record", time, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
         assert error == ("NoBeaconRoot", time)
-        error = refused(source, "recordOld", time, world.old(SLOT, ANCHOR), headers[SLOT])
+        error = source.refusal("recordOld", time, world.old(SLOT, ANCHOR), headers[SLOT])
         assert error == ("NoBeaconRoot", time)
 
 
@@ -144,8 +134,7 @@ def test_a_time_without_a_root_is_refused(source, world, headers):
 )
 def test_without_a_working_contract_of_roots_nothing_is_recorded(roots, source, world, headers, ending):
     roots.run(ending)
-    error = refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
-    assert error == ("NoBeaconRoot", TIME)
+    assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
 
 
 def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, world, headers):
@@ -155,8 +144,6 @@ def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, worl
     roots.tell(TIME + 1, newer.root(80))
     source.send("record", TIME + 1, jumps.own(newer.blocks[80]), newest)
     beacon = source.call("beaconChainHistory")
-    arguments = (SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon)
-    registry = Deployed(roots_chain, "FactsRegistry", *arguments)
-    jump = BlockBranch(OLD_BLOCK, world.old(SLOT, ANCHOR))
-    proof = packed.encode([newest, jump, headers[SLOT]], ROOT)
+    registry = Deployed(roots_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon)
+    proof = packed.encode([newest, BlockBranch(OLD_BLOCK, world.old(SLOT, ANCHOR)), headers[SLOT]], ROOT)
     assert registry.logged(registry.send_raw(proof)) == [("HeaderAccumulated", number(SLOT), ROOT)]

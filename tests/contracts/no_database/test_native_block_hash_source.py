@@ -4,6 +4,7 @@ import pytest
 
 from chains.encoding import hex_data
 from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts.deployed import Deployed, Reverted
 
 # Contract address in EIP-2935.
@@ -24,14 +25,8 @@ ANSWERS_64_BYTES = _PLANT + "60405ff3"
 REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 
-@pytest.fixture(scope="module")
-def long_chain() -> Iterator[DevChain]:
-    """Yield a chain whose block numbers are beyond the window. It jumped 20,000 numbers ahead and then mined 300
-    blocks.
-    """
-    with DevChain(extra_args=("--number", str(START))) as chain:
-        chain.mine(300)
-        yield chain
+# A chain whose block numbers are beyond the window. It jumped 20,000 numbers ahead and then mined 300 blocks.
+long_chain = chain_fixture(lambda chain: chain.mine(300), extra_args=("--number", str(START)))
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from devnet.devchain import DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.contracts import l1_block
 from tests.contracts.conftest import SOURCE_CHAIN_ID
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.l1_block import L1Block
 
 BLOCK = 1234
@@ -20,11 +20,8 @@ ANSWERS_64_BYTES = _PLANT + "60405ff3"
 REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 
-@pytest.fixture(scope="module")
-def op_chain() -> Iterator[DevChain]:
-    """Yield a chain for an L1Block. Other tests need chains without one."""
-    with DevChain() as chain:
-        yield chain
+# A chain for an L1Block. Other tests need chains without one.
+op_chain = chain_fixture()
 
 
 @pytest.fixture
@@ -41,9 +38,7 @@ def source(op_chain, l1) -> Deployed:
 
 
 def _refuses_to_record(source: Deployed) -> bool:
-    with pytest.raises(Reverted) as reverted:
-        source.send("record")
-    return reverted.value.error == ("NoL1Block",) and source.call("newest") == 0
+    return source.refusal("record") == ("NoL1Block",) and source.call("newest") == 0
 
 
 def test_nothing_is_known_before_the_chain_has_begun(source):

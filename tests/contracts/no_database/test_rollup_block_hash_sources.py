@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from tests.contracts import rollup_sources, tries
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import Deployed
 from tests.contracts.rollup_sources import ROLLUP, Vouch
 
 BLOCK = 1234
@@ -61,12 +61,6 @@ def vouch(made) -> Vouch:
     return vouch
 
 
-def refusal(source: Deployed, data: bytes) -> tuple[object, ...]:
-    with pytest.raises(Reverted) as reverted:
-        source.call_raw(data)
-    return reverted.value.error
-
-
 def test_a_block_is_known_once_it_is_vouched_for_and_recorded(source, vouch):
     assert [source.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
     assert (source.call("sourceChainId"), source.call("newest")) == (ROLLUP, 0)
@@ -87,12 +81,12 @@ def test_no_changed_byte_passes(source, vouch):
     for offset in range(len(HEADER)):
         changed = bytearray(HEADER)
         changed[offset] ^= 1
-        assert refusal(source, data.replace(HEADER, changed))[0] in {"NotConfirmed", "NotClaimed", "InvalidHeader"}
+        assert source.refusal_raw(data.replace(HEADER, changed))[0] in {"NotConfirmed", "NotClaimed", "InvalidHeader"}
 
 
 def test_a_recorded_block_is_replaced_by_no_other_of_its_number(source, vouch):
     source.send_raw(vouch(HEADER))
-    assert refusal(source, vouch(header_of(root=b"\x66" * 32))) == ("Conflict", BLOCK)
+    assert source.refusal_raw(vouch(header_of(root=b"\x66" * 32))) == ("Conflict", BLOCK)
     assert source.call("blockHash", BLOCK) == HASH
 
 
@@ -127,4 +121,4 @@ def test_the_number_is_the_header_s(source, vouch, number):
     ],
 )
 def test_what_is_no_header_is_refused_even_if_it_is_vouched_for(source, vouch, header):
-    assert refusal(source, vouch(header, HEADER)) == ("InvalidHeader",)
+    assert source.refusal_raw(vouch(header, HEADER)) == ("InvalidHeader",)

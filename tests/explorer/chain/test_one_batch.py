@@ -60,8 +60,7 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
 def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
     """A query's words are shown even while the batch's other source chain hangs, and after the batch is rejected."""
     batches.connect_source(tmp_path)
-    batch = batches.of_two_sources()
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.of_two_sources())
     AccountProof.objects.filter(block__source_chain_id=batches.SOURCE).update(balance=batches.BALANCE + 1)
     batches.accept(batch)
     here, _ = batches.queries_of(batch)
@@ -212,8 +211,7 @@ def test_who_has_the_answer_gets_304_until_it_changes():
 def test_it_takes_as_many_statements_for_a_large_batch_as_for_a_small_one():
     taken = []
     for count in (1, 90):
-        batch = batches.a_batch(*batches.many_accounts(count), block=count)
-        batches.finish(batch)
+        batch = batches.finish(batches.a_batch(*batches.many_accounts(count), block=count))
         with CaptureQueriesContext(connection) as statements:
             assert len(detail(batch, limit=100)["queryList"]) == count
         taken.append(len(statements))

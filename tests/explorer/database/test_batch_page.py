@@ -59,9 +59,7 @@ def shown_to_alice(batch: Batch) -> list[bool]:
 
 @pytest.mark.long
 def test_no_value_is_shown_before_its_query_is_completed_nor_where_the_registry_may_not_hold_it():
-    batch = batches.a_batch()
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch()))
     AccountProof.objects.update(balance=10**18)
     batches.complete(batch, *list(StepKind)[:-1])
     assert shown_to_alice(batch) == [False] * 3
@@ -79,8 +77,7 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_where_the_registry_
 
 @pytest.mark.parametrize("balance", [0, 1, 10**18, 2**256 - 1])
 def test_any_balance_is_shown_exactly(balance):
-    batch = batches.a_batch()
-    batches.finish(batch)
+    batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
     shown = re.search(
         r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
@@ -103,8 +100,7 @@ def test_any_balance_is_shown_exactly(balance):
     ],
 )
 def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance, in_short):
-    batch = batches.a_batch()
-    batches.finish(batch)
+    batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
     exact = f"{Decimal(balance).scaleb(-18).normalize():f}\xa0ETH"
     alice, browser = client_of(ALICE), {"accept": "text/html,*/*;q=0.8"}
@@ -148,8 +144,7 @@ def test_a_fee_is_shown_where_gas_has_a_price(settings, tmp_path):
 
 
 def test_each_step_of_several_queries_has_its_status_its_start_and_its_completion():
-    batch = batches.a_batch(*batches.many_accounts(60))
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(*batches.many_accounts(60)))
     batches.complete(batch, StepKind.INITIAL_STATE)
     batches.complete(batch, StepKind.BLOCKHASH_AVAILABLE, of=batches.queries_of(batch)[:1])
     moment, time = r"[\d-]{10} [\d:]{8}\s+UTC", r"[\d:]{8}"
@@ -183,8 +178,7 @@ def test_a_rejected_batch_says_once_what_happened_and_what_to_do():
 
 @pytest.mark.parametrize("unit", ["hops", "jumps"])
 def test_the_digits_of_every_number_on_a_page_are_grouped(unit):
-    batch = batches.a_batch(*batches.many_accounts(1100), block=12_345)
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(*batches.many_accounts(1100), block=12_345))
     batches.plan_path(batch, 4_000, left=2_000, unit=unit)
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     behind = wait("block_to_come", block=12_345, chain=31337, head=1_234, last=5_678)
@@ -202,8 +196,7 @@ def test_the_digits_of_every_number_on_a_page_are_grouped(unit):
 
 def test_a_transaction_that_was_sent_for_another_batch_proves_no_number_of_queries():
     batches.send(batches.a_batch())
-    batch = batches.a_batch(ALICE, BOB)
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(ALICE, BOB))
     batches.complete(batch, *StepKind, transaction_hash=batches.TRANSACTION)
     text = text_of(batches.page(batch))
     assert ("0 queries" in text, "sent for another batch" in text) == (False, True)

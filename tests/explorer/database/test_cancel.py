@@ -43,8 +43,7 @@ def displace_and_send(batch: Batch) -> None:
 
 def test_the_owner_alone_is_offered_it_while_the_batch_is_open(alice, client, settings):
     settings.PUBLIC_BATCH_LIST = True
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     path, bob = batches.path(batch), client_of(BOB)
     poll = {"hx-request": "true"}
     for url, headers in ((path, {}), (f"{path}/1", {}), (path, poll), ("/explorer?of=everybody", {})):
@@ -57,8 +56,7 @@ def test_the_owner_alone_is_offered_it_while_the_batch_is_open(alice, client, se
 
 
 def test_it_says_what_was_sent_before_it_is_confirmed_and_cancels_once(alice):
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     assert "Nothing was sent for it yet" in alice.get(f"{batches.path(batch)}/cancel").text
     send(batch, 1)
     send(batch, 2)
@@ -85,8 +83,7 @@ def test_it_says_what_was_sent_before_it_is_confirmed_and_cancels_once(alice):
     ],
 )
 def test_a_change_between_the_page_and_the_click_cancels_nothing(alice, change, told):
-    batch = batches.a_batch()
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch())
     send(batch, 1)
     seen = confirmation(alice, batch)
     change(batch)
@@ -129,10 +126,7 @@ def test_a_contract_wallet_cancels_its_batch_while_a_worker_signs_for_it(service
         return sign(signer, transactions)
 
     monkeypatch.setattr(SignerKey, "sign", cancel_and_sign)
-    for _ in range(4):
-        work()
-        service.mine()
+    work(4, service)
     assert answers == [409, 302], "What is being signed counts as sent."
-    batch.refresh_from_db()
-    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "cancelled_by_user")
+    assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "cancelled_by_user")
     assert batch.spent == Share.objects.get(batch=batch).wei > 0

@@ -21,8 +21,7 @@ HTMX = {"hx-request": "true"}
 def batch() -> Batch:
     """Return a DONE batch whose first event could not be delivered."""
     webhook = {"url": "https://hooks.example.org/s3cret", "headers": {"x": "s3cret"}, "events": ["STEP", "DONE"]}
-    batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
-    accept(batch)
+    batch = accept(submit(a_key(), {**request(ALICE, block=12), "webhook": webhook}))
     complete(batch, *StepKind)
     first = batch.webhook.deliveries.earliest("pk")
     attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}

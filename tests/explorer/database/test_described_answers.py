@@ -115,8 +115,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
 @pytest.mark.long
 def test_deliveries_of_webhooks_are_as_described(models):
     key = a_key()
-    batch = submit(key, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})
-    batches.finish(batch)
+    batches.finish(submit(key, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}}))
     client, listed = Client(), "/webhook-deliveries"
     answers = [("DeliveryList", client.get(listed, headers=header(key)).json())]
     attempt = {"at": timezone.now().isoformat(), "httpStatus": None, "outcome": "It is away.", "seconds": 0.5}

@@ -50,9 +50,7 @@ def test_each_fact_has_a_line_with_its_value():
 
 
 def test_what_is_not_proven_has_no_value_and_what_was_rejected_none_any_more():
-    batch = batches.a_batch(*batches.many_accounts(2))
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(2))))
     batches.complete(batch, *StepKind, of=batches.queries_of(batch)[:1])
     assert [(line["state"], line["value"]) for line in lines(batch)] == [("proven", str(batches.BALANCE)), ("open", "")]
     batches.reject(batch)
@@ -78,8 +76,7 @@ def test_it_is_a_file_and_an_unknown_batch_has_none():
 
 
 def test_it_has_all_queries_and_reads_them_in_large_parts():
-    batch = batches.a_batch(*batches.many_accounts(501))
-    batches.accept(batch)
+    batch = batches.accept(batches.a_batch(*batches.many_accounts(501)))
     with CaptureQueriesContext(connection) as statements:
         rows = lines(batch)
     assert [line["query"] for line in rows] == [str(number) for number in range(1, 502)]

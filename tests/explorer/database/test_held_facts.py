@@ -53,9 +53,7 @@ def everywhere(limit: int, **parameters: Any) -> list[tuple[str, str | None, str
 
 
 def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
-    batch = submit(a_key(BOB), request(ALICE, block=12))
-    batches.accept(batch)
-    batches.fetch_proofs(batch)
+    batch = batches.fetch_proofs(batches.accept(submit(a_key(BOB), request(ALICE, block=12))))
     batches.complete(batch, *list(StepKind)[:-1])
     assert facts(account=ALICE) == {"facts": [], "next": None}
     batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=batches.TRANSACTION)
@@ -81,8 +79,7 @@ def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
 
 
 def test_what_was_taken_back_or_rejected_is_not_told():
-    batch = batches.a_batch()
-    batches.finish(batch)
+    batch = batches.finish(batches.a_batch())
     assert facts(block="12")["facts"]
     batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
     assert not facts(block="12")["facts"]
@@ -94,8 +91,7 @@ def test_what_was_taken_back_or_rejected_is_not_told():
 
 
 def test_only_registries_in_use_count():
-    batch = batches.a_batch()
-    batches.finish(batch)
+    batches.finish(batches.a_batch())
     Batch.objects.update(finished_at=timezone.now() - timedelta(days=1))
     FactsRegistry.objects.update(refused="Its code is another.")
     assert not facts(account=ALICE)["facts"]
@@ -112,8 +108,7 @@ def test_only_registries_in_use_count():
 
 def test_the_same_is_told_once_whoever_asked_for_it():
     for props in (["BALANCE"], ["BALANCE", "NONCE"], ["BALANCE"]):
-        batch = batches.a_batch(props=props)
-        batches.accept(batch)
+        batch = batches.accept(batches.a_batch(props=props))
         if Batch.objects.count() == 1:
             batches.fetch_proofs(batch)
         batches.complete(batch, *StepKind)
@@ -159,8 +154,7 @@ def test_each_filter_leaves_others_out(tmp_path):
     )
     batches.find_block(first_batch, 13)
     batches.finish(first_batch)
-    two = batches.of_two_sources()
-    batches.accept(two, 5)
+    two = batches.accept(batches.of_two_sources(), 5)
     fetch_proofs_of_other_chain(two)
     nonce, balance = ("12", ALICE, "NONCE"), ("12", ALICE, "BALANCE")
     of_header = [("12", None, "TIMESTAMP"), ("12", None, "NONCE")]
@@ -317,8 +311,7 @@ def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_i
 
 def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
     batches.finish(others := batches.a_batch())
-    own = submit(a_key(BOB), request(ALICE, block=12))
-    batches.accept(own)
+    own = batches.accept(submit(a_key(BOB), request(ALICE, block=12)))
     batches.complete(own, *StepKind)
     for reader, named, hidden in ((BOB, own, others), (ALICE, others, own)):
         html = opened(client_of(reader), account=ALICE)

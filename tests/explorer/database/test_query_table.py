@@ -21,8 +21,7 @@ def numbers(batch: Batch, **parameters: Any) -> list[int]:
 def blocks_and_states() -> Batch:
     """Return five queries: Alice and Bob at block 9, both at block 5, and a transaction at block 7. Two are proven."""
     both = {"accounts": {ALICE: {"props": ["NONCE"]}, BOB: {"props": ["NONCE"]}}}
-    batch = batch_at(block_9=both, block_5=both, block_7={"transactions": {TRANSACTION: {"logs": ["0"]}}})
-    accept(batch)
+    batch = accept(batch_at(block_9=both, block_5=both, block_7={"transactions": {TRANSACTION: {"logs": ["0"]}}}))
     for kind in StepKind:
         progress.complete(queries_of(batch)[:2], kind)
     return batch

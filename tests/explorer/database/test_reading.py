@@ -65,8 +65,7 @@ def test_it_tells_that_the_chain_has_lost_what_was_proven(service: DevChain):
 
 
 def test_a_node_that_is_down_is_said_in_a_sentence():
-    batch = a_batch()
-    finish(batch)
+    batch = finish(a_batch())
     response = read(batch)
     assert response.status_code == 200
     assert "The chain could not be read." in response.text
@@ -77,16 +76,14 @@ def test_a_node_that_is_down_is_said_in_a_sentence():
 def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as never_answers:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{never_answers.getsockname()[1]}")
-        batch = a_batch()
-        finish(batch)
+        batch = finish(a_batch())
         begun = time.monotonic()
         assert "The chain could not be read." in read(batch).text
         assert time.monotonic() - begun < 8
 
 
 def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute():
-    batch = a_batch()
-    finish(batch)
+    batch = finish(a_batch())
     assert read(batch).status_code == 200
     read_files()
     assert "Your network has read the chain too often. Try again in a minute." in read(batch).text
@@ -104,14 +101,11 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute():
 
 
 def of_slots() -> Batch:
-    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [word(number) for number in range(2_000)]}}})
-    finish(batch)
-    return batch
+    return finish(batch_at(block_12={"accounts": {ALICE: {"slots": [word(number) for number in range(2_000)]}}}))
 
 
 def of_transactions() -> Batch:
-    batch = batch_at(block_12={"transactions": {str(index): {"props": ["STATUS"]} for index in range(20)}})
-    finish(batch)
+    batch = finish(batch_at(block_12={"transactions": {str(index): {"props": ["STATUS"]} for index in range(20)}}))
     receipts = zlib.compress((len(receipt()).to_bytes(4) + receipt()) * 20)
     BlockTrie.objects.create(block=Block.objects.get(), root=5, count=12_000, compressed=receipts)
     return batch
@@ -160,15 +154,13 @@ def test_nothing_is_read_before_its_query_is_completed():
 
 @pytest.mark.parametrize("parameters", ["", "?slots=2"])
 def test_going_to_the_address_of_a_reading_again_leads_to_the_query(parameters):
-    batch = a_batch()
-    finish(batch)
+    batch = finish(a_batch())
     response = Client().get(f"{path(batch)}/1/read{parameters}")
     assert (response.status_code, response.headers["Location"]) == (302, f"{path(batch)}/1{parameters}")
 
 
 def test_reading_needs_a_post_from_our_own_page():
-    batch = a_batch()
-    finish(batch)
+    batch = finish(a_batch())
     strict = Client(enforce_csrf_checks=True)
     assert strict.post(f"{path(batch)}/1/read").status_code == 403
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', strict.get(path(batch)).text)

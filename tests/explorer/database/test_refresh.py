@@ -89,8 +89,7 @@ def test_whatever_the_page_shows_is_a_change(change):
 
 
 def test_what_only_time_changes_is_no_change(monkeypatch):
-    batch = a_batch()
-    finish(batch)
+    batch = finish(a_batch())
     beat()
     url = next_poll(page(batch))
     monkeypatch.setattr(timezone, "now", lambda: NOW + timedelta(seconds=90))
@@ -151,8 +150,7 @@ def test_the_answer_is_stored_by_nobody_and_differs_for_htmx():
 
 
 def test_no_poll_looks_at_all_blocks_that_are_due():
-    batch = a_batch()
-    accept(batch)
+    batch = accept(a_batch())
     Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
     for is_done in (False, True):
         if is_done:

@@ -28,7 +28,7 @@ from queries.models import Batch, Query
 from tests.explorer.batches import a_batch, everything, page, path
 from tests.factories import until
 from tests.proving.logs import block_with_logs
-from tests.service import ALICE, BOB, a_key, asking, request, submit, work_until_done
+from tests.service import ALICE, BOB, a_key, asking, fresh, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -192,6 +192,5 @@ def test_nothing_of_a_webhook_is_shown_but_that_there_is_one():
     for text in (page(batch), Client().get(f"{path(batch)}/request.json").text):
         assert "s3cret" not in text
         assert "webhook" in text
-    batch.refresh_from_db()
-    assert json.loads(batch.request) == body
+    assert json.loads(fresh(batch).request) == body
     assert submitted_request.public_request(batch)["webhook"] == {"url": "(not shown)"}

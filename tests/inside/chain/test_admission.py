@@ -7,10 +7,19 @@ import pytest
 from chains.node_errors import NodeUnavailable
 from proving.lanes import LaneKind
 from queries.models import BatchStatus
-from tests.chains.lying_node import between
 from tests.inside.working import work_side_by_side
 from tests.proving.logs import block_with_logs
-from tests.service import ALICE, asking, fresh, header, reconfigure, request, submit, work, work_until_done
+from tests.service import (
+    ALICE,
+    asking,
+    changed_replies,
+    fresh,
+    header,
+    request,
+    submit,
+    work,
+    work_until_done,
+)
 
 
 def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service, key, client, monkeypatch):
@@ -38,8 +47,7 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
         asked.append(question["method"])
         return [reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         work_side_by_side(LaneKind.ADMISSION)
         # The batch without transactions comes first, and one that names any is never left out for long.
         assert asked.index("eth_getProof") < asked.index("eth_getBlockReceipts")

@@ -30,7 +30,7 @@ from tests.factories import until
 from tests.inside.working import admitted, reconcile_block
 from tests.metrics import value
 from tests.proving.chain_state import registry
-from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, expire_leases, request, submit, work
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, expire_leases, fresh, request, submit, work
 
 HOUSE = LaneName(LaneKind.HOUSE)
 CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
@@ -187,8 +187,7 @@ def test_rows_that_the_database_made_fail_keep_their_age_and_are_no_defects(
         assert age() >= 3600
     expire_leases()
     work()
-    batch.refresh_from_db()
-    assert batch.status in {BatchStatus.IN_PROGRESS, BatchStatus.DONE}
+    assert fresh(batch).status in {BatchStatus.IN_PROGRESS, BatchStatus.DONE}
     assert batch.failing_since is None
     assert FactsRegistry.objects.get().failing_since is None
 

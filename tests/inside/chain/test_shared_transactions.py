@@ -12,14 +12,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from config.configured_chains import forget_chains, get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving import deploying, heads, lanes, packing
 from proving.models import FactsRegistry, Transaction, TransactionState
 from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests.inside.working import accept_all, work_once, work_side_by_side
 from tests.proving import chain_state, prices
-from tests.service import ALICE, BOB, a_key, fresh, request, submit, waiting
+from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, waiting
 
 
 def until_done(batches: Sequence[Batch], rounds: int = 8) -> None:
@@ -122,11 +122,7 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
 @pytest.mark.long
 def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
     """A user could request the oldest block for which the source vouches, and make others pay for a revert."""
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(
-        text.replace('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
-    )
-    forget_chains()
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
     FactsRegistry.objects.all().delete()
     deploying.deploy(31337, 31337)
     service.mine(60)
@@ -164,9 +160,7 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
 
 
 def test_those_that_wait_for_each_other_share_although_they_came_one_after_another(service, blocks, settings):
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", "gather_seconds = 600\n[chains.signer]", 1))
-    forget_chains()
+    reconfigure(settings, "[chains.signer]", "gather_seconds = 600\n[chains.signer]")
     user = a_key()
     nonce = chain_state.signer_nonce(service)
     batches = []

@@ -21,8 +21,8 @@ from queries.models import BatchStatus
 from queries.waits import wait
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
-from tests.proving.transactions import age
-from tests.service import ALICE, SIGNER, a_key, request, submit, work, work_until_done
+from tests.proving.transactions import age, work_aged
+from tests.service import ALICE, SIGNER, a_key, done, request, submit, work, work_until_done
 
 
 @pytest.fixture
@@ -42,8 +42,7 @@ def test_who_lost_the_lane_sends_nothing(service, lane):
 def test_what_is_under_way_is_not_sent_twice(service, lane):
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    work()
-    work()
+    work(2)
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
     (outcome,) = sending.submit_all(get_chains().chain(31337), lane, [Order([same])])
     assert isinstance(outcome, Unsent)
@@ -79,10 +78,8 @@ def test_keys_are_used_outside_of_database_transactions(service, monkeypatch):
 
     monkeypatch.setattr(LocalAccount, "sign_transaction", note)
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    work()
-    work()
-    age()
-    work()
+    work(2)
+    work_aged()
     cancel(batch)
     work()
     assert list(Transaction.objects.get(queries__batch=batch).versions.values_list("is_cancellation", flat=True)) == [
@@ -147,8 +144,7 @@ def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service)
         SignedTransaction.objects.create(
             transaction=tx, max_fee_per_gas=3 * 10**9, max_priority_fee_per_gas=10**9, created_at=tx.created_at
         )
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+    done(submit(a_key(), request(ALICE, block=service.head())), service, rounds=20)
 
 
 def test_no_nonce_is_reserved_for_what_no_node_takes(service, lane):

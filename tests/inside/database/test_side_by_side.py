@@ -38,7 +38,7 @@ from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
-from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, header, request, submit
+from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, fresh, header, request, submit
 from tests.side_by_side import meet
 
 pytestmark = [
@@ -139,8 +139,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
         turn._give_back(lane, postponement, [block], {block.pk: Settled()})
 
     assert meet(accept_own, cancel_and_release).waited
-    block.refresh_from_db()
-    assert block.due_at is not None
+    assert fresh(block).due_at is not None
 
 
 # --- Steps and batches ------------------------------------------------------------------------------------------------
@@ -148,8 +147,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
 def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-    batch = batch_at(block_12=entry, block_13=entry)
-    accept(batch)
+    batch = accept(batch_at(block_12=entry, block_13=entry))
     complete(batch, *list(StepKind)[:-1])
     first_query, second_query = queries_of(batch)
     met = meet(
@@ -161,8 +159,7 @@ def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
 
 
 def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it(lane):
-    batch = a_batch()
-    accept(batch)
+    batch = accept(a_batch())
     complete(batch, StepKind.INITIAL_STATE)
     queries = queries_of(batch)
     tx = Transaction.objects.create(signer=two_signers()[0], nonce=0, data=b"", gas_limit=1)
@@ -238,8 +235,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
 
     met = meet(store, end)
     assert met.waited
-    first.refresh_from_db()
-    assert first.due_at is not None
+    assert fresh(first).due_at is not None
 
 
 def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
@@ -254,8 +250,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
 
 
 def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions_confirmed(lane):
-    batch = a_batch()
-    accept(batch)
+    batch = accept(a_batch())
     sent = [shared(batch, signer, gas=100_000) for signer in two_signers()]
     heads: Any = SimpleNamespace(final=0, confirmed=SimpleNamespace(number=9))
 
@@ -269,8 +264,7 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
         assert other
         met = meet(partial(confirm, lane, sent[0]), partial(confirm, other, sent[1]))
     assert met.waited
-    batch.refresh_from_db()
-    assert (batch.gas_used, batch.spent) == (80_000, 80_000)
+    assert (fresh(batch).gas_used, batch.spent) == (80_000, 80_000)
     assert set(Transaction.objects.values_list("state", flat=True)) == {TransactionState.CONFIRMED}
 
 
@@ -280,8 +274,7 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
 def old() -> Batch:
     """Return a DONE batch that is old enough to be pruned."""
     deployed()
-    batch = batch_at(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}})
-    finish(batch)
+    batch = finish(batch_at(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}}))
     settle(batch)
     AccountProof.objects.update(nodes=["0xab"])
     Batch.objects.update(finished_at=timezone.now() - timedelta(days=1000))

@@ -34,9 +34,7 @@ def hook() -> Iterator[Receiver]:
 
 def done(url: str, *, user: str = ALICE, block: int = 12) -> Batch:
     key = User.objects.for_address(user).api_keys.first() or a_key(user)
-    batch = submit(key, {**request(ALICE, block=block), "webhook": {"url": url}})
-    finish(batch)
-    return batch
+    return finish(submit(key, {**request(ALICE, block=block), "webhook": {"url": url}}))
 
 
 def attempts(batch: Batch) -> list[str]:

@@ -19,7 +19,7 @@ from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
 from tests.deployed import deploy
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import limit, stopped
-from tests.service import asking, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = pytest.mark.outside
@@ -183,8 +183,7 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
             return [reply]
         return [reply | {"result": service.rpc("eth_getBlockByNumber", hex(seen - 50), False)}]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change) as url:
         batch = submit(key, request(ALICE, block=seen + 5))
         began = timezone.now()
         for _ in range(LOOKS_IN_A_MINUTE):
@@ -491,8 +490,7 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
     batch = submit(key, request(ALICE, block=old))
     with instead_of_proofs(service, lambda asked, _: error(asked, -32000, "Exceeded the quota usage")) as url:
         reconfigure(settings, service.url, url)
-        for _ in range(LOOKS_IN_A_MINUTE):
-            work()
+        work(LOOKS_IN_A_MINUTE)
         told = status(key, batch)
         assert told["queryStatus"] == "IN_PROGRESS"
         assert " limits our requests by a quota or plan." in told["info"][0]
@@ -549,8 +547,7 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         assert "serves a usable proof: 127.0.0.1" in told["waits"][0]
         shown = asked_at(key, "/read-proofs", f"block:{old}").json()
         assert shown["error"].endswith(" Nothing was stored; send it again in a moment.")
-        for _ in range(LOOKS_IN_A_MINUTE + 2):
-            work()
+        work(LOOKS_IN_A_MINUTE + 2)
         (sentence,) = status(key, batch)["info"]
         assert f"with a proof of {ALICE} at block {old} that does not verify: The proof " in sentence
         assert " The batch is rejected if this stays so for ten minutes." in sentence
@@ -576,8 +573,7 @@ def checked(batch: Batch, times: int) -> float:
     seconds = 0.0
     for _ in range(times):
         work()
-        batch.refresh_from_db()
-        assert batch.status == BatchStatus.RECEIVED
+        assert fresh(batch).status == BatchStatus.RECEIVED
         assert batch.due_at
         assert batch.looked_at
         seconds += (batch.due_at - batch.looked_at).total_seconds()

@@ -16,7 +16,7 @@ from proving.models import FactsRegistry, Transaction
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.proving.chain_state import signer_nonce
-from tests.service import SIGNER, chains_toml, reconfigure, work
+from tests.service import SIGNER, chains_toml, fresh, reconfigure, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -179,8 +179,7 @@ def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chai
     new = deploy(31337, 31337, "--replace")
     assert new != old
     assert new.beacon_history
-    old.refresh_from_db()
-    assert "without a beacon history" in old.replaced_because
+    assert "without a beacon history" in fresh(old).replaced_because
     # The registry can jump already, so it isn't replaced.
     assert deploy(31337, 31337, "--replace") == new
     assert f"So has its beacon history, {new.beacon_history}." in output_of_check()

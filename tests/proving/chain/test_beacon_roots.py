@@ -11,6 +11,7 @@ from contracts import DEPLOYER, load_artifact
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus, Block
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import hiding
 from tests.contracts.beacon_roots import ADDRESS, BeaconRoots
 from tests.contracts.deployed import Deployed
@@ -28,11 +29,7 @@ BLOCKS = 60
 AFTER, STEP, LASTS = 5, 2, 60
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    with DevChain(chain_id=THERE, hardfork="cancun") as chain:
-        grow(chain, BLOCKS)
-        yield chain
+there = chain_fixture(lambda chain: grow(chain, BLOCKS), chain_id=THERE, hardfork="cancun")
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +71,7 @@ def service(chain, made, roots, settings, tmp_path) -> Iterator[Jumping]:
 
 
 def told(service: Jumping) -> str:
-    for _ in range(2):
-        work()
+    work(2)
     (sentence,) = waiting()
     return sentence
 

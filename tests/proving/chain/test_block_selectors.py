@@ -8,10 +8,22 @@ import pytest
 from accounts.models import ApiKey
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, between, error, lying_node
+from tests.chains.lying_node import ask, each, error, lying_node
 from tests.headers import LONDON, with_hash
 from tests.proving.prices import go_on
-from tests.service import ALICE, BOB, CHARLIE, asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    asking,
+    changed_replies,
+    fresh,
+    reconfigure,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -67,8 +79,7 @@ def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
         is_asked = question["method"] == "eth_getBlockByNumber" and question["params"][0] in {"latest", told["number"]}
         return [reply | {"result": told} if is_asked else reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change) as url:
         batch = submit(key, asking({"latest": {"header": ["WITHDRAWALS_ROOT"]}}))
         work()
         assert "WITHDRAWALS_ROOT" in str(fresh(batch).waits_for)
@@ -94,9 +105,8 @@ def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, 
 def refusing_finality(url: str) -> Any:
     """Return the answers of a node that refuses the tag `finalized`. Other requests go to the node at `url`."""
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         if body["method"] == "eth_getBlockByNumber" and body["params"][0] == "finalized":
             return error(body, -39001, "there is no finality here")
         return ask(url, body)
@@ -134,16 +144,14 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     time = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) + 30
     blocks: dict[str, Any] = {f"block_{head + 2}": [BOB], f"timestamp_{time}": [CHARLIE], f"block_{head + 4}": [ALICE]}
     batch = submitted(key, latest=[ALICE], **blocks)
-    for _ in range(3):
-        work()
+    work(3)
     assert (done(batch), fresh(batch).status) == ([True, False, False, False], BatchStatus.IN_PROGRESS)
     sentences = " ".join(waiting())
     assert f"Block {head + 2} of chain 31337 does not exist yet" in sentences
     assert f"Block {head + 4} of chain 31337 does not exist yet" in sentences
     assert f"No block of chain 31337 is later than the time {time} yet" in sentences
     service.mine(max(0, head + 2 - service.head()))
-    for _ in range(3):
-        work()
+    work(3)
     assert done(batch)[:2] == [True, True]
     service.rpc("evm_increaseTime", 60)
     service.mine(5)
@@ -178,9 +186,7 @@ def test_what_is_to_come_takes_no_more_than_the_fee_when_gas_has_become_dearer(c
     head = costly.head()
     blocks = {f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]}
     batch = submitted(key, fee=2 * cost_of(key, **blocks), **blocks)
-    for _ in range(3):
-        work()
-        costly.mine()
+    work(3, costly)
     costly.mine(20)
     go_on(costly, 50, 3)
     assert 0 < fresh(batch).spent <= batch.fee

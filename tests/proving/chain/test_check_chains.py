@@ -19,13 +19,14 @@ from eth_account import Account
 from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import SignedTransaction
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
 from tests.proving.paths import HISTORY, rewrite_history
 from tests.proving.sources import KEYS, THERE, attesting
-from tests.service import SIGNER, chains_toml
+from tests.service import SIGNER, attested_by, chains_toml, source_tables
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -50,11 +51,7 @@ def a_worker_runs(db) -> None:
     beat()
 
 
-@pytest.fixture(scope="module")
-def devchain():
-    with DevChain() as chain:
-        chain.mine(200)
-        yield chain
+devchain = chain_fixture(lambda chain: chain.mine(200))
 
 
 @pytest.fixture
@@ -334,11 +331,7 @@ def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    with DevChain(chain_id=THERE) as chain:
-        chain.mine(50)
-        yield chain
+there = chain_fixture(lambda chain: chain.mine(50), chain_id=THERE)
 
 
 @pytest.fixture(scope="module")
@@ -354,21 +347,9 @@ def attested(configure, devchain, there) -> Callable[..., None]:
 
     def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
         path = configure(devchain.url)
-        tables = ", ".join(f'{{address = "{address}", url = "{url}"}}' for address, url in attesters)
-        path.write_text(f"""{path.read_text()}
-[[chains]]
-id = {THERE}
-name = "Other chain"
-rpc_urls = ["{node}"]
-test_network = true
-
-[[connections]]
-source = {THERE}
-destination = 31337
-block_hash_source = "attested"
-attesters = [{tables}]
-threshold = {threshold}
-""")
+        connection = attested_by(dict(attesters), threshold)
+        tables = source_tables(THERE, "Other chain", node, connection, chain="test_network = true")
+        path.write_text(path.read_text() + tables)
         forget_chains()
 
     return connect

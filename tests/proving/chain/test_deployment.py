@@ -12,10 +12,9 @@ from contracts import DEPLOYER, DEPLOYER_COST, DEPLOYER_SIGNER
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus
-from tests.chains.lying_node import between
 from tests.proving.chain_state import AccountField, field_on_chain, signer_nonce
 from tests.proving.receipts import changed_receipts
-from tests.service import SIGNER, chains_toml, reconfigure, request, submit, work, work_until_done
+from tests.service import SIGNER, chains_toml, changed_replies, fresh, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -100,8 +99,7 @@ def test_a_contract_that_another_operator_creates_meanwhile_does_no_harm(chain, 
             chain.rpc("eth_sendTransaction", other)
         return [answer]
 
-    with between(chain.url, create_first) as url:
-        reconfigure(settings, chain.url, url)
+    with changed_replies(settings, chain, create_first):
         assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
 
 
@@ -127,8 +125,7 @@ def test_a_registry_that_a_reorg_removed_is_created_at_its_address_again_and_sta
     service.rpc("anvil_setCode", row.address, "0x")
     service.rpc("anvil_setNonce", row.address, "0x0")
     assert row.address in deploy(31337, 31337, "--replace")
-    row.refresh_from_db()
-    assert (FactsRegistry.objects.get(), row.replaced_at, row.refused) == (row, None, "")
+    assert (FactsRegistry.objects.get(), fresh(row).replaced_at, row.refused) == (row, None, "")
 
 
 def test_a_registry_whose_multicall_is_gone_is_not_used(service):

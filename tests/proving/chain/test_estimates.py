@@ -298,9 +298,7 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     with stopped():
         work()
     assert fresh(batch).fee == batch.estimated_wei == first
-    for _ in range(6):
-        work()
-        costly.mine()
+    work(6, costly)
     assert fresh(batch).status == BatchStatus.DONE, waiting()
     assert 0 < batch.spent < batch.fee
 

@@ -21,8 +21,8 @@ from tests.metrics import value
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending
 from tests.proving.receiver import receiver, tell_operator
-from tests.proving.transactions import age, send_from_elsewhere
-from tests.service import chains_toml, reconfigure, request, submit, work, work_until_done
+from tests.proving.transactions import send_from_elsewhere, work_aged
+from tests.service import chains_toml, changed_replies, done, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -47,8 +47,7 @@ def steal(chain: DevChain, count: int = 3) -> None:
 
 
 def prove(chain: DevChain, account: str = ALICE) -> None:
-    batch = submit(a_key(), request(account, block=chain.head()))
-    assert work_until_done(batch, chain).status == BatchStatus.DONE
+    done(submit(a_key(), request(account, block=chain.head())), chain)
 
 
 def told() -> list[str]:
@@ -99,8 +98,7 @@ def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed
     observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
     send_from_elsewhere(observed, ours.nonce)
     assert work_until_done(batch, observed).status == BatchStatus.DONE
-    ours.refresh_from_db()
-    assert ours.state == TransactionState.DISPLACED
+    assert fresh(ours).state == TransactionState.DISPLACED
     (sentence,) = told()
     assert "has used 1 nonce for" in sentence
 
@@ -264,8 +262,7 @@ def replaced(chain: DevChain) -> None:
     chain.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=chain.head()))
     pending(batch)
-    age()
-    work()
+    work_aged()
     assert work_until_done(batch, chain).status == BatchStatus.DONE
 
 
@@ -332,8 +329,7 @@ def test_what_a_key_did_before_its_first_start_is_not_told(chain, db, settings, 
     steal(chain)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     assert told() == []
-    with between(chain.url, fewer) as url:
-        reconfigure(settings, chain.url, url)
+    with changed_replies(settings, chain, fewer) as url:
         assert told() == []
     reconfigure(settings, url, chain.url)
     chain.mine(100)

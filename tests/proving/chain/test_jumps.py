@@ -12,15 +12,15 @@ from batch_query_client.bundles import verify_bundle
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block
-from tests.chains.lying_node import between, error
+from tests.chains.lying_node import error
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import bundle_of
 from tests.factories import client_of
-from tests.proving import chain_state, estimated_batches, kills, self_funded
+from tests.proving import chain_state, estimated_batches, self_funded
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.logs import LOG, RETURNS, are_right
 from tests.proving.sources import KEYS, THERE, grow
-from tests.service import asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.service import asking, balances, changed_replies, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, CHARLIE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -173,8 +173,7 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     node = service.node
     states, node.states = node.states, {}
     batch = submit(key, of_there(OLD))
-    for _ in range(4):
-        work()
+    work(4)
     sent = Transaction.objects.count()
     (sentence,) = waiting()
     assert sentence.startswith(
@@ -205,11 +204,8 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
 
     nonce = chain_state.signer_nonce(service.here)
     batch = submit(key, of_there(OLD))
-    with between(service.here.url, refuse) as url:
-        reconfigure(settings, service.here.url, url)
-        for _ in range(6):
-            work()
-            service.here.mine()
+    with changed_replies(settings, service.here, refuse) as url:
+        work(6, service.here)
         reconfigure(settings, url, service.here.url)
     (sentence,) = waiting()
     assert sentence == "The registry does not accept the proof: InvalidProof()."
@@ -276,7 +272,7 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
     # A jump leads to these blocks. A slow machine makes a few more exchanges, for further turns.
     numbers = iter(range(1, NEWEST - 3))
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
-    for exchange, number in zip(kills.exchanges(), numbers, strict=False):
+    for exchange, number in zip(killing.exchanges(), numbers, strict=False):
         nonce = chain_state.signer_nonce(service.here)
         batch = submit(key, of_there(number))
         with killing.at(exchange, after=number % 2 == 0):
@@ -287,8 +283,6 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
             chain_state.signer_nonce(service.here) == chain_state.signer_nonce(service.here, "pending") == nonce + 1
         ), exchange
         assert proven(service, there, number)
-        if not killing.killed:
-            break
     assert exchange > 5
 
 

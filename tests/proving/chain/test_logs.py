@@ -14,7 +14,7 @@ from queries.models import Batch, BatchStatus, Block, StepKind
 from tests.chains.lying_node import between, error
 from tests.proving.chain_state import call, signer_nonce
 from tests.proving.estimated_batches import estimate
-from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.kills import BEFORE_AND_AFTER
 from tests.proving.logs import (
     FAILS,
     LOG,
@@ -30,7 +30,7 @@ from tests.proving.logs import (
 )
 from tests.proving.money import stopped
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
-from tests.service import asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -59,8 +59,7 @@ def test_a_log_is_proven_through_all_four_steps_without_a_stored_state_root(serv
     assert call(service, STATE_ROOT, number) == 0
     # Logs of a receipt known by its header: at most 112,000 gas.
     assert [tx.gas_used < 95_000 for tx in sent(batch)] == [True]
-    batch.refresh_from_db()
-    assert batch.gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
+    assert fresh(batch).gas_used == sent(batch)[0].gas_used <= (batch.estimated_gas or 0)
 
 
 def test_a_block_is_downloaded_once_for_admission_proofs_and_other_batches(service, key, settings):
@@ -157,8 +156,7 @@ def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, 
         (obstacle,) = estimate(client, key, body)["rejections"]
         assert (obstacle["code"], sentence in obstacle["error"]) == (code, True), obstacle
         batch = submit(key, body)
-        for _ in range(LOOKS_IN_A_MINUTE + 1):
-            work()
+        work(LOOKS_IN_A_MINUTE + 1)
         assert (fresh(batch).status, fresh(batch).rejection_code) == (BatchStatus.REJECTED, code)
     assert not Transaction.objects.exclude(to=DEPLOYER).exists()
 
@@ -179,8 +177,7 @@ def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, ke
             return [reply | {"result": reply["result"][1:]}]
         return [error(question, -32601, "no such method")] if question["method"].startswith("debug_") else [reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change) as url:
         (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
         assert (obstacle["code"], url in obstacle["error"]) == ("root_not_made", False)
 
@@ -217,7 +214,7 @@ def test_who_pays_himself_is_told_the_transaction(service, key):
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
-    for exchange in exchanges(after=after):
+    for exchange in killing.exchanges(after=after):
         number = block_of(service, [LOG + RETURNS, LOG + FAILS])
         service.mine(3)
         work()
@@ -230,8 +227,6 @@ def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, af
         work()
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         assert are_right(service, number, asked)
-        if not killing.killed:
-            break
     assert exchange > 7
 
 
@@ -321,11 +316,9 @@ def test_a_node_that_tells_another_block_of_a_transaction_chooses_none(service, 
             is_lie = question["method"] == "eth_getTransactionByHash"
             return [reply | {"result": _told(reply["result"], lie)} if is_lie else reply]
 
-        with between(service.url, change) as url:
-            reconfigure(settings, service.url, url)
+        with changed_replies(settings, service, change) as url:
             batch = submit(key, body)
-            for _ in range(LOOKS_IN_A_MINUTE + 1):
-                work()
+            work(LOOKS_IN_A_MINUTE + 1)
             reconfigure(settings, url, service.url)
         batch = fresh(batch)
         assert batch.status != BatchStatus.DONE
@@ -370,8 +363,7 @@ def test_receipts_of_more_logs_than_an_answer_may_have_are_asked_otherwise(servi
             reply | {"result": [receipt | {"more": [0] * 100_000} for receipt in reply["result"]]} if is_long else reply
         ]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         asked = {"2": {"logs": ["1"]}}
         assert work_until_done(submit(key, asking_of(number, asked)), service).status == BatchStatus.DONE
     assert are_right(service, number, asked)
@@ -390,7 +382,6 @@ def test_a_block_that_is_filled_with_empty_logs_holds_up_nothing_where_nodes_hav
         is_refused = question["method"] in {"debug_getRawReceipts", "" if lists_receipts else "eth_getBlockReceipts"}
         return [error(question, -32601, "no such method") if is_refused else reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         assert work_until_done(submit(key, asking_of(number, asked)), service).status == BatchStatus.DONE
     assert are_right(service, number, asked)

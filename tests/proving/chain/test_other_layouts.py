@@ -1,7 +1,6 @@
 """Source chains whose headers have additional fields."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +9,11 @@ from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from batch_query_client.errors import InvalidBundle
-from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
 from tests import headers
-from tests.chains.lying_node import lying_node, result
+from tests.chain_fixtures import chain_fixture
+from tests.chains.lying_node import each, lying_node, result
 from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
 from tests.explorer.batches import bundle_of, proven_by
@@ -22,7 +21,7 @@ from tests.proving.chain_state import AccountField, HeaderField, balance_at, fie
 from tests.proving.estimated_batches import estimate
 from tests.proving.relaid import Relaid
 from tests.proving.sources import THERE, connect, grow
-from tests.service import CHARLIE, asking, submit, waiting, work, work_until_done
+from tests.service import CHARLIE, asking, done, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -30,11 +29,7 @@ LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is"
 SHARED_PROPERTIES = list(HeaderField.__members__)[:13]
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    with DevChain(chain_id=THERE) as chain:
-        grow(chain, 12)
-        yield chain
+there = chain_fixture(lambda chain: grow(chain, 12), chain_id=THERE)
 
 
 def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]:
@@ -52,14 +47,11 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
         l1 = L1Block(chain)
         connect(settings, tmp_path, chain, url)
         l1.tell(block, relaid.hash(block))
-        balance = submit(key, of_there(f"block:{block}"))
-        assert work_until_done(balance, chain).status == BatchStatus.DONE
-        header = submit(key, of_there(f"block:{block}", header=SHARED_PROPERTIES))
-        assert work_until_done(header, chain).status == BatchStatus.DONE
+        balance = done(submit(key, of_there(f"block:{block}")), chain)
+        header = done(submit(key, of_there(f"block:{block}", header=SHARED_PROPERTIES)), chain)
         l1.tell(block + 3, relaid.hash(block + 3))
         time = relaid.timestamp(block + 2)
-        timed = submit(key, of_there(f"timestamp:{time}"))
-        assert work_until_done(timed, chain).status == BatchStatus.DONE
+        timed = done(submit(key, of_there(f"timestamp:{time}")), chain)
     assert field_on_chain(chain, CHARLIE, block, AccountField.BALANCE, source=THERE) == balance_at(
         there, CHARLIE, block
     )
@@ -109,8 +101,7 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))
         connect(settings, tmp_path, chain, url)
-        batch = submit(key, of_there(f"block:{block}", header=["GAS_USED"]))
-        assert work_until_done(batch, chain).status == BatchStatus.DONE
+        batch = done(submit(key, of_there(f"block:{block}", header=["GAS_USED"])), chain)
     content = bundle_of(batch)
     fee = rlp.decode(bytes.fromhex(content["blocks"][0]["header"][2:]))[15]
     content["queries"][0]["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()
@@ -130,9 +121,8 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
     relaid = Relaid(there, headers.AVALANCHE | {"stateRoot": keccak(leaf)}, raw=False)
     there.mine(older)
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
         return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
 

@@ -16,7 +16,7 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.factories import log_of_operators
 from tests.proving.transactions import age, between_statements
-from tests.service import reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import done, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER
 
 pytestmark = pytest.mark.outside
@@ -48,8 +48,7 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     assert stop_connection() == f"{STOPPED} By manage.py ({LOGIN})."
     batch = submit(key, request(ALICE, block=service.head()))
     work()
-    batch.refresh_from_db()
-    assert (batch.status, str(batch.waits_for)) == (BatchStatus.RECEIVED, STOPPED)
+    assert (fresh(batch).status, str(batch.waits_for)) == (BatchStatus.RECEIVED, STOPPED)
     assert output_of("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
     assert (
         output_of("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
@@ -116,8 +115,7 @@ def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
     sentence = f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
     output = output_of("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.")
     assert output == f"{sentence} By manage.py ({LOGIN})."
-    batch = submit(key, request(ALICE, block=two_signers.head()))
-    assert work_until_done(batch).status == BatchStatus.DONE
+    done(submit(key, request(ALICE, block=two_signers.head())))
     assert senders() == {SECOND_SIGNER}
     assert output_of("resume", "31337", "--signer", SIGNER) == f"Sending by the signer {SIGNER} on chain 31337 goes on."
     assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
@@ -131,8 +129,7 @@ def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
     output_of("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
     output_of("stop", "31337", "--signer", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))
-    work()
-    work()
+    work(2)
     assert waiting() == [
         f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
     ]
@@ -145,8 +142,7 @@ def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
 def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     service.rpc("evm_setAutomine", False)
     submit(key, request(ALICE, block=service.head()))
-    work()
-    work()
+    work(2)
     service.rpc("anvil_dropAllTransactions")
     tx = Transaction.objects.exclude(to=DEPLOYER).get(state=TransactionState.PENDING)
     output_of("stop", "31337", "--signer", SIGNER)
@@ -195,8 +191,7 @@ def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings
     """Follow the steps in docs/operating/deploying.md."""
     two_signers.rpc("evm_setAutomine", False)
     before = submit(key, request(ALICE, block=two_signers.head()))
-    work()
-    work()
+    work(2)
     assert senders() == {SIGNER}
     output_of("stop", "31337", "--signer", SIGNER)
     meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))

@@ -12,13 +12,25 @@ from contracts import DEPLOYER
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
-from tests.chains.lying_node import ask, between, error, lying_node
+from tests.chains.lying_node import ask, error, lying_node
 from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
 from tests.proving.estimated_batches import estimate
 from tests.proving.paths import HISTORY, WINDOW, connect, extending, rewrite_history
 from tests.proving.sources import grow
-from tests.service import asking, chains_toml, expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    asking,
+    chains_toml,
+    changed_replies,
+    expire,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -73,8 +85,7 @@ def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirm
     work()
     assert len(extending()) == 1
     old.rpc("evm_setAutomine", False)
-    for _ in range(4):
-        work()
+    work(4)
     proof = Transaction.objects.get(accumulates__isnull=False).versions.get().hash
     old.rpc("anvil_dropTransaction", proof)
     old.mine(3)
@@ -106,8 +117,7 @@ def test_blocks_of_one_batch_share_a_path(old, key):
         assert_proven(old, batch, CHARLIE, block)
     (tx,) = extending()
     assert tx.queries.count() == 5
-    batch.refresh_from_db()
-    assert batch.gas_used <= (batch.estimated_gas or 0)
+    assert fresh(batch).gas_used <= (batch.estimated_gas or 0)
 
 
 @pytest.mark.long
@@ -116,9 +126,7 @@ def test_the_oldest_batch_has_its_path_first(old, key):
     blocks = [old.head() - back for back in (25, 45, 31)]
     for user, block in zip((key, a_key(BOB), key), blocks, strict=True):
         submit(user, request(CHARLIE, block=block))
-    for _ in range(12):
-        work()
-        old.mine()
+    work(12, old)
     paths = [tx.queries.values_list("block__number", flat=True).get() for tx in extending()]
     assert paths == blocks
 
@@ -234,13 +242,11 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, se
         return [error(question, -32000, "this block is not available") if is_refused else reply]
 
     block = old.head() - 3 * WINDOW
-    with between(old.url, change) as url:
-        reconfigure(settings, old.url, url)
+    with changed_replies(settings, old, change):
         refused = "pending"
         waits = submit(key, request(CHARLIE, block=block))
         work()
-        waits.refresh_from_db()
-        assert waits.status == BatchStatus.RECEIVED
+        assert fresh(waits).status == BatchStatus.RECEIVED
         refused = ""
         assert work_until_done(waits, old, rounds=20).status == BatchStatus.DONE
         refused = "eth_getStorageAt"
@@ -279,8 +285,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     block = chain.head() - 130
     rich = submit(a_key(BOB), request(CHARLIE, block=block, fee=10**18))
     assert work_until_done(rich, chain, rounds=8).status == BatchStatus.DONE
-    poor.refresh_from_db()
-    assert (poor.status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
+    assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
 
 
 @pytest.mark.long
@@ -306,9 +311,7 @@ def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
     """The path's first block changes at each reconcile. Rows of unsent paths must not pile up."""
     old.rpc("anvil_setBalance", SIGNER, "0x0")
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
-    for _ in range(3):
-        work()
-        old.mine()
+    work(3, old)
     assert "Its operator must fund it" in waiting()[0]
     assert Block.objects.count() == 1
 
@@ -347,8 +350,7 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
 
     with lying_node(lagging) as url:
         reconfigure(settings, old.url, url)
-        for _ in range(3):
-            work()
+        work(3)
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 1
 
 
@@ -360,8 +362,7 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     work()
     (path,) = extending()
     second = submit(a_key(BOB), request(ALICE, block=block))
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.filter(nonce__gt=path.nonce).exists()
     # The block's hash isn't known yet, so the path isn't known to lead to it.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
@@ -383,8 +384,7 @@ def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     old.mine()
     old.rpc("anvil_setCode", address, code)
     old.mine()
-    for _ in range(3):
-        work()
+    work(3)
     (path,) = extending()
     assert path.succeeded is False
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]

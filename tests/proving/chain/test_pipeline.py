@@ -31,7 +31,7 @@ from tests.proving.chain_state import (
     signer_nonce,
 )
 from tests.proving.proxy import Proxy
-from tests.service import asking, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -152,16 +152,14 @@ def test_a_fact_that_exists_costs_nothing(service, key):
 def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, settings):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
-    work()
-    work()
+    work(2)
     assert batch.queries.get().step != StepKind.INITIAL_STATE
 
     def without_states(question: Any, reply: Any) -> list[Any]:
         assert question["method"] != "eth_getProof"
         return [reply]
 
-    with between(service.url, without_states) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, without_states):
         service.rpc("evm_setAutomine", True)
         assert work_until_done(batch, service).status == BatchStatus.DONE
 
@@ -170,8 +168,7 @@ def test_confirmations_are_waited_for(service, key, settings):
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
     service.mine(2)  # the registry needs more confirmations now
     batch = submit(key, request(ALICE, block=service.head()))
-    for _ in range(3):
-        work()
+    work(3)
     mined_at = Transaction.objects.exclude(to=DEPLOYER).get().block_number
     assert mined_at is not None
     assert service.head() == mined_at
@@ -180,8 +177,7 @@ def test_confirmations_are_waited_for(service, key, settings):
         assert batch.queries.get().step == StepKind.HEADER_ACCUMULATED
         assert waiting() == []
         service.mine()
-        work()
-        work()
+        work(2)
     assert fresh(batch).status == BatchStatus.DONE
     assert service.head() == mined_at + 2
 
@@ -203,11 +199,9 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
             lie(reply["result"])
         return [reply]
 
-    with between(service.url, change) as bad:
-        reconfigure(settings, f'"{service.url}"', f'"{bad}"')
+    with changed_replies(settings, service, change) as bad:
         batch = submit(key, of_slots(ALICE, service.head(), 1))
-        for _ in range(6):
-            work()
+        work(6)
         assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
         assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
         # `reconfigure` makes new clients, so the first node in the file is asked first, and that is the bad one.
@@ -241,8 +235,7 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
         is_evil = question["method"] == "eth_getProof" and question["params"][0].lower() == EVIL
         return NO_USABLE_ANSWER[way](question, reply) if is_evil else [reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         block = service.head()
         evil = submit(a_key(ALICE), of_slots(EVIL, block, slots) | {"sender": "self"})
         good = work_until_done(submit(a_key(BOB), of_slots(BOB, block, slots)))
@@ -277,8 +270,7 @@ def without_proofs(chain: DevChain, settings: Any) -> Iterator[None]:
     def refuse(question: Any, reply: Any) -> list[Any]:
         return [error(question, -32000, "missing trie node") if question["method"] == "eth_getProof" else reply]
 
-    with between(chain.url, refuse) as url:
-        reconfigure(settings, chain.url, url)
+    with changed_replies(settings, chain, refuse) as url:
         yield
     reconfigure(settings, url, chain.url)
 
@@ -288,8 +280,7 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
     caplog.set_level(logging.INFO)
     batch = submit(key, request(ALICE, block=service.head()))
     with without_proofs(service, settings):
-        for _ in range(8):
-            work()
+        work(8)
         assert fresh(batch).status == BatchStatus.ACCEPTED
         assert "(-32000)" in waiting()[0]
         assert "missing trie node" not in str(waiting()), "what a node says is for operators"
@@ -307,8 +298,7 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
 def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, settings, monkeypatch):
     batch = submit(key, request(ALICE, block=service.head()))
     with without_proofs(service, settings):
-        for _ in range(3):
-            work()
+        work(3)
         assert Block.objects.get().refused_since
         now = timezone.now()
         monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
@@ -323,8 +313,7 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     AccountProof.objects.update(balance=1)
     before = signer_nonce(service)
     batch = submit(key, request(ALICE, block=block, props=["BALANCE"]))
-    for _ in range(5):
-        work()
+    work(5)
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert "is not the one that was proven here" in waiting()[0]
     assert signer_nonce(service) == before

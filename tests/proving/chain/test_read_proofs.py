@@ -18,7 +18,7 @@ from tests.chains.lying_node import between, error, result
 from tests.contracts.tries import EMPTY_CODE_HASH, EMPTY_ROOT, hex_prefix
 from tests.headers import with_hash
 from tests.proving.logs import block_of, block_with_logs, emitting, hashes_of
-from tests.service import ALICE, BOB, asking, header, reconfigure, submit, work_until_done
+from tests.service import ALICE, BOB, asking, changed_replies, header, reconfigure, submit, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -157,8 +157,7 @@ def test_receipts_that_make_another_root_are_not_believed(service, client, key, 
             return [error(question, -32601, "the method does not exist")]
         return [reply | {"result": lie(reply["result"])} if question["method"] == method else reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change) as url:
         while lies:
             refused = read(client, key, blocks)
             assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable"), next(iter(lies))
@@ -261,8 +260,7 @@ def test_a_node_that_lies_is_not_believed(service, client, key, settings):
         return [reply | {"result": lie(reply["result"])} if question["method"] == method else reply]
 
     told = read(client, key, blocks).json()["proofs"]
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change) as url:
         while len(lies) > 1:
             refused = read(client, key, blocks)
             assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable"), next(iter(lies))
@@ -295,8 +293,7 @@ def test_an_answer_has_four_megabytes_at_most(service, client, key, settings):
 
     accounts = {"accounts": {ALICE: {"props": ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]}}}
     blocks = [(f"block:{service.head() - number}", accounts) for number in range(8)]
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         told, refused = (read(client, key, dict(blocks[:count])) for count in (7, 8))
     assert told.status_code == 200, told.text
     assert 0.9 * 4 * 2**20 < len(told.content) <= 4 * 2**20
@@ -315,8 +312,7 @@ def test_a_proof_of_megabytes_takes_little_memory(service, client, key, settings
             return [reply | {"result": with_hash(reply["result"] | {"receiptsRoot": f"0x{root}"})}]
         return [result(question, [receipt]) if question["method"] == "eth_getBlockReceipts" else reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         tracemalloc.start()
         refused = read(client, key, {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}}})
         most = tracemalloc.get_traced_memory()[1]

@@ -17,7 +17,7 @@ from devnet.devchain import DevChain
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from queries.models import BatchStatus, Block
 from tests import headers
-from tests.chains.lying_node import error, lying_node, result
+from tests.chains.lying_node import each, error, lying_node, result
 from tests.contracts import recorded_beacon
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
@@ -26,9 +26,9 @@ from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.chain_state import HeaderField, header_on_chain
 from tests.proving.estimated_batches import estimate
-from tests.service import asking, chains_toml, fresh, submit, work_until_done
+from tests.service import asking, chains_toml, fresh, source_tables, submit, work_until_done
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures]
+pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures, pytest.mark.long]
 
 # Blocks of Capella, of Deneb's first period and of Deneb; and a block before the Merge.
 SINCE_CAPELLA, BEFORE_MERGE = (17_034_870, 19_426_587, 22_162_263), 1_000_001
@@ -60,9 +60,8 @@ def node() -> Iterator[str]:
     }
     head = headers.as_json(newest())
 
+    @each
     def answer(body: Any) -> Any:
-        if isinstance(body, list):
-            return [answer(question) for question in body]
         if body["method"] == "eth_chainId":
             return result(body, "0x1")
         if body["method"] == "eth_getBlockByNumber":
@@ -89,19 +88,8 @@ def service(chain: DevChain, settings, tmp_path) -> Iterator[BeaconApi]:
     JumpLeaves.objects.update(is_complete=True)
     with contextmanager(node)() as url, BeaconApi(beacon_chains.mainnets_node(SINCE_CAPELLA)) as api:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        more = f"""
-[[chains]]
-id = 1
-name = "Ethereum"
-rpc_urls = ["{url}"]
-beacon_urls = ["{api.url}"]
-era_files = ["nowhere"]
-
-[[connections]]
-source = 1
-destination = {chain.chain_id}
-block_hash_source = "op-stack"
-"""
+        lines = f'beacon_urls = ["{api.url}"]\nera_files = ["nowhere"]'
+        more = source_tables(1, "Ethereum", url, 'block_hash_source = "op-stack"', chain=lines)
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         L1Block(chain).tell(22_500_000, keccak(headers.encode(newest())))
         deploy(chain.chain_id, 1)
@@ -112,7 +100,6 @@ def of_header(number: int, *fields: HeaderField) -> dict[str, Any]:
     return asking({f"block:{number}": {"header": [field.name for field in fields]}}, source=1)
 
 
-@pytest.mark.long
 def test_headers_of_each_era_are_proven(service, chain, key, client):
     fields = {
         number: [HeaderField.TIMESTAMP, HeaderField.GAS_USED, HeaderField.PARENT_HASH, HeaderField.MIX_HASH]
@@ -139,7 +126,6 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     assert BeaconAnchor.objects.count() == 1
 
 
-@pytest.mark.long
 def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
     assert work_until_done(batch).rejection_code == "header_property_missing"
@@ -148,7 +134,6 @@ def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     )
 
 
-@pytest.mark.long
 def test_accounts_so_old_are_rejected_where_no_node_has_their_states(service, key):
     body = asking({f"block:{BEFORE_MERGE}": {"accounts": {"0x" + "11" * 20: {"props": ["BALANCE"]}}}}, source=1)
     batch = submit(key, body)

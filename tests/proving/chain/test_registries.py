@@ -22,7 +22,6 @@ from contracts import DEPLOYER, NO_CONTRACT
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
-from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.explorer.batches import beat, bundle_of, path
@@ -33,8 +32,8 @@ from tests.service import (
     asking,
     balances,
     chains_toml,
+    changed_replies,
     fresh,
-    reconfigure,
     request,
     submit,
     waiting,
@@ -102,8 +101,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     received, block = submit(key, request(ALICE, block=service.head())), service.head()
     row = replace_code(service)
     nonce = signer_nonce(service)
-    for _ in range(3):
-        work()
+    work(3)
     assert fresh(received).status == BatchStatus.RECEIVED
     assert signer_nonce(service, "pending") == nonce
     beat()
@@ -135,8 +133,7 @@ def test_a_batch_that_was_accepted_before_waits_too(service, key):
     replace_code(service)
     call_command("resume")
     sent = Transaction.objects.count()
-    for _ in range(3):
-        work()
+    work(3)
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert Transaction.objects.count() == sent
     (sentence,) = waiting()
@@ -279,8 +276,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     work()
     service.mine()
     work()
-    tx.refresh_from_db()
-    assert tx.versions.get(hash=tx.hash).is_cancellation
+    assert fresh(tx).versions.get(hash=tx.hash).is_cancellation
     assert tx.succeeded is False
     service.rpc("evm_setAutomine", True)
     deploy(31337, 31337, "--replace")
@@ -320,8 +316,7 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
 def half_proven(service, key) -> Query:
     """Return a proven query of an open batch. The batch's other block isn't mined yet."""
     batch = submit(key, asking(balances([service.head() - 1, service.head() + 40], BOB)))
-    for _ in range(4):
-        work()
+    work(4)
     return batch.queries.get(step=None)
 
 
@@ -457,8 +452,7 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
         return
     if not is_replaced:
         # The transaction that would prove the fact to the old registry is cancelled.
-        for _ in range(2):
-            work()
+        work(2)
         page = Client().get(f"/batch-queries/{done[0].pk}", headers=header(key)).json()
         assert "registry_refused" in {wait["code"] for wait in page["waits"]}
         assert registry().address == old.address
@@ -496,8 +490,7 @@ def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, sett
         batch = work_until_done(submit(key, request(ALICE, BOB, block=block)))
     else:
         batch = submit(key, asking(balances([service.head() - 1, service.head() + 6], BOB)))
-        for _ in range(4):
-            work()
+        work(4)
         assert batch.queries.filter(step=None).count() == 1
         service.mine(8)
         work_until_done(batch)
@@ -531,9 +524,7 @@ def test_what_a_refused_one_loses_of_open_batches_is_noticed_when_it_is_used_aga
     code = service.rpc("eth_getCode", address, "latest")
     service.rpc("anvil_reorg", service.head() - (tx.block_number or 0) + 1, [])
     replace_code(service, "0x")
-    for _ in range(3):
-        work()
-        service.mine()
+    work(3, service)
     assert registry().refused
     service.rpc("anvil_setCode", address, code)
     later(monkeypatch, 11)
@@ -585,11 +576,9 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
             deploy(31337, 31337, "--replace")
         return execute(*more)
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         batch = submit(key, request(CHARLIE, block=block))
-        for _ in range(turns):
-            work()
+        work(turns)
         methods.clear()
         with connection.execute_wrapper(replace):
             work()

@@ -7,11 +7,11 @@ import pytest
 from contracts import DEPLOYER
 from proving.models import AccountProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
-from tests.chains.lying_node import between, result
+from tests.chains.lying_node import result
 from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
 from tests.proving.logs import LOG, RETURNS
-from tests.service import asking, expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, expire, fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -31,20 +31,17 @@ def done(service):
 @pytest.mark.django_db(transaction=True)
 def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, done):
     work()
-    done.refresh_from_db()
-    assert done.gas_used > 0
+    assert fresh(done).gas_used > 0
     first = Transaction.objects.exclude(to=DEPLOYER).get()
     before = chain_events()
     service.rpc("anvil_reorg", 1, [])  # the new block is empty
     assert events(service, ACCOUNT_PROVEN) == []
     service.rpc("evm_setAutomine", False)
     work()
-    done.refresh_from_db()
-    assert (done.status, done.finished_at, done.gas_used) == (BatchStatus.IN_PROGRESS, None, 0)
+    assert (fresh(done).status, done.finished_at, done.gas_used) == (BatchStatus.IN_PROGRESS, None, 0)
     step = Step.objects.get(query__batch=done, kind=StepKind.HEADER_ACCUMULATED)
     assert (step.status, step.completed_at) == (StepStatus.IN_PROGRESS, None)
-    first.refresh_from_db()
-    assert first.state == TransactionState.PENDING
+    assert fresh(first).state == TransactionState.PENDING
     work()
     # The transaction is counted, and so is the block that proved the batch's facts.
     assert chain_events() - before == {"reorganised": 2}
@@ -64,11 +61,9 @@ def test_a_node_that_lags_takes_nothing_back(service, done, settings):
             return [result(question, service.rpc("eth_getBlockByNumber", hex(head - 1), False) if is_newest else None)]
         return [reply]
 
-    with between(service.url, one_behind) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, one_behind):
         work()
-    done.refresh_from_db()
-    assert done.status == BatchStatus.DONE
+    assert fresh(done).status == BatchStatus.DONE
     assert "is behind block" in waiting()[0]
 
 
@@ -79,13 +74,11 @@ def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killi
     with killing.once(Batch.objects.filter(status=BatchStatus.DONE).exists):
         work_until_done(batch)
     assert killing.killed
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.DONE
+    assert fresh(batch).status == BatchStatus.DONE
     service.rpc("anvil_reorg", 1, [])
     service.rpc("evm_setAutomine", False)
     work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.IN_PROGRESS
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
 
 
 def test_a_batch_that_was_done_gets_its_time_anew(service, done):
@@ -94,8 +87,7 @@ def test_a_batch_that_was_done_gets_its_time_anew(service, done):
     service.rpc("evm_setAutomine", False)
     for _ in range(2):
         work()
-        done.refresh_from_db()
-        assert done.status == BatchStatus.IN_PROGRESS
+        assert fresh(done).status == BatchStatus.IN_PROGRESS
 
 
 @pytest.mark.long
@@ -106,8 +98,7 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     service.mine()
     block = service.head()
     batch = submit(a_key(), request(ALICE, block=block))
-    work()
-    work()
+    work(2)
     old = AccountProof.objects.get()
     old_hash = Block.objects.get().hash
     before = chain_events()
@@ -133,8 +124,7 @@ def test_the_index_of_a_transaction_that_a_reorg_removed_is_told_no_more(service
     transactions = {tx_hash: {"props": ["STATUS"]}, "0": {"blockLogs": ["0"]}}
     batch = submit(a_key(), asking({f"block:{service.head()}": {"transactions": transactions}}))
     for index in ("0", None):
-        for _ in range(2):
-            work()
+        work(2)
         named, by_index = client.get(f"/explorer/query/{batch.pk}.json").json()["queryList"]
         assert named["transaction"] == {"index": index, "hash": tx_hash}
         assert len(by_index["facts"]) == (1 if index else 0)
@@ -145,14 +135,12 @@ def test_a_reorg_that_keeps_the_facts_takes_nothing_back(service, done):
     service.mine(1)
     service.rpc("anvil_reorg", 1, [])
     work()
-    done.refresh_from_db()
-    assert done.status == BatchStatus.DONE
+    assert fresh(done).status == BatchStatus.DONE
 
 
 def test_a_final_batch_is_not_looked_at_any_more(service, done):
     service.mine(5)
-    work()
-    work()
+    work(2)
     assert Block.objects.get().due_at is None
     assert Transaction.objects.exclude(to=DEPLOYER).get().state == TransactionState.FINAL
 
@@ -180,8 +168,7 @@ def test_a_transaction_that_carries_the_header_of_another_is_mined_again_too(ser
     work()
     if last != batch:
         assert client.post(f"/batch-queries/{batch.pk}/cancel", headers=header(a_key(name="other"))).status_code == 200
-    work()
-    work()
+    work(2)
     service.rpc("evm_setAutomine", True)
     assert work_until_done(last, service, rounds=20).status == BatchStatus.DONE
     assert [tx.succeeded for tx in sent] == [True, True]

@@ -7,12 +7,11 @@ from django.core.management import CommandError
 from django.test import Client
 from eth_utils.crypto import keccak
 
-from config.configured_chains import forget_chains
 from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Sender, StepKind
-from tests.chains.lying_node import between, error, estimating
+from tests.chains.lying_node import error, estimating
 from tests.contracts.deployed import Deployed
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
@@ -28,16 +27,17 @@ from tests.proving.chain_state import (
     field_on_chain,
     registry,
 )
-from tests.proving.kills import exchanges
 from tests.proving.money import accepted, limit, pending
 from tests.proving.paths import WINDOW
 from tests.proving.prices import ETHER, mine_at
 from tests.proving.proxy import Proxy
 from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
-from tests.proving.transactions import age
+from tests.proving.transactions import work_aged
 from tests.service import (
     asking,
     balances,
+    changed_replies,
+    done,
     expire,
     expire_leases,
     fresh,
@@ -76,8 +76,7 @@ def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key)
     with nothing_spent(service):
         batch = submit(key, itself(request(BOB, CHARLIE, block=block)))
         assert get(batch).json()["waits"] == ["Waiting for a worker to check it against the chains."]
-        work()
-        work()
+        work(2)
         answer = get(batch).json()
         (tx,) = answer["transactions"]
         assert (answer["chainId"], answer["isComplete"], answer["waits"]) == ("31337", True, [])
@@ -139,8 +138,7 @@ def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):
         f"block:{head - 2}": {"accounts": {BOB: {"slots": ["0x1"]}}},
     }
     batch = submit(key, body)
-    work()
-    work()
+    work(2)
     answer = left_of(batch)
     assert len(answer["transactions"]) == 3
     multicall = Deployed(service, "Multicall", address=registry().multicall)
@@ -204,16 +202,14 @@ def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
     (accounts,) = body["data"]["31337"].values()
     body["data"]["31337"] |= {f"block:{first + 1}": accounts}
     batch = submit(key, body)
-    work()
-    work()
+    work(2)
     assert len(left_of(batch)["transactions"]) == 2
 
     def change(question: Any, reply: Any) -> list[Any]:
         reverts = question["method"] == "eth_estimateGas"
         return [error(question, 3, "execution reverted", "0x") if reverts else reply]
 
-    with between(old.url, change) as url:
-        reconfigure(settings, old.url, url)
+    with changed_replies(settings, old, change):
         answer = left_of(batch)
     assert (answer["transactions"], answer["isComplete"]) == ([], False)
 
@@ -258,8 +254,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
     body = itself(request(ALICE, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {BOB: {"props": ["NONCE"]}}}
     batch = submit(key, body)
-    work()
-    work()
+    work(2)
     first, second = left_of(batch)["transactions"]
     send(service, [second], BOB)
     assert [tx["data"] for tx in left_of(batch)["transactions"]] == [first["data"]]
@@ -281,11 +276,9 @@ def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key,
     def change(question: Any, reply: Any) -> list[Any]:
         return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         batch = submit(key, itself(request(ALICE, block=service.head())))
-        work()
-        work()
+        work(2)
         (tx,) = get(batch).json()["transactions"]
         start_worker()
         sent = {name: tx[name] for name in ("to", "data", "gas")} | {"from": BOB}
@@ -319,11 +312,9 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
         methods.append(question["method"])
         return [reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         batch = submit(key, itself(asking(balances(range(1, 41)))))
-        for _ in range(4):
-            work()
+        work(4)
         methods.clear()
         worker = start_worker()
         until(lambda: methods.count("eth_getLogs") > 3, "events are read")
@@ -344,19 +335,16 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
 
 @pytest.mark.long
 def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
-    for number, exchange in enumerate(exchanges()):
+    for number, exchange in enumerate(killing.exchanges()):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
         with nothing_spent(service):
             # The kill is before the node acts in every other round, and after it in the rest.
             with killing.at(exchange, after=number % 2 == 0):
-                for _ in range(2):
-                    work()
+                work(2)
                 send(service, left_of(batch)["transactions"])
                 work()
             send_until_done(service, batch)
-        if not killing.killed:
-            break
     assert exchange > 4
 
 
@@ -378,8 +366,7 @@ def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, ke
     assert int(proven["topics"][1], 16) == int(ALICE, 16)
     assert fresh(paid).gas_used == tx.gas_used
     with nothing_spent(service):
-        for _ in range(3):
-            work()
+        work(3)
         assert fresh(oneself).status == BatchStatus.IN_PROGRESS
         (answer,) = send_until_done(service, oneself)
         assert not answer["transactions"][0]["what"].startswith("Accumulates")
@@ -390,10 +377,8 @@ def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, ke
 def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old, key):
     first = old.head() - 3 * WINDOW - 5
     riding = submit(a_key(BOB), itself(request(CHARLIE, block=first + 1)))
-    for _ in range(3):
-        work()
-    paid = submit(key, request(CHARLIE, block=first))
-    assert work_until_done(paid, old, rounds=20).status == BatchStatus.DONE
+    work(3)
+    paid = done(submit(key, request(CHARLIE, block=first)), old, rounds=20)
     (tx,) = paths.extending()
     assert set(tx.queries.values_list("batch", flat=True)) == {paid.pk}
     assert len(events(old, BLOCK_HASH_PROVEN)) == 3
@@ -408,11 +393,9 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
     submit(a_key(BOB), itself(asking(data)))
-    work()
-    work()
+    work(2)
     before = Transaction.objects.count()
-    paid = submit(key, request(CHARLIE, block=block))
-    assert work_until_done(paid, old, rounds=20).status == BatchStatus.DONE
+    done(submit(key, request(CHARLIE, block=block)), old, rounds=20)
     assert Transaction.objects.count() == before + 1
 
 
@@ -426,8 +409,7 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
     oneself = submit(a_key(BOB), itself(request(BOB, block=block)))
     for _ in range(4):
         mine_at(costly, 20)
-        age()
-        work()
+        work_aged()
     assert fresh(oneself).status == BatchStatus.IN_PROGRESS
     assert not tx.newest.is_cancellation
 
@@ -446,10 +428,8 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
 
 @pytest.mark.long
 def test_a_service_without_a_signer_proves_what_others_send(service, key, settings):
-    text = settings.CHAINS_FILE.read_text()
     before = submit(key, request(ALICE, block=service.head()))
-    settings.CHAINS_FILE.write_text(text.replace('[chains.signer]\nkey_file = "signer.key"', ""))
-    forget_chains()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
     with nothing_spent(service):
         refused = post(key, request(ALICE, block=service.head()))
         assert refused.status_code == 400
@@ -467,9 +447,7 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
 
 def test_what_was_accepted_waits_where_the_signer_is_taken_away(service, key, settings):
     batch = accepted(key, request(ALICE, block=service.head()))
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace('[chains.signer]\nkey_file = "signer.key"', ""))
-    forget_chains()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
     with nothing_spent(service):
         work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
@@ -506,8 +484,7 @@ def test_it_is_503_while_the_chain_can_not_be_asked(service, key, settings):
     with Proxy(service.url) as proxy:
         reconfigure(settings, service.url, proxy.url)
         batch = submit(key, itself(request(ALICE, block=service.head())))
-        work()
-        work()
+        work(2)
         proxy.down()
         answer = get(batch)
         proxy.up()
@@ -528,8 +505,7 @@ def test_a_user_may_ask_so_often(service, key):
 @pytest.mark.long
 def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     batch = submit(key, itself(request(ALICE, block=service.head())))
-    work()
-    work()
+    work(2)
     page = Client().get(f"/explorer/query/{batch.pk}").text
     assert "<dt>Who pays</dt><dd>Its submitter" in page
     assert "Waiting for its submitter to send" in page
@@ -550,8 +526,7 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
 @pytest.mark.long
 def test_scripts_of_its_page_are_told_what_to_send_and_what_that_costs(service, key):
     batch = submit(key, itself(request(ALICE, block=service.head())))
-    work()
-    work()
+    work(2)
 
     def post() -> Any:
         return Client().post(f"/explorer/query/{batch.pk}/transactions", headers={"accept": "application/json"})

@@ -16,7 +16,7 @@ from tests.explorer.batches import beat
 from tests.proving.money import accepted
 from tests.proving.prices import ETHER, GWEI
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
-from tests.service import request, submit, waiting, work, work_until_done
+from tests.service import fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SECOND_SIGNER, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
@@ -147,8 +147,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
     assert not Signer.objects.exclude(wait=None).exists()
     mempool.mine()
     work()
-    left_behind.refresh_from_db()
-    assert (left_behind.state, left_behind.succeeded) == (TransactionState.CONFIRMED, True)
+    assert (fresh(left_behind).state, left_behind.succeeded) == (TransactionState.CONFIRMED, True)
 
 
 # --- Common rules -----------------------------------------------------------------------------------------------------
@@ -165,8 +164,7 @@ def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
     for number, address in enumerate((ALICE, BOB), 2):
         accepted(a_key(address), request(ALICE, block=mempool.head() - number, fee=ETHER))
     configure(settings, tmp_path, mempool, chain=f"{costly}\ndaily_limit = '0.0035'")
-    for _ in range(4):
-        work()
+    work(4)
     (tx,) = Transaction.objects.all()
     assert tx.cost <= 35 * ETHER // 10_000
     assert any("The operator's limit of 0.0035 ETH in 24 hours" in sentence for sentence in waiting())
@@ -182,15 +180,13 @@ def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
     first = submit(key, request(ALICE, block=near))
     work()
     second = submit(a_key(BOB), request(BOB, block=far))
-    for _ in range(3):
-        work()
+    work(3)
     (path,) = Transaction.objects.exclude(extends=None)
     assert path.signer.address == SIGNER
     # Another signer's transaction could be mined before the path, so none is sent until the path is mined.
     stop = Block.objects.filter(is_checkpoint=True, number__gt=near).order_by("number")[0].number
     third = submit(a_key(CHARLIE), request(CHARLIE, block=stop))
-    for _ in range(3):
-        work()
+    work(3)
     assert not Transaction.objects.exclude(to=DEPLOYER).exclude(pk=path.pk).exists()
     for batch in (first, second, third):
         assert work_until_done(batch, chain, rounds=30).status == BatchStatus.DONE

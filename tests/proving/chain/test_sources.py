@@ -29,6 +29,7 @@ from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import between, error, hiding
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
@@ -38,23 +39,18 @@ from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
-from tests.proving.kills import exchanges
 from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.service import asking, changed_replies, done, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[DevChain]:
-    """Yield another chain of 30 blocks, each of which gives money to Charlie. All but the newest two are final."""
-    with DevChain(chain_id=THERE) as chain:
-        grow(chain, 30)
-        yield chain
+# Another chain of 30 blocks, each of which gives money to Charlie. All but the newest two are final.
+there = chain_fixture(lambda chain: grow(chain, 30), chain_id=THERE)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +89,7 @@ def nobody(key: str) -> AttesterProcess:
 
 def wait_of(chain: DevChain) -> str:
     """Return the wait of the only waiting query, after rounds of work that sent nothing."""
-    for _ in range(2):
-        work()
-        chain.mine()
+    work(2, chain)
     (sentence,) = waiting()
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
     return sentence
@@ -204,8 +198,7 @@ def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, ther
     proxy.down()
     here_block, there_block = chain.head(), there.head() - 10
     batch = submit(key, of_chains(there=[there_block], here=[here_block]))
-    other = submit(key, of_chains(here=[here_block]))
-    assert work_until_done(other, chain).status == BatchStatus.DONE
+    done(submit(key, of_chains(here=[here_block])), chain)
     assert fresh(batch).status == BatchStatus.RECEIVED
     answer = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
     assert "No node of The other chain (31338) can be used" in answer["info"][0]
@@ -248,9 +241,7 @@ def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, ke
     work()
     proxy.down()
     chain.rpc("evm_setAutomine", True)
-    for _ in range(8):
-        work()
-        chain.mine()
+    work(8, chain)
     assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
     proxy.up()
     forget_chains()
@@ -259,9 +250,7 @@ def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, ke
 
 @pytest.mark.long
 def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
-    forget_chains()
+    reconfigure(settings, "test_network = true", "test_network = false", count=1)
     settings.ALLOWED_ADDRESSES = ["*"]
     body = of_chains(there=[there.head() - 10], here=[chain.head()])
     enough = accepted(key, body | {"fee": str(10**18)})
@@ -296,11 +285,9 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
 ):
     L1Block(chain).tell_of(there)
     connect(settings, tmp_path, chain, there.url)
-    text = settings.CHAINS_FILE.read_text()
     costly = "test_network = false\nminimum_signer_balance = '0'"
-    settings.CHAINS_FILE.write_text(text.replace("test_network = true", costly, 1))
+    reconfigure(settings, "test_network = true", costly, count=1)
     settings.ALLOWED_ADDRESSES = ["*"]
-    forget_chains()
     body = of_chains(there=[there.head()]) | {"fee": "auto"}
     old = FactsRegistry.objects.get(source_chain_id=THERE)
     assert work_until_done(submit(key, body), chain).status == BatchStatus.DONE
@@ -387,9 +374,7 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     assert wait_of(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
     confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
-    for _ in range(3):
-        work()
-        chain.mine()
+    work(3, chain)
     (sentence,) = (wait for wait in waiting() if wait.startswith("Block 43 "))
     delay = time_of(chain, confirmed_in) - time_of(rollup.chain, 40)
     expected = datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC)
@@ -436,8 +421,7 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert (estimated["rejections"], len(estimated["waits"])) == ([], 1)
     waiting_one = submit(key, body)
     work()
-    waiting_one.refresh_from_db()
-    assert waiting_one.status == BatchStatus.IN_PROGRESS
+    assert fresh(waiting_one).status == BatchStatus.IN_PROGRESS
 
 
 @pytest.mark.long
@@ -800,9 +784,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     parent.mine(3)
     batch = submit(key, of_chains(there=[40, 36]))
     l1_block.tell_of(parent, 1)
-    for _ in range(3):
-        work()
-        chain.mine()
+    work(3, chain)
     confirmed_at = parent.head() - 3
     assert set(waiting()) == {
         f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
@@ -825,15 +807,12 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     elsewhere.confirm(40)
     parent.mine(3)
     L1Block(chain).tell_of(parent)
-    nonce, lives = signer_nonce(chain), 0
+    nonce = signer_nonce(chain)
     batch = submit(key, of_chains(there=[36]))
-    for exchange in exchanges():
+    for lives, exchange in enumerate(killing.exchanges()):
         # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)
-        if not killing.killed:
-            break
-        lives += 1
     work()
     assert lives > 4
     assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
@@ -882,8 +861,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
             reply["result"] = [log for log in reply["result"] if int(log["blockNumber"], 16) <= known]
         return [reply]
 
-    with between(parent.url, forget) as url:
-        reconfigure(settings, parent.url, url)
+    with changed_replies(settings, parent, forget):
         batch = submit(key, of_chains(there=[40]))
         assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
@@ -915,8 +893,7 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
         is_gone = question["method"] == "eth_getProof" and named
         return [error(question, *refused) if is_gone else reply]
 
-    with between(parent.url, pruned) as of_parent:
-        reconfigure(settings, parent.url, of_parent)
+    with changed_replies(settings, parent, pruned):
         batch = submit(key, of_chains(there=[40]))
         assert wait_of(chain).endswith("limits our requests.")
         refused = -32000, "missing trie node"
@@ -950,8 +927,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
         return [reply]
 
     batch = submit(key, of_chains(there=[40]))
-    with between(parent.url, backdated) as url:
-        reconfigure(settings, parent.url, url)
+    with changed_replies(settings, parent, backdated) as url:
         assert wait_of(chain) == (
             f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block "
             "that the rollup confirms."
@@ -959,8 +935,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
         reconfigure(settings, url, parent.url)
     L1Block(chain).tell_of(parent)
     record(chain, "OpStack", source=parent.chain_id)
-    with between(parent.url, cut_short) as url:
-        reconfigure(settings, f'"{parent.url}"', f'"{url}"')
+    with changed_replies(settings, parent, cut_short) as url:
         sentence = wait_of(chain)
         assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in sentence
         assert " that does not verify: " in sentence

@@ -17,8 +17,8 @@ from tests.metrics import chain_events
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
-from tests.proving.transactions import age, between_statements, send_from_elsewhere
-from tests.service import expire_leases, reconfigure, request, submit, work, work_until_done
+from tests.proving.transactions import between_statements, send_from_elsewhere, work_aged
+from tests.service import changed_replies, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
 pytestmark = pytest.mark.outside
@@ -83,8 +83,7 @@ def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool
 
     with lying_node(keep) as url:
         reconfigure(settings, f'"{mempool.url}"', f'"{url}", "{mempool.url}"')
-        work()
-        work()
+        work(2)
         assert not sent_hashes(mempool)
         SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
         work()
@@ -120,9 +119,8 @@ def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
     first = pending(batch).versions.get()
     before = chain_events()
-    age()
-    for _ in range(2):
-        work()
+    work_aged()
+    work()
     assert chain_events() - before == {"replaced": 1}
     second = the_transaction().versions.exclude(pk=first.pk).get()
     assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
@@ -137,9 +135,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
     highest = pending(batch).versions.get().max_fee_per_gas
     cap = f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
     reconfigure(settings, "block_seconds = 1", cap)
-    for _ in range(5):
-        age()
-        work()
+    work_aged(5)
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= highest * 1.2
     assert the_transaction().versions.count() == 2
 
@@ -148,20 +144,16 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
 def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
     market = pending(batch).versions.get().max_fee_per_gas
     # Ten replacements, each an eighth above the one before, would be above three times the market.
-    for _ in range(12):
-        age()
-        work()
+    work_aged(12)
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= 3 * market
 
 
 @pytest.mark.long
 def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
-    work()
-    work()
+    work(2)
     lowest, highest = Transaction.objects.exclude(to=DEPLOYER).order_by("nonce")
-    age()
-    work()
+    work_aged()
     assert (lowest.versions.count(), highest.versions.count()) == (2, 1)
     work_until_done(other, mempool)
 
@@ -172,8 +164,7 @@ def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempo
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice this is above the cap of 200 gwei
     mempool.rpc("anvil_dropTransaction", first.hash)
     mempool.mine()
-    age()
-    work()
+    work_aged()
     newest = the_transaction().versions.order_by("-pk")[0]
     assert newest.pk != first.pk
     assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
@@ -190,8 +181,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
     def lag(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": told} if question["method"] == "eth_getTransactionReceipt" else reply]
 
-    with between(service.url, lag) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, lag) as url:
         work()
         assert bool(the_transaction().error) == (told is not None)
         reconfigure(settings, url, service.url)
@@ -200,8 +190,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
         reconfigure(settings, service.url, url)
         service.mine(5)
         work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.CONFIRMED
+    assert fresh(tx).state == TransactionState.CONFIRMED
     assert "reorganised" not in caplog.text
     assert "isn't ours" not in caplog.text
 
@@ -212,8 +201,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     nonce = pending(batch).nonce
     before = chain_events()
     cancel(batch)
-    for _ in range(2):
-        work()
+    work(2)
     assert chain_events() - before == {"cancelled": 1}
     empty = the_transaction().versions.get(is_cancellation=True)
     assert sent_hashes(mempool) == {empty.hash}
@@ -223,8 +211,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     assert the_transaction().hash == empty.hash
     # The mined transaction is the empty one, so nothing is proven.
     assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.REJECTED
+    assert fresh(batch).status == BatchStatus.REJECTED
 
 
 @pytest.mark.long
@@ -232,8 +219,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
     ours = pending(batch)
     code = mempool.rpc("eth_getCode", ours.to, "latest")
     mempool.rpc("anvil_setCode", ours.to, "0x60006000fd")  # every call reverts
-    age()
-    work()
+    work_aged()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
     # Somebody else proves it meanwhile. The batch has paid for the cancellation all the same.
     mempool.mine()
@@ -268,8 +254,7 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
     send_from_elsewhere(mempool, ours.nonce)
     mempool.mine()
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    ours.refresh_from_db()
-    assert ours.state == TransactionState.DISPLACED
+    assert fresh(ours).state == TransactionState.DISPLACED
     assert Transaction.objects.exclude(to=DEPLOYER).exclude(pk=ours.pk).get().nonce == ours.nonce + 1
 
 
@@ -309,8 +294,7 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
         return [reply]
 
     problems = set()
-    with between(mempool.url, lie_once) as url:
-        reconfigure(settings, mempool.url, url)
+    with changed_replies(settings, mempool, lie_once):
         for _ in range(8):
             work()
             problems |= doubts()
@@ -349,8 +333,7 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
     assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
     mempool.mine()
     work()
-    behind.refresh_from_db()
-    assert behind.state != TransactionState.DISPLACED
+    assert fresh(behind).state != TransactionState.DISPLACED
     assert later.queries.get().transactions.get().nonce == behind.nonce + 1
 
 
@@ -362,8 +345,7 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
     else:
         leave_behind(mempool, settings, by=by)
     displaced = Transaction.objects.get(state=TransactionState.DISPLACED)
-    work()
-    work()
+    work(2)
     assert Transaction.objects.filter(queries__batch=batch).count() == 2
     assert all(version.broadcast_at or by == 1 for version in displaced.versions.all())
     mempool.rpc("anvil_dropAllTransactions")
@@ -373,8 +355,7 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
         mempool.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
     mempool.mine()
     work()
-    displaced.refresh_from_db()
-    assert (displaced.succeeded, displaced.gas_used) == (False, 21_000)
+    assert (fresh(displaced).succeeded, displaced.gas_used) == (False, 21_000)
     # The node has dropped the new transaction, too. It is sent again after some seconds.
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
@@ -418,10 +399,8 @@ def leave_behind(chain: DevChain, settings: Any, *, by: int) -> None:
             reply["result"] = hex(int(reply["result"], 16) + by)
         return [reply]
 
-    with between(chain.url, lie_once) as url:
-        reconfigure(settings, chain.url, url)
-        work()
-        work()
+    with changed_replies(settings, chain, lie_once) as url:
+        work(2)
         reconfigure(settings, url, chain.url)
 
 
@@ -438,14 +417,11 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     assert signer_nonce(mempool) <= lost.nonce
     later = submit(a_key(BOB), request(BOB, block=1))
     assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
-    batch.refresh_from_db()
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
     mempool.mine(70)
     work()
-    lost.refresh_from_db()
-    assert lost.state == TransactionState.FINAL
-    signer.refresh_from_db()
-    assert signer.final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
+    assert fresh(lost).state == TransactionState.FINAL
+    assert fresh(signer).final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
 
 
 @pytest.mark.long
@@ -460,13 +436,11 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
         reconfigure(settings, mempool.url, url)
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
         reconfigure(settings, url, mempool.url)
-    first.refresh_from_db()
-    assert (first.succeeded, str(first.error)) == (False, "The transaction was mined, but it reverted.")
+    assert (fresh(first).succeeded, str(first.error)) == (False, "The transaction was mined, but it reverted.")
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 2
     batch.refresh_from_db()
     work()
-    batch.refresh_from_db()
-    assert batch.gas_used > first.gas_used  # the reverted transaction's gas counts, too
+    assert fresh(batch).gas_used > first.gas_used  # the reverted transaction's gas counts, too
 
 
 def test_the_signers_key_is_in_no_log(mempool, batch, caplog):

@@ -18,7 +18,7 @@ from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
 from tests.proving.money_node import Node
 from tests.proving.paths import HISTORY, rewrite_history
-from tests.service import chains_toml, reconfigure, request, submit, work, work_until_done
+from tests.service import chains_toml, changed_replies, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, SIGNER, SIGNERS, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -82,8 +82,7 @@ def test_nodes_of_which_no_proof_verifies_are_told_by_healthz(service, settings)
         return [reply]
 
     beat()
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         work()
     assert Client().get("/healthz").json()["codes"] == ["no_proofs"]
 

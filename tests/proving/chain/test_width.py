@@ -10,10 +10,21 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from tests import headers
-from tests.chains.lying_node import between, error
+from tests.chains.lying_node import error
 from tests.deployed import deploy
 from tests.proving.chain_state import HeaderField, call, header_on_chain, signer_nonce
-from tests.service import asking, chains_toml, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    asking,
+    chains_toml,
+    changed_replies,
+    done,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 from tests.users import ALICE, BOB, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -52,8 +63,7 @@ def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
     block = service.head()
     slots = ["0x5", f"{7:064x}", "0x" + "0" * 63 + "8", f"0x{1000:x}"]
     empty = {ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
-    batch = work_until_done(submit(key, at_block(block, accounts={contract: {"slots": slots}} | empty)))
-    assert batch.status == BatchStatus.DONE
+    done(submit(key, at_block(block, accounts={contract: {"slots": slots}} | empty)))
     values = [slot_on_chain(service, contract, block, slot) for slot in (5, 7, 8, 1000)]
     assert values == [2**256 - 1, 8, 9, 0]
     assert slot_on_chain(service, ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
@@ -63,8 +73,7 @@ def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
 def test_hundreds_of_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key, contract):
     block = service.head()
     slots = [hex(slot) for slot in range(700)]
-    batch = work_until_done(submit(key, at_block(block, accounts={contract: {"slots": slots}})), rounds=20)
-    assert batch.status == BatchStatus.DONE
+    done(submit(key, at_block(block, accounts={contract: {"slots": slots}})), rounds=20)
     assert [slot_on_chain(service, contract, block, slot) for slot in (0, 29, 30, 699)] == [1, 30, 0, 0]
     sizes = [len(tx.data) for tx in Transaction.objects.exclude(to=DEPLOYER)]
     assert max(sizes) < 128 * 1024
@@ -77,8 +86,7 @@ def test_hundreds_of_slots_fill_transactions_and_none_is_above_what_nodes_take(s
 @pytest.mark.long
 def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(service, key):
     block = service.head()
-    batch = work_until_done(submit(key, at_block(block, header=list(HeaderField.__members__))))
-    assert batch.status == BatchStatus.DONE
+    batch = done(submit(key, at_block(block, header=list(HeaderField.__members__))))
     kinds = list(Step.objects.filter(query__batch=batch).order_by("pk").values_list("kind", flat=True))
     assert kinds == [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
     told = service.rpc("eth_getBlockByNumber", hex(block), False)
@@ -95,8 +103,7 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
         old.mine(3)
         key, block = a_key(), old.head()
         bad = submit(key, at_block(block, header=["TIMESTAMP", "REQUESTS_HASH"]))
-        good = submit(key, at_block(block, header=["WITHDRAWALS_ROOT"], accounts={ALICE: {"props": ["BALANCE"]}}))
-        assert work_until_done(good).status == BatchStatus.DONE
+        done(submit(key, at_block(block, header=["WITHDRAWALS_ROOT"], accounts={ALICE: {"props": ["BALANCE"]}})))
         work_until_done(bad)
         assert (bad.status, bad.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
         assert "no REQUESTS_HASH" in bad.rejection_reason
@@ -149,8 +156,7 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
             error(question, -32000, "header not found") if requested_numbers[-1] in map(hex, range(1200)) else reply
         ]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         body = at_block(f"timestamp:{int(block['timestamp'], 16) + 5}", accounts={ALICE: {"props": ["BALANCE"]}})
         batch = work_until_done(submit(key, body), rounds=20)
     assert batch.status == BatchStatus.DONE
@@ -178,8 +184,7 @@ def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_on
         return [reply]
 
     at = int(service.rpc("eth_getBlockByNumber", hex(first), False)["timestamp"], 16)
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
+    with changed_replies(settings, service, change):
         early, late = (
             submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
             for time in (at - 1, at)
@@ -195,8 +200,7 @@ def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven)
     number = len(uneven) - 4
     time = uneven[number] + 1 if uneven[number + 1] > uneven[number] + 1 else uneven[number]
     body = at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}, header=["TIMESTAMP"])
-    batch = work_until_done(submit(key, body), rounds=20)
-    assert batch.status == BatchStatus.DONE
+    done(submit(key, body), rounds=20)
     assert block_at(service, time) == number
     assert {query.block.number for query in Query.objects.select_related("block") if query.block} == {number}
     assert header_on_chain(service, number, HeaderField.TIMESTAMP) == uneven[number]
@@ -261,11 +265,9 @@ def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service,
     body = at_block(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
     service.rpc("evm_setAutomine", False)
     first_batch = submit(key, body)
-    work()
-    work()
+    work(2)
     two = submit(key, body)
-    work()
-    work()
+    work(2)
     service.rpc("evm_setAutomine", True)
     assert work_until_done(first_batch, service).status == BatchStatus.DONE
     assert work_until_done(two, service).status == BatchStatus.DONE

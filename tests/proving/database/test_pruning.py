@@ -29,7 +29,7 @@ from proving.models import (
 from queries.models import Batch, BatchStatus, Block, ServiceClock, Step, StepKind
 from tests.explorer.batches import batch_at, finish, page, path, settle
 from tests.proving.logs import block_with_logs
-from tests.service import ALICE, BOB, SIGNER, a_key, asking, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, SIGNER, a_key, asking, fresh, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 DAY = timedelta(days=1)
@@ -96,8 +96,7 @@ def test_proofs_of_old_batches_go_and_that_is_said(settings):
     # The proven values stay.
     assert "123456789012345678901234567" in shown
     assert full() == (0, 0)
-    batch.refresh_from_db()
-    assert batch.proofs_gone_at
+    assert fresh(batch).proofs_gone_at
     assert prune() == {}
 
 

@@ -55,9 +55,7 @@ def with_webhook(
 ) -> Batch:
     key = User.objects.for_address(user).api_keys.first() or a_key(user)
     body = {**request(ALICE, block=block), "webhook": {"url": url, "events": events or EVERY, **more}}
-    batch = submit(key, body)
-    accept(batch)
-    return batch
+    return accept(submit(key, body))
 
 
 def done(url: str, **more: Any) -> Batch:
@@ -187,8 +185,7 @@ def test_a_receiver_that_is_gone_for_good_is_asked_once():
 
 def test_what_is_sent_again_goes_before_what_came_later(hook):
     batch = done(hook.url)
-    work()
-    work()
+    work(2)
     first = rows(batch)[0]
     again = Client().post(f"/webhook-deliveries/{first.message_id}/send-again", headers=header(batch.api_key))
     assert again.status_code == 202

@@ -36,7 +36,7 @@ from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements, sign_otherwise
-from tests.service import chains_toml, expire_leases, reconfigure, request, submit, work, work_until_done
+from tests.service import chains_toml, done, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -48,13 +48,12 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
     batches = 0
-    for exchange in exchanges(after=after):
+    for exchange in killing.exchanges(after=after):
         batches += 1
         # Earlier work is final and nothing is due, so the next work can only come from rows that the killed code made
         # due.
         service.mine(5)
-        work()
-        work()
+        work(2)
         assert not Signer.objects.filter(due_at__isnull=False).exists()
         block = service.head()
         nonce = signer_nonce(service)
@@ -65,10 +64,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
         work()  # a killed worker may have left work
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         assert Step.objects.filter(query__batch=batch).count() == 2 * len(StepKind)
-        batch.refresh_from_db()
-        assert batch.gas_used > 0
-        if not killing.killed:
-            break
+        assert fresh(batch).gas_used > 0
     assert exchange > 7
     assert len(events(service, HEADER_ACCUMULATED)) == batches
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
@@ -79,10 +75,9 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
 @pytest.mark.long
 def test_what_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, killing):
     key = a_key()
-    for rounds, exchange in enumerate(exchanges(), 1):
+    for rounds, exchange in enumerate(killing.exchanges(), 1):
         service.mine(5)
-        work()
-        work()
+        work(2)
         service.rpc("evm_setAutomine", False)
         nonce = signer_nonce(service)
         batch = submit(key, request(ALICE, block=service.head()))
@@ -91,16 +86,13 @@ def test_what_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, 
         lack_gas(service, tx)
         # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=rounds % 2 == 0):
-            work()
-            work()
+            work(2)
         service.rpc("evm_setAutomine", True)
         assert work_until_done(batch, service).status == BatchStatus.DONE
         work()
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         assert Transaction.objects.get(queries__batch=batch).pk == tx.pk
         assert tx.versions.count() == 2
-        if not killing.killed:
-            break
     assert exchange > 5
     assert len(events(service, ACCOUNT_PROVEN)) == rounds
 
@@ -112,8 +104,7 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
     key = a_key()
     for batches, exchange in enumerate(exchanges(), 1):
         service.mine(5)
-        work()
-        work()
+        work(2)
         nonce = signer_nonce(service)
         batch = submit(key, request(ALICE, BOB, block=service.head()))
         ended: list[str] = []
@@ -166,8 +157,7 @@ def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
 )
 def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
     service.mine(5)
-    work()
-    work()
+    work(2)
     assert not Signer.objects.filter(due_at__isnull=False).exists()
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
@@ -180,13 +170,11 @@ def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_kille
     if kind == "cancellation":
         cancel(batch)
     with killing.once(VERSIONS.filter(STAGES[stage]).exists):
-        work()
-        work()
+        work(2)
     assert killing.killed
     assert Signer.objects.get().due_at is not None
     before = list(VERSIONS.order_by("pk").values(*FIELDS))
-    work()
-    work()
+    work(2)
     assert list(VERSIONS.order_by("pk").values(*FIELDS)) == before
     newest = VERSIONS.latest("pk")
     assert newest.gas > 90_000 or kind == "cancellation"
@@ -222,8 +210,7 @@ def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
 def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killing, stop):
     batch, nonce = reserved(service, key, killing), signer_nonce(service)
     call_command("stop", "31337", stdout=StringIO(), **stop)
-    for _ in range(2):
-        work()
+    work(2)
     assert VERSIONS.get().hash is None
     assert signer_nonce(service, "pending") == nonce
     # The reservation counts, but no page shows it as a sent transaction.
@@ -259,8 +246,7 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
     # The second key is configured again.
     configure(settings, tmp_path, two_signers)
     call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
-    batch = submit(key, request(ALICE, block=two_signers.head()))
-    assert work_until_done(batch, two_signers).status == BatchStatus.DONE
+    batch = done(submit(key, request(ALICE, block=two_signers.head())), two_signers)
     assert Transaction.objects.get(queries__batch=batch).signer.address == SECOND_SIGNER
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
 
@@ -271,10 +257,9 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
 @pytest.mark.long
 def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
     key = a_key()
-    for batches, exchange in enumerate(exchanges(), 1):
+    for batches, exchange in enumerate(killing.exchanges(), 1):
         two_signers.mine(5)
-        work()
-        work()
+        work(2)
         nonce = signer_nonce(two_signers)
         head = two_signers.head()
         # In every third round the first signer is stopped, so both signers send.
@@ -290,8 +275,6 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
         work()
         sent = signer_nonce(two_signers)
         assert sent == signer_nonce(two_signers, "pending") == nonce + 2, f"killed at exchange {exchange}"
-        if not killing.killed:
-            break
     assert exchange > 15
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2 * batches
     for signer in Signer.objects.all():
@@ -306,7 +289,7 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
     key = a_key()
-    for batches, exchange in enumerate(exchanges(), 1):
+    for batches, exchange in enumerate(killing.exchanges(), 1):
         chain.mine(40)
         work()
         nonce = signer_nonce(chain)
@@ -318,8 +301,6 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
         work()
         # One transaction contains two hops, the header and the account.
         assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1, f"killed at exchange {exchange}"
-        if not killing.killed:
-            break
     assert exchange > 12
     headers = [log["topics"][1] for log in events(chain, HEADER_ACCUMULATED)]
     assert len(headers) == len(set(headers))
@@ -328,7 +309,7 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
 @pytest.mark.long
 def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, settings):
     reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
-    for kills, exchange in enumerate(exchanges()):
+    for kills, exchange in enumerate(killing.exchanges()):
         FactsRegistry.objects.all().delete()
         # It is another registry in each round, because the contracts of the one before are there.
         reconfigure(settings, f"history_window = {9000 + kills}", f"history_window = {9001 + kills}")
@@ -338,8 +319,6 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
             deploy()
         deploy()
         assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
-        if not killing.killed:
-            break
     assert exchange > 8
 
 
@@ -348,7 +327,7 @@ def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, kil
     """Each replaced registry stays on record, and an open batch is finished."""
     key = a_key()
     replaced: list[str] = []
-    for exchange in exchanges():
+    for exchange in killing.exchanges():
         batch = submit(key, request(ALICE, block=service.head()))
         work()
         if len(replaced) % 12 == 11:
@@ -366,8 +345,6 @@ def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, kil
         assert list(rows.values_list("address", flat=True)) == replaced
         assert all(rows.values_list("replaced_because", flat=True))
         assert work_until_done(batch).status == BatchStatus.DONE
-        if not killing.killed:
-            break
     assert exchange > 8
 
 
@@ -393,13 +370,11 @@ def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, ki
 
 @pytest.mark.release
 def test_what_a_replaced_registry_loses_is_proven_again_at_each_kill(service, killing, settings):
-    for turns, exchange in enumerate(exchanges(), 1):
+    for turns, exchange in enumerate(killing.exchanges(), 1):
         lost = _LostFact(service, settings, window=9000 + turns)
         with killing.at(exchange, after=turns % 2 == 0):
             lost.prove_again()
         lost.prove_again()
-        if not killing.killed:
-            break
     assert exchange > 20
 
 

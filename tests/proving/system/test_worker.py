@@ -21,6 +21,7 @@ from devnet.devchain import DevChain
 from devnet.ports import free_port
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
+from tests.chain_fixtures import chain_fixture
 from tests.deployed import deploy
 from tests.factories import is_done, until
 from tests.metrics import value
@@ -31,12 +32,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
-@pytest.fixture
-def chain() -> Iterator[DevChain]:
-    """Yield a chain that mines a block every half second."""
-    with DevChain(block_seconds=0.5) as chain:
-        chain.mine(5)
-        yield chain
+# A chain that mines a block every half second.
+chain = chain_fixture(lambda chain: chain.mine(5), scope="function", block_seconds=0.5)
 
 
 @pytest.fixture

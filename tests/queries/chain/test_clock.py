@@ -57,8 +57,7 @@ JUMPS = {
 @pytest.mark.parametrize("to", JUMPS.values(), ids=JUMPS)
 def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, to):
     jump(*to)
-    for _ in range(2):
-        work()
+    work(2)
     assert fresh(waits).status == BatchStatus.ACCEPTED
     jump(timedelta(), timedelta())
     service.mine(6)
@@ -70,8 +69,7 @@ def test_a_batch_that_a_clock_behind_has_stored_gets_its_whole_time(service, wai
     batch = submit(a_key(BOB), request(ALICE, block=service.head() + 7))
     work()
     jump(timedelta(), timedelta())
-    for _ in range(2):
-        work()
+    work(2)
     assert fresh(batch).status == BatchStatus.ACCEPTED
 
 

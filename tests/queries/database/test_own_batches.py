@@ -47,8 +47,7 @@ def listed(answer) -> list[str]:
 
 
 def test_it_tells_how_each_stands(key, get):
-    batch = submit(key, request(ALICE, BOB, block=7, fee=2**200))
-    accept(batch)
+    batch = accept(submit(key, request(ALICE, BOB, block=7, fee=2**200)))
     complete(batch, *StepKind, of=queries_of(batch)[:1])
     Batch.objects.update(gas_used=5, spent=2**100)
     created_at = Batch.objects.get().created_at
@@ -104,8 +103,7 @@ def test_each_filter_leaves_others_out(key, get):
 
     now = timezone.now()
     old = at(now - timedelta(days=2), submit(key, request(ALICE, block=1)))
-    done = submit(key, request(BOB, CHARLIE, block=2))
-    finish(done)
+    done = finish(submit(key, request(BOB, CHARLIE, block=2)))
     everything = [done.pk, old]
     for parameters, expected in (
         ({"status": "DONE"}, [done.pk]),
@@ -244,8 +242,7 @@ def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
 def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service, key, cancel):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=1))
-    for _ in range(2):
-        work()
+    work(2)
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     step = batch.queries.get().step
     assert cancel(batch.pk).status_code == 200

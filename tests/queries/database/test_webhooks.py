@@ -62,8 +62,7 @@ def test_each_step_is_told_once_when_all_queries_have_completed_it_and_then_done
     body = request(ALICE, block=service.head())
     body["data"]["31337"][f"block:{service.head() + 6}"] = {"accounts": {BOB: {"props": ["NONCE"]}}}
     batch = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": EVERY}})
-    for _ in range(4):
-        work()
+    work(4)
     first, second = batch.queries.order_by("position")
     assert (first.step, second.step, events_of(batch)) == (None, INITIAL, [])
     service.mine(6)
@@ -106,8 +105,7 @@ def test_going_back_from_done_is_told_once_however_many_queries_go_back(service,
         work_until_done(batch)
     counts = [len(events_of(batch)) for batch in batches]
     service.rpc("anvil_reorg", service.head() - before, [])
-    for _ in range(4):
-        work()
+    work(4)
     with_steps, without, of_done = (events_of(batch)[count:] for batch, count in zip(batches, counts, strict=True))
     (went_back, step), *steps, done = with_steps
     assert (went_back, done, {event for event, _ in steps}) == ("went_back", ("done", ""), {"step_completed"})
@@ -135,8 +133,7 @@ def again(key, delivery: str):
 
 def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
-    other = with_webhook(a_key(BOB), block=13)
-    accept(other)
+    other = accept(with_webhook(a_key(BOB), block=13))
     complete(other, INITIAL)
     deliveries: list[Any] = []
     more: dict[str, str] = {}

@@ -15,13 +15,13 @@ from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERI
 from devnet.devchain import DevChain
 from devnet.ethereumjs import EthereumJs
 from proving.models import FactsRegistry
-from queries.models import Batch, BatchStatus, Block, PathUnit
+from queries.models import Batch, Block, PathUnit
 from tests.deployed import deploy
 from tests.proving.self_funded import itself, left_of
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
-from tests.service import asking, balances, chains_toml, fresh, submit, work, work_until_done
+from tests.service import asking, attested_by, balances, chains_toml, done, fresh, source_tables, submit, work
 
 with_specifications = pytest.mark.skipif(
     not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
@@ -90,24 +90,9 @@ def pair() -> Iterator[Pair]:
 def test_old_blocks_of_both_forks_are_proven_on_another_chain(pair, chain: DevChain, key, settings, tmp_path):
     with attesting(tmp_path / "attester", pair.node, KEYS[0]) as attester:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        more = f"""
-[[chains]]
-id = {CHAIN_ID}
-name = "EthereumJS"
-rpc_urls = ["{pair.node.url}"]
-test_network = true
-{pair.beacon_urls}
-{pair.table}
-
-[[connections]]
-source = {CHAIN_ID}
-destination = {chain.chain_id}
-block_hash_source = "attested"
-threshold = 1
-[[connections.attesters]]
-address = "{attester.address}"
-url = "{attester.url}"
-"""
+        connection = attested_by({attester.address: attester.url}, 1)
+        lines = f"test_network = true\n{pair.beacon_urls}\n{pair.table}"
+        more = source_tables(CHAIN_ID, "EthereumJS", pair.node.url, connection, chain=lines, destination=chain.chain_id)
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         forget_chains()
         registry = deploy(chain.chain_id, CHAIN_ID).address
@@ -115,8 +100,7 @@ url = "{attester.url}"
         numbers = [pair.number_at(slot) for slot in (1, 11, _ELECTRA - 1, _ELECTRA + 1, SLOTS_PER_PERIOD - 2)]
         facts = [facts_of(pair.node, number) for number in numbers]
         requested = {selector: requested for fact in facts for selector, requested in fact.asked.items()}
-        batch = submit(key, asking(requested, source=CHAIN_ID, destination=chain.chain_id))
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+        done(submit(key, asking(requested, source=CHAIN_ID, destination=chain.chain_id)), chain, rounds=20)
     for fact in facts:
         assert wrong(chain, registry, fact) == []
     assert {*Block.objects.filter(number__in=numbers).values_list("path_unit", flat=True)} == {PathUnit.JUMPS}
@@ -153,8 +137,7 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
 
     def prove(slot: int) -> tuple[Batch, Block]:
         facts = facts_of(pair.node, pair.number_at(slot))
-        batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))
-        assert work_until_done(batch, pair.consensus, rounds=20).status == BatchStatus.DONE
+        batch = done(submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID)), pair.consensus, rounds=20)
         assert wrong(pair.node, registry, facts) == []
         return fresh(batch), Block.objects.get(number=pair.number_at(slot))
 

@@ -12,7 +12,7 @@ from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
-from tests.service import asking, chains_toml, submit, work, work_until_done
+from tests.service import asking, attested_by, chains_toml, done, source_tables, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.long, pytest.mark.outside]
 
@@ -43,31 +43,18 @@ def block_with_transactions(node: DrivenEthereumJs) -> int:
 def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, key, settings, tmp_path):
     with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        more = f"""
-[[chains]]
-id = {CHAIN_ID}
-name = "EthereumJS"
-rpc_urls = ["{ethereumjs.url}"]
-test_network = true
-block_seconds = 1
-
-[[connections]]
-source = {CHAIN_ID}
-destination = {chain.chain_id}
-block_hash_source = "attested"
-threshold = 1
-[[connections.attesters]]
-address = "{attester.address}"
-url = "{attester.url}"
-"""
+        connection = attested_by({attester.address: attester.url}, 1)
+        lines = "test_network = true\nblock_seconds = 1"
+        more = source_tables(
+            CHAIN_ID, "EthereumJS", ethereumjs.url, connection, chain=lines, destination=chain.chain_id
+        )
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         registry = deploy(chain.chain_id, CHAIN_ID).address
         facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
         # Unlike nodes of development chains, this one proves block 0 by the root of its header.
         genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
         body = asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
-        batch = submit(key, body)
-        assert work_until_done(batch, chain).status == BatchStatus.DONE
+        done(submit(key, body), chain)
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 65
 
@@ -86,8 +73,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     registry = deployed_on(CHAIN_ID, ethereumjs.mine).address
     mine(ethereumjs, apart)
     facts = facts_of(ethereumjs, number)
-    batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))
-    assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
+    batch = done(submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID)), ethereumjs)
     assert wrong(ethereumjs, registry, facts) == []
     for tx in Transaction.objects.all():
         # Its receipts show only the tip as the price.

@@ -21,7 +21,7 @@ import pytest
 from devnet.devchain import PROJECT
 from tests.serving.process import WebServer, ask, serving
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 NODE_KEY = "f00dcafe-the-key-of-a-node"
@@ -97,7 +97,6 @@ REFUSED = [
 ]
 
 
-@pytest.mark.long
 def test_an_error_of_a_request_is_reported_without_its_key_and_no_refusal(tmp_path):
     with sentry() as reports, serving(tmp_path, SENTRY_DSN=reports.dsn) as server:
         secrets = [(server.installation.folder / name).read_text() for name in ("secret_key", "api_key_secret")]
@@ -162,7 +161,6 @@ rpc_urls = ["http://127.0.0.1:1/v2/${NODE_KEY}"]
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.long
 def test_an_error_of_a_worker_is_reported_without_the_key_of_its_node(tmp_path):
     with sentry() as reports:
         (tmp_path / "dsn").write_text(reports.dsn)
@@ -174,7 +172,6 @@ def test_an_error_of_a_worker_is_reported_without_the_key_of_its_node(tmp_path):
     assert event["tags"] == {"batch": "01M7W1MRHW703BTRFFPT53VVP5", "chain": "31337"}
 
 
-@pytest.mark.long
 def test_nothing_is_reported_unless_it_is_set(tmp_path):
     run(tmp_path, "import django, sys; django.setup(); assert 'sentry_sdk' not in sys.modules")
 

@@ -13,6 +13,7 @@ from demo import client
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.servers import Postgres
+from tests.chain_fixtures import chain_fixture
 from tests.factories import until
 from tests.proving.receiver import Received, Receiver, receiver
 from tests.service import ALICE, request
@@ -24,10 +25,7 @@ HOW_TO_DUMP = ("--format", "jsonl", "--natural-foreign", "--exclude", "contentty
 AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."
 
 
-@pytest.fixture(scope="module")
-def chain() -> Iterator[DevChain]:
-    with DevChain(chain_id=CHAIN_ID, block_seconds=1) as chain:
-        yield chain
+chain = chain_fixture(chain_id=CHAIN_ID, block_seconds=1)
 
 
 @pytest.fixture(scope="module")

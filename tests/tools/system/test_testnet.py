@@ -16,6 +16,7 @@ import requests
 from chains.chains_file import load_chains
 from demo import client
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import ask, error, lying_node
 from tests.contracts.l1_block import L1Block
 from tools import testnet
@@ -83,18 +84,11 @@ def command(tmp_path) -> Iterator[Command]:
     running.stop()
 
 
-@pytest.fixture(scope="module")
-def sepolia() -> Iterator[DevChain]:
-    with DevChain(chain_id=testnet.SEPOLIA, block_seconds=1) as chain:
-        # The command reads proofs at older blocks.
-        chain.mine(5)
-        yield chain
+# The command reads proofs at older blocks.
+sepolia = chain_fixture(lambda chain: chain.mine(5), chain_id=testnet.SEPOLIA, block_seconds=1)
 
 
-@pytest.fixture(scope="module")
-def op_sepolia() -> Iterator[DevChain]:
-    with DevChain(chain_id=testnet.OP_SEPOLIA, block_seconds=1) as chain:
-        yield chain
+op_sepolia = chain_fixture(chain_id=testnet.OP_SEPOLIA, block_seconds=1)
 
 
 def fund(chain: DevChain, address: str, ether: float) -> None:

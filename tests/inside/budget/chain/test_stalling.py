@@ -11,7 +11,7 @@ from tests.contracts.l1_block import L1Block
 from tests.inside.working import admitted
 from tests.proving import sources
 from tests.proving.prices import ETHER
-from tests.service import ALICE, BOB, SIGNER, a_key, fresh, reconfigure, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, SIGNER, a_key, done, fresh, reconfigure, request, submit, work
 
 
 def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_by_one):
@@ -35,7 +35,6 @@ def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, ke
         block, head = there.head() - 5, get_rpc(sources.THERE).head()
         l1.tell(head.number, head.hash)
         poor = admitted(key, sources.of_chains(there=[block], address=ALICE) | {"fee": str(ETHER)}, fee=1)
-        rich = submit(a_key(BOB), sources.of_chains(there=[block]) | {"fee": str(ETHER)})
-        assert work_until_done(rich, chain, rounds=20).status == BatchStatus.DONE
+        done(submit(a_key(BOB), sources.of_chains(there=[block]) | {"fee": str(ETHER)}), chain, rounds=20)
         assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
     forget_chains()

@@ -31,8 +31,7 @@ def test_what_a_cancelled_batch_has_sent_counts(costly, key, settings, blocks, s
         costly.mine()
         work()
     cancel(batch)
-    tx.refresh_from_db()
-    assert tx.state == state
+    assert fresh(tx).state == state
     assert counts_of_day(settings, key, costly, tx.gas_used * tx.gas_price if blocks else tx.cost)
 
 
@@ -56,8 +55,7 @@ def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
     # The 24 hours begin when the transaction is mined.
     costly.mine()
     work()
-    tx.refresh_from_db()
-    assert counts_of_day(settings, key, costly, tx.cost)
+    assert counts_of_day(settings, key, costly, fresh(tx).cost)
     assert tx.cost < tx.reserved <= up_to_a_gwei(tx.reserved) == spent_today()
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert counts_of_day(settings, key, costly, 0)
@@ -100,8 +98,7 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
         costly.rpc("anvil_setCode", tx.to, "0xfe")
         costly.mine()
         costly.rpc("anvil_setCode", tx.to, code)
-        for _ in range(4):
-            work()
+        work(4)
     assert Transaction.objects.count() > 1
     assert "The daily limit of its user leaves" in waiting()[0]
     assert 0 < before - balance(costly) <= tx.cost * 5 // 2

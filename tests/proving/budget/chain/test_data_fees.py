@@ -13,10 +13,10 @@ from tests.proving.money import accepted, cancel, in_mempool, limit, pending, se
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.receipts import balance, telling_receipts
 from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
-from tests.proving.transactions import age, roll_back
+from tests.proving.transactions import roll_back, work_aged
 from tests.service import ALICE, BOB, SIGNER, fresh, request, submit, waiting, work, work_until_done
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 # Arbitrum's precompiled contracts. ArbGasInfo exists on the chain, and NodeInterface only in its nodes.
 NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
@@ -30,7 +30,6 @@ def set_data_fee(chain: DevChain, of_a_byte: int, of_gas: int = 0, *, is_before_
 # --- Counting ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
@@ -40,14 +39,11 @@ def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, ke
     limit(settings, daily_limit=most)
     cancel(batch)
     mine_at(op_stack, 100)
-    for _ in range(3):
-        age()
-        work()
+    work_aged(3)
     assert tx.newest.is_cancellation
     assert (spent_today() or 0) <= most + GWEI
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("accounts", "oracle", "told"),
     [
@@ -82,7 +78,6 @@ def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, setti
     assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # the data fee is a large part
 
 
-@pytest.mark.long
 def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, settings, tmp_path):
     serve(settings, tmp_path, chain)
     elsewhere = accepted(key, request(ALICE, block=chain.head() - 1, fee=ETHER))
@@ -99,7 +94,6 @@ def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, 
     assert fresh(batch).spent + fresh(elsewhere).spent in {spent := before - balance(chain), spent - 1}
 
 
-@pytest.mark.long
 def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, settings, tmp_path):
     with telling_receipts(op_stack) as url:
         serve(settings, tmp_path, op_stack, url)
@@ -109,13 +103,11 @@ def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, set
         snapshot = op_stack.rpc("evm_snapshot")
         op_stack.mine()
         work()
-        tx.refresh_from_db()
-        assert tx.state != TransactionState.PENDING
+        assert fresh(tx).state != TransactionState.PENDING
         assert tx.data_fee < expected
         roll_back(op_stack, snapshot)
         work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.PENDING
+    assert fresh(tx).state == TransactionState.PENDING
     assert tx.data_fee >= expected
 
 
@@ -142,7 +134,6 @@ def the_fee(chain: DevChain, settings) -> None:
     set_data_fee(chain, 100 * FEE_OF_A_BYTE)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("too_low", "fee", "sentence", "relieved"),
     [
@@ -167,8 +158,7 @@ def test_data_that_is_too_dear_is_waited_out(
     serve(settings, tmp_path, op_stack)
     batch = accepted(key, request(ALICE, block=op_stack.head(), fee=fee))
     too_low(op_stack, settings)
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert sentence in waiting()[0]
@@ -176,7 +166,6 @@ def test_data_that_is_too_dear_is_waited_out(
     assert work_until_done(batch).status == BatchStatus.DONE
 
 
-@pytest.mark.long
 def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     batch = submit(key, request(ALICE, block=op_stack.head(), fee=150_000 * 2 * GWEI))
@@ -184,7 +173,6 @@ def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, s
     assert " wei for its data, " in batch.rejection_reason
 
 
-@pytest.mark.long
 def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
@@ -193,12 +181,10 @@ def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_st
     # If the data fee didn't count, the limit would allow higher fees.
     assert most > (tx.cost - tx.data_fee) * 120 // 100
     limit(settings, daily_limit=most)
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 1
 
 
-@pytest.mark.long
 def test_fees_are_not_raised_where_the_data_has_become_too_dear(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
@@ -211,6 +197,5 @@ def test_fees_are_not_raised_where_the_data_has_become_too_dear(op_stack, key, s
     set_data_fee(op_stack, 100 * FEE_OF_A_BYTE)
     op_stack.rpc("evm_setAutomine", False)
     assert tx.data_fee * 50 > fresh(batch).fee
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 1

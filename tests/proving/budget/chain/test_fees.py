@@ -17,12 +17,11 @@ from tests.proving.receipts import balance
 from tests.proving.transactions import roll_back
 from tests.service import ALICE, asking, balances, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 # --- Rejection before spending ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_paid(tmp_path, key, settings):
     with DevChain(hardfork="cancun") as chain:
         serve(settings, tmp_path, chain)
@@ -36,7 +35,6 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
         assert not Transaction.objects.exists()
 
 
-@pytest.mark.long
 def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, settings):
     costly.mine(5)
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
@@ -47,8 +45,7 @@ def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, set
     assert (fresh(batch).gas_used, batch.spent) == (0, 0)
     costly.mine(3)
     work()
-    tx.refresh_from_db()
-    assert (fresh(batch).gas_used, batch.spent) == (tx.gas_used, tx.gas_used * tx.gas_price)
+    assert (fresh(batch).gas_used, batch.spent) == (fresh(tx).gas_used, tx.gas_used * tx.gas_price)
 
 
 # --- The estimate -----------------------------------------------------------------------------------------------------
@@ -63,7 +60,6 @@ def six_times(chain: DevChain) -> list[str]:
     return [f"timestamp:{int(block['timestamp'], 16)}" for block in blocks]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("selectors", "requested"),
     [
@@ -101,7 +97,6 @@ def test_at_a_constant_price_what_was_estimated_suffices(
     raise AssertionError(waiting())
 
 
-@pytest.mark.long
 def test_a_path_counts_once(costly, key, settings):
     """The gas for the path is part of the estimate, so it must not be added again."""
     block = old_block(costly, settings, depth=100)
@@ -113,7 +108,6 @@ def test_a_path_counts_once(costly, key, settings):
 # --- Rising gas prices ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     """The batch needs six transactions, one for each block. At the higher price, the fee covers four."""
     mine_at(costly, 1)
@@ -128,7 +122,6 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     assert any("The batch's fee leaves " in sentence for sentence in waiting())
 
 
-@pytest.mark.long
 def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
     """After a reorg, a transaction that was mined cheaply may be mined again at the full price offered."""
     without_limits(settings)
@@ -154,7 +147,6 @@ def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
     assert 0 < fresh(batch).spent <= batch.fee
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fee", ["auto", "number"])
 def test_what_ran_out_of_gas_uses_up_no_fee_of_auto_and_a_number_is_never_exceeded(costly, client, key, fee):
     """The registry takes all gas, as if nodes had estimated too little."""
@@ -164,8 +156,7 @@ def test_what_ran_out_of_gas_uses_up_no_fee_of_auto_and_a_number_is_never_exceed
     registry = FactsRegistry.in_use.get().address
     code = costly.rpc("eth_getCode", registry, "latest")
     for _ in range(3):
-        work()
-        work()
+        work(2)
         costly.rpc("anvil_setCode", registry, "0xfe")
         mine_at(costly, 1)
         costly.rpc("anvil_setCode", registry, code)
@@ -184,7 +175,6 @@ def test_what_ran_out_of_gas_uses_up_no_fee_of_auto_and_a_number_is_never_exceed
         assert paid == batch.spent
 
 
-@pytest.mark.long
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     mine_at(costly, 8)
     batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
@@ -198,6 +188,5 @@ def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     costly.rpc("anvil_dropAllTransactions")
     Transaction.objects.all().delete()
     set_fee(batch, tx.gas_limit * price_of(costly) * 102 // 100)
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()

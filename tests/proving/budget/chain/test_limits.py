@@ -9,7 +9,7 @@ from queries.models import BatchStatus
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import COSTLY, accepted, cancel, in_mempool, limit, paying_up_to, pending, spent_today, stopped
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at, up_to_a_gwei
-from tests.proving.transactions import age
+from tests.proving.transactions import work_aged
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, fresh, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -33,8 +33,7 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     first = accepted(key, request(ALICE, block=block, fee=ETHER))
     other = accepted(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     limit(settings, daily_limit=ETHER * 35 // 10_000)
-    for _ in range(4):
-        work()
+    work(4)
     (tx,) = Transaction.objects.all()
     assert tx.cost <= ETHER * 35 // 10_000
     assert Transaction.objects.count() == 1
@@ -55,8 +54,7 @@ def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
     _, tx = in_mempool(costly, key)
     costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
     submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
-    work()
-    work()
+    work(2)
     assert Transaction.objects.count() == 1
     assert "that it may have to pay" in str(Signer.objects.get().wait)
 
@@ -82,8 +80,7 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
     assert (spent_today() or 0) <= up_to_a_gwei(most)
     mine_at(costly, 1)
     go_on(costly, 1, rounds=4, aged=True)
-    tx.refresh_from_db()
-    assert tx.state != TransactionState.PENDING
+    assert fresh(tx).state != TransactionState.PENDING
     assert (spent_today() or 0) <= up_to_a_gwei(most)
 
 
@@ -98,14 +95,12 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     # cost.
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
-    tx.refresh_from_db()
-    assert tx.cost < up_to_a_gwei(most) == spent_today()
+    assert fresh(tx).cost < up_to_a_gwei(most) == spent_today()
     (share,) = Share.objects.filter(transaction=tx)
     assert (share.wei, share.reserved_gwei * GWEI) == (tx.cost, up_to_a_gwei(most))
     mine_at(costly, 1)
     second = submit(key, request(BOB, block=costly.head() - 3, fee=ETHER // 1000))
-    for _ in range(3):
-        work()
+    work(3)
     assert fresh(second).status == BatchStatus.IN_PROGRESS
     assert "The operator's limit" in waiting()[0]
     costly.mine(70)
@@ -130,8 +125,7 @@ def test_fees_are_not_raised_above_a_limit(costly, key, settings, name):
     # The limit is hardly above what was offered, and then half above it.
     for versions, most in enumerate((tx.cost * 105 // 100, tx.cost * 3 // 2), 1):
         limit(settings, **{name: most})
-        age()
-        work()
+        work_aged()
         assert tx.versions.count() == versions
 
 
@@ -144,8 +138,7 @@ def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settin
     limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
     accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     mine_at(costly, 20)
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()
     assert "The daily limit of its user leaves 0.000800 ETH" in waiting()[0]
 

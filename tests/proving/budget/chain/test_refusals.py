@@ -21,7 +21,7 @@ from tests.proving.kills import Killer
 from tests.proving.money import cancel, limit, pending, set_fee, spent_today
 from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.transactions import age, sign_otherwise
-from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import done, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
@@ -164,13 +164,11 @@ def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key
     assert node.refused == SignedTransaction.objects.count() == 1
     age()
     # Nobody has seen the replacement yet.
-    for _ in range(2):
-        work()
+    work(2)
     assert node.refused == SignedTransaction.objects.count() == 2
     node.why = lambda _: None
     SignedTransaction.objects.update(refused_at=F("created_at") - timedelta(hours=1))
-    for _ in range(3):
-        work()
+    work(3)
     assert node.taken == 1
     # config.logs writes them once a minute.
     refusals = [record for record in caplog.records if record.getMessage().startswith("broadcasting ")]
@@ -193,8 +191,7 @@ def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> li
     batches = [submit(key, request(ALICE, block=chain.head() - place, fee=ETHER)) for place in range(3)]
     for batch in batches:
         batch.refresh_from_db()
-    work()
-    work()
+    work(2)
     for tx in Transaction.objects.all():
         sign_otherwise(tx, gas=gas, price=gwei * GWEI)
     chain.rpc("anvil_dropAllTransactions")
@@ -318,8 +315,7 @@ def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
         return [reply | {"result": with_hash(reply["result"] | {"gasLimit": "0x0"})} if is_head else reply]
 
     with between(node.url, change) as node.url:
-        batch = submit(key, request(ALICE, block=costly.head() - 2, fee=ETHER))
-        assert work_until_done(batch, costly).status == BatchStatus.DONE
+        done(submit(key, request(ALICE, block=costly.head() - 2, fee=ETHER)), costly)
 
 
 @pytest.mark.long
@@ -329,8 +325,7 @@ def test_what_no_block_has_room_for_is_not_signed(costly, key, node):
     mine_at(costly, 1)
     costly.rpc("evm_setBlockGasLimit", limit)
     batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
-    work()
-    work()
+    work(2)
     assert not Transaction.objects.exists()
     assert any(sentence.startswith("A transaction would need ") for sentence in waiting())
     assert work_until_done(batch, costly).status == BatchStatus.DONE

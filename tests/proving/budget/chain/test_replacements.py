@@ -11,11 +11,11 @@ from accounts.models import ApiKey
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, between, error, estimating, lying_node, recording, result
+from tests.chains.lying_node import ask, error, estimating, lying_node, recording, result
 from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
-from tests.proving.transactions import age
-from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.proving.transactions import age, work_aged
+from tests.service import changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
@@ -32,13 +32,11 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     # A replacement at twice the price would be below the cap, but above the batch's fee.
     set_fee(batch, tx.cost + tx.gas_limit)
     mine_at(costly, 5)
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 1
     # The share of the replaced transaction doesn't count.
     set_fee(batch, tx.cost * 3 // 2)
-    age()
-    work()
+    work_aged()
     assert tx.versions.count() == 2
     assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
 
@@ -49,8 +47,7 @@ def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costl
     reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
     _, tx = in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
-    age()
-    work()
+    work_aged()
     first, second = tx.versions.order_by("pk")
     assert first.max_fee_per_gas < second.max_fee_per_gas <= 15 * GWEI
 
@@ -113,8 +110,7 @@ def test_what_a_node_says_of_the_balance_cancels_nothing(costly, key, settings):
     def change(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": "0x1"} if question["method"] == "eth_getBalance" else reply]
 
-    with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
+    with changed_replies(settings, costly, change):
         go_on(costly, 20, rounds=4, aged=True)
     assert not first.newest.is_cancellation
 
@@ -142,8 +138,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
         # A chain whose nodes refuse less takes it, however much it is.
         for gas in (60_000, 600_000):
             takes.append(gas)
-            age()
-            work()
+            work_aged()
             assert tx.newest.gas >= gas
 
 
@@ -159,8 +154,7 @@ def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_n
         work()
         costly.mine()
         work()
-    tx.refresh_from_db()
-    assert (tx.newest.is_cancellation, tx.newest.gas, tx.gas_used) == (True, 21_000, 21_000)
+    assert (fresh(tx).newest.is_cancellation, tx.newest.gas, tx.gas_used) == (True, 21_000, 21_000)
 
 
 @pytest.mark.long
@@ -183,8 +177,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
     batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
     for _ in range(3):
         mine_at(costly, 20)
-        age()
-        work()
+        work_aged()
     assert not tx.newest.is_cancellation
     mine_at(costly, 1)
     costly.mine()
@@ -200,8 +193,7 @@ def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
     submit(a_key(BOB), request(BOB, block=costly.head() + 60, fee=ETHER))
     for _ in range(3):
         mine_at(costly, 50)
-        age()
-        work()
+        work_aged()
     go_on(costly, 1, rounds=8, aged=True)
     assert fresh(batch).status == BatchStatus.DONE
 
@@ -212,15 +204,13 @@ def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(cos
     block = costly.head()
     submit(key, request(ALICE, block=block, fee=ETHER))
     submit(a_key(BOB), request(BOB, block=block, fee=ETHER))
-    work()
-    work()
+    work(2)
     tx = Transaction.objects.get()
     limit(settings, daily_limit=tx.cost * 5 // 4, daily_limit_per_user=ETHER)
     costly.rpc("anvil_dropAllTransactions")
     for _ in range(3):
         mine_at(costly, 20)
-        age()
-        work()
+        work_aged()
     assert not tx.newest.is_cancellation
 
 
@@ -269,8 +259,7 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
     give_up(first.queries.all()[0].batch)
     mine_at(costly, 20)
     for _ in range(4):
-        age()
-        work()
+        work_aged()
         mine_at(costly, 1 if first.newest.is_cancellation else 20)
     for tx in (first, second):
         tx.refresh_from_db()
@@ -304,5 +293,4 @@ def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key
     send(stranger, b"", 21_000, tip=20)
     costly.mine()
     work()
-    tx.refresh_from_db()
-    assert tx.succeeded
+    assert fresh(tx).succeeded

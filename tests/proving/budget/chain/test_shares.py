@@ -9,10 +9,9 @@ from tests.proving.prices import ETHER
 from tests.proving.transactions import roll_back, send_from_elsewhere
 from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, submit, work, work_until_done
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 
-@pytest.mark.long
 def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
     block = costly.head()
     little = submit(key, request(ALICE, block=block, fee=ETHER))
@@ -29,7 +28,6 @@ def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key)
     assert sum(share.weight for share in Share.objects.filter(transaction=tx)) == tx.gas_limit
 
 
-@pytest.mark.long
 def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     block = costly.head()
     costly.rpc("evm_setAutomine", True)
@@ -52,7 +50,6 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     assert fresh(victim).gas_used < (victim.estimated_gas or 0) < 100_000 < fresh(thief).gas_used
 
 
-@pytest.mark.long
 def test_what_was_displaced_costs_nobody_anything(costly, key):
     batch, tx = in_mempool(costly, key)
     assert Share.objects.filter(batch=batch).exists()
@@ -60,12 +57,10 @@ def test_what_was_displaced_costs_nobody_anything(costly, key):
     send_from_elsewhere(costly, tx.nonce)
     costly.mine(4)
     work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.DISPLACED
+    assert fresh(tx).state == TransactionState.DISPLACED
     assert not Share.objects.filter(transaction=tx, wei__gt=0).exists()
 
 
-@pytest.mark.long
 def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key):
     batch, tx = in_mempool(costly, key)
     most = tx.cost
@@ -75,6 +70,5 @@ def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key
     assert Share.objects.get(batch=batch).wei < most
     roll_back(costly, snapshot)
     work()
-    tx.refresh_from_db()
-    assert tx.state == TransactionState.PENDING
+    assert fresh(tx).state == TransactionState.PENDING
     assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)

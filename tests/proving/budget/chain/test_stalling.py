@@ -9,10 +9,10 @@ from queries.models import BatchStatus
 from tests.proving.money import accepted, limit, pending, scattered_slots, set_fee
 from tests.proving.paths import extending, fill_history, old_block
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
-from tests.service import asking, balances, fresh, request, submit, waiting, work, work_until_done
+from tests.service import asking, balances, done, fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 BALANCE = {"props": ["BALANCE"]}
 
@@ -27,7 +27,6 @@ def at_a_block(block: int, *accounts: str) -> dict[str, Any]:
     return {f"block:{block}": {"accounts": dict.fromkeys(accounts, BALANCE)}}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("of_poor", "of_rich"),
     [
@@ -51,21 +50,18 @@ def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, of_poor, 
     assert fresh(poor).spent == 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("depth", [0, 120], ids=["young", "old"])
 def test_who_cannot_pay_comes_after_the_others_of_the_same_block(costly, key, settings, depth):
     block = old_block(costly, settings, depth)
     costly.rpc("evm_setAutomine", True)
     poor = accepted(key, request(ALICE, BOB, block=block, fee=ETHER), fee=1)
-    rich = submit(a_key(BOB), request(CHARLIE, BOB, block=block, fee=ETHER))
-    assert work_until_done(rich, costly, rounds=20).status == BatchStatus.DONE
+    done(submit(a_key(BOB), request(CHARLIE, BOB, block=block, fee=ETHER)), costly, rounds=20)
     assert bool(extending()) == bool(depth)
     assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
     set_fee(poor, ETHER)
     assert work_until_done(poor, costly).status == BatchStatus.DONE
 
 
-@pytest.mark.long
 def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, settings):
     mine_at(costly, 10)
     block = costly.head()
@@ -84,7 +80,6 @@ def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, sett
 # --- On the path to a block -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key, settings):
     block = old_block(costly, settings)
     mine_at(costly, 1)
@@ -99,7 +94,6 @@ def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key
     assert tx.newest.is_cancellation
 
 
-@pytest.mark.long
 def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings):
     fill_history(costly)
     block = old_block(costly, settings, depth=60)

@@ -25,8 +25,7 @@ def stop() -> None:
 def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     call_command("stop", "31337", "--reason", "The key may have leaked.")
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-    for _ in range(3):
-        work()
+    work(3)
     assert not SignedTransaction.objects.exists()
     assert waiting() == ["The operator has stopped sending on chain 31337. The reason given: The key may have leaked."]
     call_command("resume")
