@@ -194,9 +194,14 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
             prices.mine_at(costly, 1)
             batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=prices.ETHER // 3000)))
             prices.go_on(costly, 1, rounds=3)
+        assert doubts()
+        # A worker, which stops the signer again in each turn, leaves the operator's reason.
+        call_command("stop", "31337", signer=SIGNER, reason="The node is repaired.", stdout=StringIO())
+        prices.go_on(costly, 1, rounds=3)
+        assert not doubts()
+        assert "The node is repaired." in str(told_operators()["problems"])
     assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
     assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
-    assert doubts()
     assert caplog.text.count("A worker has stopped sending") == 1
     call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
     reconfigure(settings, url, costly.url)
