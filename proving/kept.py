@@ -69,11 +69,12 @@ class _BlockCache(Generic[T]):
         contents = self._read(source, header)
         with self._lock:
             kept[header.hash] = contents
-            while (
-                kept and sum(getsizeof(value) for block in kept.values() for value in self._values(block)) > _MOST_BYTES
-            ):
+            while kept and sum(map(self._size, kept.values())) > _MOST_BYTES:
                 del kept[next(iter(kept))]
         return contents
+
+    def _size(self, contents: T) -> int:
+        return sum(map(getsizeof, self._values(contents)))
 
 
 receipts_of = _BlockCache(receipts.of_block, lambda block: block.values).of_block

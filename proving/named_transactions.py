@@ -232,7 +232,7 @@ class NamedInBlock:
     contents: BlockContents | None
     """None: the block couldn't be read."""
     found: Mapping[NamedTransaction, FoundTransaction]
-    """Those of which a fact is asked for."""
+    """The transactions of which a fact is asked for."""
     faults: Mapping[NamedTransaction, Unprovable | ChainError]
     """In the order of the names, first the names that no transaction of the block has."""
 

@@ -19,7 +19,6 @@ from contracts import NO_CONTRACT
 from proving import facts, named_transactions
 from proving.admission import admission_checks, answers
 from proving.admission.answers import Requests, SelectedBlocks
-from proving.admission.cost import SourceEstimate
 from proving.asking import ChainUnavailable, asking_nodes
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, LogFact, SlotFact, ViewRequest
@@ -119,23 +118,17 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
     except Unusable as why:
         raise ChainUnavailable(str(why.reason)) from None
     selected = answers.select(told, requests)
-    _require_all(source, selected)
+    _require_all(selected)
     rpc, connection = told.connection.source_rpc, told.connection
     headers = dict(zip(selected.existing, rpc.known_headers([*selected.existing]), strict=True))
     connection.check_time()
     accounts = _accounts(rpc, headers, selected)
     connection.check_time()
-    roots = [
-        ViewRequest(
-            number,
-            [
-                _RECEIPTS_ROOT,
-                *(AccountFact(address, AccountField.STORAGE_ROOT) for address in facts.slots_by_account(of_block)),
-            ],
-            "latest",
-        )
-        for number, of_block in selected.existing.items()
-    ]
+    roots = []
+    for number, of_block in selected.existing.items():
+        addresses = facts.slots_by_account(of_block)
+        of_storage = [AccountFact(address, AccountField.STORAGE_ROOT) for address in addresses]
+        roots.append(ViewRequest(number, [_RECEIPTS_ROOT, *of_storage], "latest"))
     views = facts.views(connection.destination_rpc, connection.registry.contract, roots)
     held = dict(zip(selected.existing, map(result, views), strict=True))
     entries: dict[int, NamedInBlock] = {}
@@ -166,11 +159,11 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
             yield ReadableFact(source, selector, number, fact, word, encoded, root, root == known, reader)
 
 
-def _require_all(source: int, selected: SelectedBlocks) -> None:
+def _require_all(selected: SelectedBlocks) -> None:
     """Raise an error unless all blocks that are selected exist: `Refused` (invalid_request) if one never will."""
     if selected.fault:
         raise selected.fault
-    for rejection in admission_checks.rejections(None, [SourceEstimate(source, selected)]):
+    for rejection in admission_checks.of_blocks(selected):
         why = str(rejection.reason)
         raise ChainUnavailable(why) if rejection.retryable else Refused(INVALID, why)
     for reason in selected.waits:

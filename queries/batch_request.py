@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain, islice, pairwise, product, takewhile
 from typing import Annotated, Any, Literal, Self
 
+from django.db.models import IntegerChoices
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -347,11 +348,6 @@ class AccountRequest(_Strict):
         return self
 
     @property
-    def fields(self) -> int:
-        """Return a mask with the bit 1 << AccountField for each property."""
-        return sum(1 << AccountField[name] for name in set(self.props))
-
-    @property
     def names_by_slot(self) -> dict[str, Mapping[str, Any] | None]:
         """Return each slot once (0x and 64 digits), with the first name that the request has for it."""
         names: dict[str, Mapping[str, Any] | None] = {}
@@ -377,11 +373,6 @@ class TransactionRequest(_Strict):
         if not self.props and not self.logs and not self.blockLogs:
             raise _invalid("Nothing to prove: the transaction names neither a property nor a log.")
         return self
-
-    @property
-    def fields(self) -> int:
-        """Return a mask with the bit 1 << TransactionField for each property."""
-        return sum(1 << TransactionField[name] for name in set(self.props))
 
 
 class BlockRequest(_Strict):
@@ -439,16 +430,16 @@ class BatchRequest(_Strict):
                 for account, of_account in asked.accounts.items():
                     queries.append(query := copy(at_block))
                     slots = of_account.names_by_slot
-                    query.kind, query.fields, query.slots = QueryKind.ACCOUNT, of_account.fields, [*slots]
+                    query.kind, query.fields = QueryKind.ACCOUNT, _mask(AccountField, of_account.props)
+                    query.slots = [*slots]
                     query.address, query.name = account.address, account.name
                     query.slot_names = {slot: name for slot, name in slots.items() if name}
                 if asked.header:
                     queries.append(query := copy(at_block))
-                    fields = sum(1 << HeaderField[name] for name in set(asked.header))
-                    query.kind, query.fields = QueryKind.HEADER, fields
+                    query.kind, query.fields = QueryKind.HEADER, _mask(HeaderField, asked.header)
                 for entry, of_entry in asked.transactions.items():
                     queries.append(query := copy(at_block))
-                    query.kind, query.fields = QueryKind.ENTRY, of_entry.fields
+                    query.kind, query.fields = QueryKind.ENTRY, _mask(TransactionField, of_entry.props)
                     query.transaction_name = str(entry)
                     query.transaction_index = entry if isinstance(entry, int) else None
                     query.logs, query.block_logs = of_entry.logs, of_entry.blockLogs
@@ -460,6 +451,11 @@ class BatchRequest(_Strict):
     def size(self) -> int:
         """Return the number of accounts, slots, headers, transactions and logs, which limits count."""
         return sum(query.item_count for query in self.queries)
+
+
+def _mask(fields: type[IntegerChoices], names: Iterable[str]) -> int:
+    """Return the column `fields` of a query that asks for these properties."""
+    return sum(1 << fields[name] for name in set(names))
 
 
 def too_many(count: int, most: int) -> BodyFault:

@@ -56,13 +56,7 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
         yield from _missing_signer(account)  # no_signer
     for source in sources:
         if source.selected:
-            yield from _unknown_transactions(source.selected)  # transaction_not_found
-            yield from _times_before_the_first_block(source.selected)  # timestamp_before_first_block
-            yield from _unknown_final_block(source.selected)  # finalized_unknown
-            chain, head = source.selected.source, source.selected.head
-            highest, latest = max(source.selected.later, default=0), max(source.selected.times, default=0)
-            yield from _block_too_far_ahead(chain, head.number, highest)  # block_too_far_ahead
-            yield from _time_too_far_ahead(chain, head.timestamp, latest)  # timestamp_too_far_ahead
+            yield from of_blocks(source.selected)
         yield from _missing_header_properties(source)  # header_property_missing
         if source.selected:
             yield from _unprovable_transactions(source.selected)  # the codes that are also those of waits
@@ -73,6 +67,16 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
         yield from _user_limit(account, cost)  # too_large_for_budget, budget_exceeded
         yield from _chain_limit(account, cost)  # too_large_for_budget
         yield from _low_fee(account, cost)  # fee_too_low
+
+
+def of_blocks(selected: SelectedBlocks) -> Iterator[Rejection]:
+    """Yield the reasons to reject a batch because of the blocks that it selects."""
+    yield from _unknown_transactions(selected)  # transaction_not_found
+    yield from _times_before_the_first_block(selected)  # timestamp_before_first_block
+    yield from _unknown_final_block(selected)  # finalized_unknown
+    chain, head = selected.source, selected.head
+    yield from _block_too_far_ahead(chain, head.number, max(selected.later, default=0))  # block_too_far_ahead
+    yield from _time_too_far_ahead(chain, head.timestamp, max(selected.times, default=0))  # timestamp_too_far_ahead
 
 
 def total(sources: Sequence[SourceEstimate]) -> Cost:

@@ -57,18 +57,13 @@ def estimate(request: BatchRequest, key: ApiKey) -> BatchEstimate:
 
     Raises `ChainUnavailable`, and `Refused`: busy.
     """
-    with asking_nodes() as ends_at:
-        return _estimated(request, key, ends_at)
-
-
-def _estimated(request: BatchRequest, key: ApiKey, ends_at: float) -> BatchEstimate:
-    """Estimate a batch. Raises `OutOfTime` and `ChainError`."""
     destination, batch = get_chains().chain(request.destinationChainId), submission.unsaved(request, key)
-    sources = cost.ask_sources([batch], request.queries, ends_at)[batch.pk]
-    fees = get_page_rpc(destination.id).fees(money.usual_tip(destination))
-    fault = next((source.fault for source in sources if source.fault), None)
-    if fault and not any(source.selected for source in sources):
-        raise fault
+    with asking_nodes() as ends_at:
+        sources = cost.ask_sources([batch], request.queries, ends_at)[batch.pk]
+        fees = get_page_rpc(destination.id).fees(money.usual_tip(destination))
+        fault = next((source.fault for source in sources if source.fault), None)
+        if fault and not any(source.selected for source in sources):
+            raise fault
     account, fee = None, request.fee
     if not request.is_self_funded:
         user = User.objects.get(pk=key.user_id)

@@ -14,7 +14,8 @@ from proving.gas import Missing, Route, Sample
 from queries.columns import AccountField
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.proving.estimated_batches import estimate
-from tests.service import ALICE, asking, reconfigure
+from tests.proving.logs import block_with_logs
+from tests.service import ALICE, asking, header, reconfigure
 
 # Numbers of children in the branches above the largest storage of a mainnet contract.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
@@ -59,3 +60,35 @@ def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, clien
         refused = estimate(client, key, asking(blocks), status=503)
     assert refused["code"] == "chain_unavailable"
     assert len(node_requests) < len(blocks)
+
+
+@pytest.mark.parametrize(("most_bytes", "downloads"), [(8 * 2**20, 1), (1000, 2)])
+def test_blocks_are_kept_up_to_a_number_of_bytes(service, client, key, settings, monkeypatch, most_bytes, downloads):
+    monkeypatch.setattr("proving.kept._MOST_BYTES", most_bytes)
+    blocks, requests = {f"block:{block_with_logs(service)}": {"transactions": {"0": {"logs": ["0"]}}}}, list[Any]()
+    with lying_node(recording(requests, lambda body: ask(service.url, body))) as url:
+        reconfigure(settings, service.url, url)
+        for _ in range(2):
+            told = client.post("/read-proofs", asking(blocks), content_type="application/json", headers=header(key))
+            assert told.status_code == 200
+    assert str(requests).count("eth_getBlockReceipts") == downloads
+
+
+@pytest.mark.long
+def test_proofs_of_many_blocks_end_when_their_seconds_are_over(service, client, key, settings, monkeypatch):
+    numbers = [block_with_logs(service) for _ in range(20)]
+    monkeypatch.setattr(asking_nodes, "_MOST_SECONDS", 1)
+    read: list[Any] = []
+
+    def answer_late(body: Any) -> Any:
+        if "eth_getBlockReceipts" in str(body):
+            read.append(body)
+            threading.Event().wait(0.2)
+        return ask(service.url, body)
+
+    blocks = {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers}
+    with lying_node(answer_late) as url:
+        reconfigure(settings, service.url, url)
+        refused = client.post("/read-proofs", asking(blocks), content_type="application/json", headers=header(key))
+    assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable")
+    assert 0 < len(read) < len(blocks)

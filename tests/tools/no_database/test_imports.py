@@ -156,6 +156,12 @@ def test_endpoints_are_in_the_api():
     assert routers == {"api"}
 
 
+def test_storage_and_proving_know_nothing_of_http():
+    """They refuse by a code and a sentence. `queries.api_endpoint` has the HTTP status of each code."""
+    inner = [path for path in FILES if path.parts[0] in {"queries", "proving"}]
+    assert [str(path) for path in inner if "queries.api_endpoint" in _imported_by(path)] == ["queries/api.py"]
+
+
 def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_ones():
     folder = PROJECT / "templates"
     templates = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.html")}
