@@ -132,7 +132,7 @@ def test_a_service_without_the_account_is_told_before_it_is_needed(service, sett
 
 # --- Services that misbehave ------------------------------------------------------------------------------------------
 
-# What a service returns instead of the signature, and what is told then, by the code of the wait.
+# Answers of a service instead of the signature, with the sentence that is told then, by the code of the wait.
 MISBEHAVIOUR: dict[str, dict[str, tuple[Callable[[dict[str, Any]], Any], str]]] = {
     "signed_otherwise": {
         "another nonce": (lambda of: signed(of, nonce=hex(int(of["nonce"], 16) + 1)), "requested one: nonce"),
