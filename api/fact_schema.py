@@ -6,7 +6,7 @@ from ninja import Schema
 from pydantic import Field
 
 from chains.encoding import checksummed, hex_data
-from chains.receipts import Log
+from chains.receipts import ReceiptLog
 from proving import facts
 from proving.facts import LogFact, SlotFact, TransactionFact
 from proving.told_transactions import ToldTransaction
@@ -74,7 +74,7 @@ def transaction_json(transaction: ToldTransaction | None) -> dict[str, str | Non
     return {"index": index, "hash": transaction.hash or None}
 
 
-def log_json(log: Log) -> dict[str, Any]:
+def log_json(log: ReceiptLog) -> dict[str, Any]:
     """Return the content of a log: a `ShownLog` without its index."""
     topics = list(map(hex_data, log.topics))
     return {"emitter": checksummed(hex_data(log.emitter)), "topics": topics, "data": hex_data(log.data)}

@@ -11,7 +11,7 @@ from pydantic import Field
 from accounts.models import ApiKey
 from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
 from chains.encoding import hex_data
-from chains.receipts import Log
+from chains.receipts import ReceiptLog
 from proving import facts, readable_facts
 from proving.facts import AccountFact, SlotFact
 from proving.readable_facts import ReadableFact, ReceiptPart
@@ -138,8 +138,8 @@ def _about(fact: AccountFact | SlotFact | ReceiptPart) -> dict[str, Any]:
         about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": slot_name}
         return about | {"transaction": None, "log": None}
     log: dict[str, Any] | None = None
-    if isinstance(fact.content, Log):
+    if isinstance(fact.content, ReceiptLog):
         log = {"index": str(fact.log_index), **log_json(fact.content)}
     transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}
-    name = "LOG" if isinstance(fact.content, Log) else fact.content.name
+    name = "LOG" if isinstance(fact.content, ReceiptLog) else fact.content.name
     return {"account": None, "property": name, "slot": None, "slotName": None, "transaction": transaction, "log": log}

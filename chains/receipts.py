@@ -41,7 +41,7 @@ _DEPOSIT = 0x7E
 
 
 @dataclass(frozen=True)
-class Log:
+class ReceiptLog:
     """A log of a receipt."""
 
     emitter: bytes
@@ -62,7 +62,7 @@ class TransactionReceipt:
     status: int | None
     """1 for success, 0 for a failure. None before Byzantium."""
     cumulative_gas_used: int
-    logs: Sequence[Log]
+    logs: Sequence[ReceiptLog]
 
     @classmethod
     def decode(cls, value: bytes) -> "TransactionReceipt":
@@ -91,7 +91,7 @@ class TransactionReceipt:
         return cls(kind, len(status) if has_status else None, int.from_bytes(gas), _StoredLogs(logs))
 
 
-class _StoredLogs(Sequence[Log]):
+class _StoredLogs(Sequence[ReceiptLog]):
     """The logs of a stored receipt, which may have thousands of which few are used."""
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -102,7 +102,7 @@ class _StoredLogs(Sequence[Log]):
 
     def __getitem__(self, index: Any) -> Any:
         emitter, topics, data = self._items[index]
-        return Log(emitter, tuple(topics), data)
+        return ReceiptLog(emitter, tuple(topics), data)
 
 
 @dataclass(frozen=True)
@@ -237,10 +237,10 @@ def _by_type(value: bytes) -> tuple[int, bytes]:
     return (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
 
 
-def _log(item: Item) -> Log:
+def _log(item: Item) -> ReceiptLog:
     match item:
         case [emitter, [*topics], bytes(data)] if len(topics) <= _MOST_TOPICS:
-            return Log(read_bytes(emitter, 20), tuple(read_bytes(topic, 32) for topic in topics), data)
+            return ReceiptLog(read_bytes(emitter, 20), tuple(read_bytes(topic, 32) for topic in topics), data)
     raise ValueError("not a log")
 
 

@@ -62,7 +62,7 @@ def waits(batch: Batch, counts: StepCounts) -> tuple[ShownWait, ...]:
     links = Transaction.queries.through.objects.filter(query__batch=batch, transaction__state__in=LIVE_STATES)
     shown = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
     if live or not shown:
-        shown.append(models.Wait(_next(batch, counts.at_step, live)))
+        shown.append(models.BatchWait(_next(batch, counts.at_step, live)))
     several = len(counts.source_chains) > 1
     return tuple(
         ShownWait(

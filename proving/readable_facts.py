@@ -11,7 +11,7 @@ import rlp
 from chains.header import Header
 from chains.node_errors import ChainError
 from chains.questions import ProofRequest, VerifiedAccountProof
-from chains.receipts import Log
+from chains.receipts import ReceiptLog
 from chains.rpc import RpcClient, result
 from chains.trie import EMPTY_CODE_HASH, StateAccount
 from config.error_answers import Refused
@@ -38,7 +38,7 @@ class ReceiptPart:
     """The transaction's index in its block."""
     hash: bytes | None
     """The transaction's hash: by the trie of transactions if the request names it, else as nodes tell it."""
-    content: TransactionField | Log
+    content: TransactionField | ReceiptLog
     log_index: int | None
     """The index of the log within the receipt."""
     word: bytes

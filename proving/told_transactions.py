@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chains.receipts import Log, TransactionReceipt
+from chains.receipts import ReceiptLog, TransactionReceipt
 from proving.models import ProvenTransaction
 from queries.models import Query, QueryKind
 
@@ -16,10 +16,10 @@ class ToldTransaction:
     """Its index in the block. None: not known yet."""
     hash: str
     """0x…, as the request names it, or by the trie of transactions. Empty: neither tells it."""
-    logs: Sequence[Log] = ()
+    logs: Sequence[ReceiptLog] = ()
     """The logs of its receipt. Empty: they may not be told yet."""
 
-    def log(self, index: int) -> Log | None:
+    def log(self, index: int) -> ReceiptLog | None:
         """Return the log with this index within the receipt, if it may be told."""
         return self.logs[index] if index < len(self.logs) else None
 

@@ -122,7 +122,7 @@ PASSING_CODES = frozenset(
 
 
 @dataclass(frozen=True)
-class Rejection:
+class AdmissionRejection:
     """The reason why a batch is or would be rejected, or why its submission is refused."""
 
     code: str  # a `RejectionCode`, or the code of a submission's error
@@ -131,7 +131,7 @@ class Rejection:
     source: int | None = None  # None: the reason isn't about a single source chain
 
 
-EarlyCheck = Callable[[int, int | None, int | None], Rejection | None]
+EarlyCheck = Callable[[int, int | None, int | None], AdmissionRejection | None]
 """Returns why a batch would be rejected that names this block, or time, of a source chain (its id). It asks no node."""
 
 early_checks: list[Callable[[], EarlyCheck]] = []

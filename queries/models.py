@@ -95,7 +95,7 @@ class StepStatus(models.TextChoices):
 
 
 @dataclass(frozen=True)
-class Wait:
+class BatchWait:
     """A reason why a batch waits. If attempts fail, it has the times of the first failure and of the next attempt."""
 
     reason: WaitReason
@@ -215,7 +215,7 @@ class Batch(DueRow):
         """Return a sentence if the details of the batch's steps were pruned, else an empty string."""
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
 
-    def waits(self, *, besides: "models.QuerySet[Any, Any] | None" = None, limit: int = 10) -> list[Wait]:
+    def waits(self, *, besides: "models.QuerySet[Any, Any] | None" = None, limit: int = 10) -> list[BatchWait]:
         """Return the waits of the batch and of the blocks of its open queries, without duplicate sentences.
 
         Waits of blocks in `besides` are left out unless they fail.
@@ -230,7 +230,7 @@ class Batch(DueRow):
         waiting = blocks.filter(SAYS_WHAT_IT_WAITS_FOR).values_list(*by, "source_chain_id")
         rows = waiting.annotate(Min("failing_since"), Min("due_at")).order_by(*by, "source_chain_id")[:limit]
         waits = [
-            Wait(
+            BatchWait(
                 reason,
                 failing_since=min((row[3] for row in alike if row[3]), default=None),
                 next_try_at=min((row[4] for row in alike if row[3]), default=None),
@@ -240,10 +240,10 @@ class Batch(DueRow):
             if (alike := list(group)) and (reason := key[0] or uncoded(key[1]))
         ]
         if self.is_self_funded and self._is_left_to_others():
-            waits.insert(0, Wait(wait("left_to_payer", batch=self.pk)))
+            waits.insert(0, BatchWait(wait("left_to_payer", batch=self.pk)))
         next_try_at = self.due_at if self.failing_since else None
         own = self.waits_for.parts if self.waits_for else ()
-        waits[:0] = [Wait(reason, self.failing_since, next_try_at) for reason in own]
+        waits[:0] = [BatchWait(reason, self.failing_since, next_try_at) for reason in own]
         return list({each.reason: each for each in waits}.values())
 
     @property

@@ -175,7 +175,7 @@ class TooMuch(Refused):
 
 
 @dataclass(frozen=True)
-class Submitted:
+class Submission:
     batch_id: str
     is_replayed: bool  # a former request with the same Idempotency-Key created it
 
@@ -185,7 +185,7 @@ class Submitted:
         return {REPLAYED: "true"} if self.is_replayed else {}
 
 
-def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> Submitted:
+def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> Submission:
     """Store the body as a batch of the key's user, and count the request, even if it is refused.
 
     `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and the `Refused` errors of `body_of`,
@@ -206,14 +206,14 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
         return _replayed(key.user, already.earlier, body_of)
     # Log lines of workers name the batch, but not the request. This line has both.
     logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
-    return Submitted(batch.pk, is_replayed=False)
+    return Submission(batch.pk, is_replayed=False)
 
 
-def _replayed(user: User, earlier: Earlier, body_of: Callable[[], bytes]) -> Submitted:
+def _replayed(user: User, earlier: Earlier, body_of: Callable[[], bytes]) -> Submission:
     """Return the answer of an earlier request with the same key."""
     count_request(user)
     earlier.check(body_of())
-    return Submitted(earlier.batch_id, is_replayed=True)
+    return Submission(earlier.batch_id, is_replayed=True)
 
 
 @contextmanager

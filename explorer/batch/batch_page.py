@@ -19,7 +19,7 @@ from explorer.batch import query_cards, query_paging, timeline, transaction_disp
 from explorer.batch.query_cards import ShownQuery
 from explorer.batch.query_paging import MAX_CARDS, QuerySelection
 from explorer.batch.timeline import Bar
-from explorer.batch.transaction_display import ShownTransaction
+from explorer.batch.transaction_display import TransactionDisplay
 from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
@@ -71,7 +71,7 @@ class ShownBatch:
     sources: tuple[TrustedSource, ...]
     shown: "Page[Query]"
     queries: tuple[ShownQuery, ...]
-    transactions: tuple[ShownTransaction, ...]
+    transactions: tuple[TransactionDisplay, ...]
     transaction_count: int  # of all transactions; `transactions` has only the newest
     waits: tuple[ShownWait, ...]
     poll_seconds: int | None  # None: nothing can change any more

@@ -23,7 +23,7 @@ class Snippet:
 
 
 @dataclass(frozen=True)
-class _Parameter:
+class _Argument:
     type: str
     name: str
     value: str
@@ -43,7 +43,7 @@ class _Call:
 
     what: str  # a name of the fact
     function: str
-    parameters: tuple[_Parameter, ...]
+    parameters: tuple[_Argument, ...]
     answer: str = "bytes32"
 
     def declared(self, parts: Iterable[str]) -> str:
@@ -55,7 +55,7 @@ class _Call:
         block_first = sorted(self.parameters, key=lambda parameter: parameter.name != "blockNumber")
         # It takes indexes as words, because a contract may have them so.
         words = (replace(each, type="uint256") if each.type == "uint32" else each for each in block_first)
-        return replace(self, function=name, parameters=(_Parameter("uint256", "chainId", str(source)), *words))
+        return replace(self, function=name, parameters=(_Argument("uint256", "chainId", str(source)), *words))
 
     @property
     def abi(self) -> str:
@@ -159,36 +159,36 @@ cast call --rpc-url "$RPC_URL" {row.reader} \\
 
 
 def _call(block_number: int, fact: Fact) -> _Call:
-    block = _Parameter("uint256", "blockNumber", str(block_number))
+    block = _Argument("uint256", "blockNumber", str(block_number))
     match fact:
         case AccountFact():
-            account = _Parameter("address", "account", fact.address)
-            field = _Parameter("uint8", "field", str(fact.field.value))
+            account = _Argument("address", "account", fact.address)
+            field = _Argument("uint8", "field", str(fact.field.value))
             return _Call(fact.field.name, "accountField", (account, block, field))
         case SlotFact():
-            account = _Parameter("address", "account", fact.address)
-            slot = _Parameter("bytes32", "slot", fact.slot)
+            account = _Argument("address", "account", fact.address)
+            slot = _Argument("bytes32", "slot", fact.slot)
             return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot))
         case TransactionFact() | LogFact():
             return _of_transaction(block, fact)
         case HeaderFact():
-            field = _Parameter("uint8", "field", str(fact.field.value))
+            field = _Argument("uint8", "field", str(fact.field.value))
             return _Call(f"{fact.field.name} of the header", "headerField", (block, field))
         case TimeFact():
-            time = _Parameter("uint256", "timestamp", str(fact.timestamp))
+            time = _Argument("uint256", "timestamp", str(fact.timestamp))
             return _Call("The latest block at that time", "blockAtTimestamp", (time,), answer="uint256")
 
 
-def _of_transaction(block: _Parameter, fact: TransactionFact | LogFact) -> _Call:
-    index = _Parameter("uint32", "txIndex", str(fact.transaction))
+def _of_transaction(block: _Argument, fact: TransactionFact | LogFact) -> _Call:
+    index = _Argument("uint32", "txIndex", str(fact.transaction))
     match fact:
         case TransactionFact(field=TransactionField.HASH):
             return _Call("The hash of a transaction", "transactionHash", (block, index))
         case TransactionFact():
-            field = _Parameter("uint8", "field", str(fact.field.value))
+            field = _Argument("uint8", "field", str(fact.field.value))
             return _Call(f"{fact.field.name} of a receipt", "receiptField", (block, index, field))
         case LogFact():
-            log = _Parameter("uint32", "logIndex", str(fact.log))
+            log = _Argument("uint32", "logIndex", str(fact.log))
             # A contract that only compares the hash with zero would take the log of any emitter.
             warning = "The hash of any emitter's log: compare it by ProvenFacts.requireLog"
             return _Call(warning, "logHash", (block, index, log))

@@ -10,7 +10,7 @@ from typing import Any
 from chains.encoding import checksummed, hex_data
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
-from explorer.batch.log_display import ShownLog
+from explorer.batch.log_display import LogDisplay
 from explorer.formatting.amounts import shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
@@ -66,7 +66,7 @@ class Value:
     registry: FactsRegistry
     snippets: tuple[Snippet, ...]  # only for the first slot, log or header property
     is_log: bool  # the word is the hash of a log
-    log: ShownLog | None  # on the page of a batch, the log whose hash the word is
+    log: LogDisplay | None  # on the page of a batch, the log whose hash the word is
 
     @property
     def is_root_for_proofs(self) -> bool:
@@ -130,7 +130,7 @@ def value(
     registry: FactsRegistry,
     *,
     snippets: tuple[Snippet, ...] = (),
-    log: ShownLog | None = None,
+    log: LogDisplay | None = None,
 ) -> Value:
     """Return the fact of a registry for pages."""
     return Value(

@@ -12,7 +12,7 @@ from eth_abi.grammar import ABIType, BasicType, NodeVisitor, TupleType, normaliz
 from eth_utils.crypto import keccak
 
 from chains.encoding import checksummed, hex_data
-from chains.receipts import Log
+from chains.receipts import ReceiptLog
 
 MOST_OF_SIGNATURE = 500
 """Maximum characters of a signature."""
@@ -84,10 +84,10 @@ class DecodedValue:
 
 
 @dataclass(frozen=True)
-class ShownLog:
+class LogDisplay:
     """A log, and its values if a reader's signature of an event fits it."""
 
-    log: Log
+    log: ReceiptLog
     problem: str = ""
     event: str = ""
     values: tuple[DecodedValue, ...] = ()
@@ -110,14 +110,14 @@ class ShownLog:
         return max(0, len(self.log.data) - _MOST_SHOWN)
 
 
-def shown(logs: Mapping[int, Log], signature: str) -> dict[int, ShownLog]:
+def shown(logs: Mapping[int, ReceiptLog], signature: str) -> dict[int, LogDisplay]:
     """Return a page's logs, with their values by an event's signature unless that is empty."""
     if not signature:
-        return {number: ShownLog(log) for number, log in logs.items()}
+        return {number: LogDisplay(log) for number, log in logs.items()}
     try:
         event = _Event.parse(signature)
     except _NotDecoded as why:
-        return {number: ShownLog(log, str(why)) for number, log in logs.items()}
+        return {number: LogDisplay(log, str(why)) for number, log in logs.items()}
     most_values = _MOST_VALUES // max(1, sum(map(event.is_of, logs.values())))
     return {number: event.shown(log, most_values) for number, log in logs.items()}
 
@@ -152,17 +152,17 @@ class _Event:
     def topic(self) -> bytes:
         return keccak(f"{self.name}({','.join(each.type.name for each in self.parameters)})".encode())
 
-    def is_of(self, log: Log) -> bool:
+    def is_of(self, log: ReceiptLog) -> bool:
         return self.is_anonymous or log.topics[:1] == (self.topic,)
 
-    def shown(self, log: Log, most_values: int) -> ShownLog:
+    def shown(self, log: ReceiptLog, most_values: int) -> LogDisplay:
         try:
             values = tuple(self._values(log, most_values))
         except _NotDecoded as why:
-            return ShownLog(log, problem=str(why))
-        return ShownLog(log, "", self.name, values, values_left_out=len(self.parameters) - len(values))
+            return LogDisplay(log, problem=str(why))
+        return LogDisplay(log, "", self.name, values, values_left_out=len(self.parameters) - len(values))
 
-    def _values(self, log: Log, most_values: int) -> Iterator[DecodedValue]:
+    def _values(self, log: ReceiptLog, most_values: int) -> Iterator[DecodedValue]:
         """Yield the values of a log in the order of the signature. Raises `_NotDecoded`."""
         if not self.is_of(log):
             raise _NotDecoded("another_event")

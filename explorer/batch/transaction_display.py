@@ -39,7 +39,7 @@ class SentTransactions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ShownTransaction:
+class TransactionDisplay:
     hash: str
     row: Transaction | None = None  # None: this service doesn't know the transaction
     part: TransactionPart = _NO_PART
@@ -91,7 +91,7 @@ class ShownTransaction:
         return [tx_hash for tx_hash in reversed(hashes) if tx_hash != self.hash]
 
 
-def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> tuple[list[ShownTransaction], int]:
+def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> tuple[list[TransactionDisplay], int]:
     """Return the newest signed transactions and the number of all.
 
     They belong to the queries in `cards`, or to the whole batch if there are no cards.
@@ -106,7 +106,7 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
     signed = {pk: row for pk, row in rows.items() if row.latest_hash}
     shown = [_shown(signed[pk], destination, head, parts.get(pk, _NO_PART)) for pk in pks if pk in signed]
     known = {tx_hash for row in signed.values() for tx_hash in row.hashes}
-    unknown = list(map(ShownTransaction, sorted(hashes - known)))
+    unknown = list(map(TransactionDisplay, sorted(hashes - known)))
     count = max(len(pks) - len(rows) + len(signed), len(shown) + len(unknown))
     return shown + (unknown if len(pks) <= MOST_SHOWN else []), count
 
@@ -141,8 +141,10 @@ def _parts(batch: Batch, pks: Sequence[int]) -> Mapping[int, TransactionPart]:
     return {pk: TransactionPart(*part) for pk, *part in rows}
 
 
-def _shown(tx: Transaction, destination: ChainName, head: ChainHead | None, part: TransactionPart) -> ShownTransaction:
-    shown = ShownTransaction(tx.latest_hash, tx, part)
+def _shown(
+    tx: Transaction, destination: ChainName, head: ChainHead | None, part: TransactionPart
+) -> TransactionDisplay:
+    shown = TransactionDisplay(tx.latest_hash, tx, part)
     if head is None or tx.block_number is None or not shown.is_unconfirmed:
         return shown
     needed = get_chains().chain(destination.id).confirmations if destination.is_configured else 1

@@ -18,7 +18,7 @@ from proving.admission.cost import Cost, SourceEstimate
 from proving.models import ChainHead, ChainWatch
 from proving.paths.planning import StatesRefused, TooFar
 from proving.transactions import signers
-from queries.columns import PASSING_CODES, EarlyCheck, Rejection, RejectionCode
+from queries.columns import PASSING_CODES, AdmissionRejection, EarlyCheck, RejectionCode
 from queries.waits import Value, wait
 
 # This second is in the year 5138. A later time must be in milliseconds.
@@ -46,7 +46,7 @@ class SpendingAccount:
     """The wei of the user's day that are used or reserved (`money.to_user`)."""
 
 
-def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate]) -> Iterator[Rejection]:
+def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate]) -> Iterator[AdmissionRejection]:
     """Yield the reasons to reject a batch, in the order of the checks. The comments name their codes.
 
     If `sources` is empty, only checks that don't need a source chain's answer run. `account` is None for a self-funded
@@ -69,7 +69,7 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
         yield from _low_fee(account, cost)  # fee_too_low
 
 
-def of_blocks(selected: SelectedBlocks) -> Iterator[Rejection]:
+def of_blocks(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     """Yield the reasons to reject a batch because of the blocks that it selects."""
     yield from _unknown_transactions(selected)  # transaction_not_found
     yield from _times_before_the_first_block(selected)  # timestamp_before_first_block
@@ -87,31 +87,31 @@ def total(sources: Sequence[SourceEstimate]) -> Cost:
 # --- The blocks -------------------------------------------------------------------------------------------------------
 
 
-def _unknown_transactions(selected: SelectedBlocks) -> Iterator[Rejection]:
+def _unknown_transactions(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     source = selected.source.id
     for transaction in selected.unknown:
         reason = wait("transaction_not_found", chain=source, transaction=transaction)
-        yield Rejection(RejectionCode.TRANSACTION_NOT_FOUND, reason, retryable=True, source=source)
+        yield AdmissionRejection(RejectionCode.TRANSACTION_NOT_FOUND, reason, retryable=True, source=source)
 
 
-def _unprovable_transactions(selected: SelectedBlocks) -> Iterator[Rejection]:
+def _unprovable_transactions(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     for reason in selected.unprovable:
         code = RejectionCode(reason.code)
-        yield Rejection(code, reason, retryable=code in PASSING_CODES, source=selected.source.id)
+        yield AdmissionRejection(code, reason, retryable=code in PASSING_CODES, source=selected.source.id)
 
 
-def _times_before_the_first_block(selected: SelectedBlocks) -> Iterator[Rejection]:
+def _times_before_the_first_block(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     source = selected.source.id
     for time in selected.too_early:
         reason = wait("time_before_first_block", time=time, chain=source)
-        yield Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False, source=source)
+        yield AdmissionRejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False, source=source)
 
 
-def _unknown_final_block(selected: SelectedBlocks) -> Iterator[Rejection]:
+def _unknown_final_block(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     if selected.no_final is not None:
         source = selected.source.id
         reason = wait("finalized_unknown", chain=source, problem=selected.no_final)
-        yield Rejection(RejectionCode.FINALIZED_UNKNOWN, reason, retryable=True, source=source)
+        yield AdmissionRejection(RejectionCode.FINALIZED_UNKNOWN, reason, retryable=True, source=source)
 
 
 def early_check() -> EarlyCheck:
@@ -123,7 +123,7 @@ def early_check() -> EarlyCheck:
     now, configured = timezone.now(), {chain.id: chain for chain in get_chains().chains}
     rows = {chain_id: head for chain_id, *head in _HEADS.all(since=now - heads.LATELY)}
 
-    def rejection(source: int, block: int | None, time: int | None) -> Rejection | None:
+    def rejection(source: int, block: int | None, time: int | None) -> AdmissionRejection | None:
         if source not in rows or source not in configured:
             return None
         chain, (number, timestamp) = configured[source], rows[source]
@@ -135,14 +135,14 @@ def early_check() -> EarlyCheck:
     return rejection
 
 
-def _block_too_far_ahead(source: Chain, head: int, block: int, beyond: float = 0) -> Iterator[Rejection]:
+def _block_too_far_ahead(source: Chain, head: int, block: int, beyond: float = 0) -> Iterator[AdmissionRejection]:
     if (ahead := block - head) > settings.MAX_BLOCKS_AHEAD + beyond:
         values = {"block": block, "chain": source.id, "ahead": ahead, "head": head}
         reason = wait("block_too_far_ahead", most=settings.MAX_BLOCKS_AHEAD, **values)
-        yield Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True, source=source.id)
+        yield AdmissionRejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True, source=source.id)
 
 
-def _time_too_far_ahead(source: Chain, newest: int, time: int, beyond: float = 0) -> Iterator[Rejection]:
+def _time_too_far_ahead(source: Chain, newest: int, time: int, beyond: float = 0) -> Iterator[AdmissionRejection]:
     if (seconds := time - newest) > settings.MAX_BLOCKS_AHEAD * source.block_seconds + beyond:
         is_wrong = time > _LATEST_IN_SECONDS
         reason = (
@@ -150,50 +150,52 @@ def _time_too_far_ahead(source: Chain, newest: int, time: int, beyond: float = 0
             if is_wrong
             else wait("time_too_far_ahead", time=time, ahead=seconds, chain=source.id)
         )
-        yield Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong, source=source.id)
+        yield AdmissionRejection(
+            RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong, source=source.id
+        )
 
 
-def _missing_header_properties(source: SourceEstimate) -> Iterator[Rejection]:
+def _missing_header_properties(source: SourceEstimate) -> Iterator[AdmissionRejection]:
     for reason in source.lacking_properties:
-        yield Rejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False, source=source.source)
+        yield AdmissionRejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False, source=source.source)
 
 
-def _unavailable_proof(selected: SelectedBlocks) -> Iterator[Rejection]:
+def _unavailable_proof(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     if reason := selected.no_proof:
-        yield Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=selected.source.id)
+        yield AdmissionRejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=selected.source.id)
 
 
-def _unreachable_block(source: SourceEstimate) -> Iterator[Rejection]:
+def _unreachable_block(source: SourceEstimate) -> Iterator[AdmissionRejection]:
     if (no_path := source.no_path) is None:
         return
     if isinstance(no_path, StatesRefused):
         reason = wait("old_states_not_served", chain=source.source, problem=str(no_path))
-        yield Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=source.source)
+        yield AdmissionRejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=source.source)
     elif isinstance(no_path, TooFar):
-        yield Rejection(RejectionCode.BLOCK_TOO_OLD, no_path.reason, retryable=False, source=source.source)
+        yield AdmissionRejection(RejectionCode.BLOCK_TOO_OLD, no_path.reason, retryable=False, source=source.source)
     else:
-        yield Rejection(RejectionCode.BLOCK_TOO_NEW, no_path.reason, retryable=True, source=source.source)
+        yield AdmissionRejection(RejectionCode.BLOCK_TOO_NEW, no_path.reason, retryable=True, source=source.source)
 
 
 # --- The money --------------------------------------------------------------------------------------------------------
 
 
-def _missing_signer(account: SpendingAccount) -> Iterator[Rejection]:
+def _missing_signer(account: SpendingAccount) -> Iterator[AdmissionRejection]:
     if reason := signers.why_none(account.destination):
-        yield Rejection(RejectionCode.NO_SIGNER, reason, retryable=False)
+        yield AdmissionRejection(RejectionCode.NO_SIGNER, reason, retryable=False)
 
 
-def _user_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
+def _user_limit(account: SpendingAccount, cost: Cost) -> Iterator[AdmissionRejection]:
     limit = daily_wei(account.user.daily_limits_wei, account.destination)
     yield from _over_limit(account.destination, "a user's batches", limit, cost, account.used)
 
 
-def _chain_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
+def _chain_limit(account: SpendingAccount, cost: Cost) -> Iterator[AdmissionRejection]:
     # The part of the limit that other batches use becomes free within a day, so only the whole limit counts.
     yield from _over_limit(account.destination, "all batches together", account.destination.daily_limit_wei, cost, 0)
 
 
-def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: int) -> Iterator[Rejection]:
+def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: int) -> Iterator[AdmissionRejection]:
     """Yield the rejection if one limit of 24 hours, in wei, is too small now or for ever."""
     needed = cost.wei.bound
     values: dict[str, Value] = {"whose": whose, "chain": chain.id, "most": limit}
@@ -201,21 +203,21 @@ def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: i
         return
     if not limit:
         # Retrying can't help, because even the cheapest batch costs something.
-        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **values), retryable=False)
+        yield AdmissionRejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **values), retryable=False)
     elif needed > limit:
         reason = wait("too_large_for_limit", needed=needed, **values)
-        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)
+        yield AdmissionRejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)
     else:
         values["used"] = used
         # There is no estimate before the source chains have answered.
         reason = wait("limit_used_up", needed=needed, **values) if needed else wait("limit_reached", **values)
-        yield Rejection(RejectionCode.BUDGET_EXCEEDED, reason, retryable=True)
+        yield AdmissionRejection(RejectionCode.BUDGET_EXCEEDED, reason, retryable=True)
 
 
-def _low_fee(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
+def _low_fee(account: SpendingAccount, cost: Cost) -> Iterator[AdmissionRejection]:
     destination, fee = account.destination, account.fee
     if fee is not None and cost.wei.bound > fee and not destination.test_network:
         parts = {"path_gas": cost.path_gas or None, "data_wei": cost.data_wei or None}
         bound = {"cost": cost.wei.bound, "gas": cost.gas.bound}
         reason = wait("fee_too_low", chain=destination.id, fee=fee, **bound, **parts)
-        yield Rejection(RejectionCode.FEE_TOO_LOW, reason, retryable=True)
+        yield AdmissionRejection(RejectionCode.FEE_TOO_LOW, reason, retryable=True)

@@ -31,7 +31,7 @@ from proving.admission.answers import SelectedBlocks
 from proving.admission.cost import SourceEstimate
 from proving.lanes import HeldLane
 from queries import progress, submission, waits
-from queries.columns import Rejection
+from queries.columns import AdmissionRejection
 from queries.models import (
     ADMITTED_STATUSES,
     OPEN_STATUSES,
@@ -178,7 +178,7 @@ def _spending_account(batch: Batch, destination: Chain, used: int) -> SpendingAc
     return None if batch.is_self_funded else SpendingAccount(destination, batch.user, fee, used)
 
 
-def _reject(batch: Batch, rejection: Rejection) -> None:
+def _reject(batch: Batch, rejection: AdmissionRejection) -> None:
     progress.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
 
 
@@ -248,7 +248,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
     return ends
 
 
-def _doubt(batch: Batch, rejection: Rejection) -> _End:
+def _doubt(batch: Batch, rejection: AdmissionRejection) -> _End:
     """Reject a batch after enough consecutive checks that would reject it. Until then, schedule another check."""
     if batch.rejecting_checks + 1 < (most := _most_checks(rejection.reason)):
         soon = "rejected_in_a_minute" if most == _REJECTING_CHECKS else "rejected_in_half_a_minute"

@@ -15,7 +15,7 @@ from proving.asking import asking_nodes
 from proving.models import ChainHead
 from queries import submission
 from queries.batch_request import BatchRequest
-from queries.columns import Rejection
+from queries.columns import AdmissionRejection
 
 # Blocks until finality, if no worker has seen a final block of the chain.
 _FINAL_DEPTH = 64
@@ -28,7 +28,7 @@ class BatchEstimate:
     sources: Sequence[SourceEstimate]
     fee_suffices: bool | None  # None if the fee is `auto`
     confirming_blocks: int  # blocks after a transaction's own block until the transaction is confirmed
-    rejections: Sequence[Rejection]
+    rejections: Sequence[AdmissionRejection]
 
     @property
     def cost(self) -> Cost:
@@ -70,7 +70,7 @@ def estimate(request: BatchRequest, key: ApiKey) -> BatchEstimate:
         account = SpendingAccount(destination, user, fee, money.to_user(user.pk, destination.id))
     bound = admission_checks.total(sources).wei.bound
     refused = submission.why_no_room(batch)
-    refusals = [Rejection(refused.code, refused.sentence, refused.retry_after is not None)] if refused else []
+    refusals = [AdmissionRejection(refused.code, refused.sentence, refused.retry_after is not None)] if refused else []
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
