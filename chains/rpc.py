@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, overload
 
@@ -202,16 +202,29 @@ class RpcClient:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
         return self.answer(questions.logs(address, topics, first, last))
 
-    def difference(self, numbers: Sequence[int]) -> str:
-        """Return a sentence about the first of these blocks of which nodes tell different hashes. Empty: none."""
-        told = self.ask_each([questions.header(number) for number in numbers])
-        for place, number in enumerate(numbers):
-            headers = {host: of_node[place] for host, of_node in told.items()}
+    def difference(self, seen: Mapping[int, Header | None]) -> str:
+        """Return a sentence about the first of these blocks of which nodes tell different hashes. Empty: none.
+
+        A node may tell otherwise when it is compared, so the headers that were `seen` before are compared too.
+        """
+        told = self.ask_each([questions.header(number) for number in seen])
+        for place, (number, before) in enumerate(seen.items()):
+            headers = {host: of_node[place] for host, of_node in told.items()} | {"an earlier answer": before}
             hashes = {host: header.hash.hex() for host, header in headers.items() if isinstance(header, Header)}
             if len({*hashes.values()}) > 1:
                 by_host = ", ".join(f"0x{block_hash[:8]}… by {host}" for host, block_hash in hashes.items())
                 return f"The nodes of {self.chain.label} tell different hashes of block {number}: {by_host}."
         return ""
+
+    def base_fee_doubt(self, base_fee: int) -> str:
+        """Return a sentence if a node tells a base fee far below this one, in wei. Empty: none does."""
+        told = self.answers_of_each(questions.header("latest"))
+        fees = {head.base_fee_per_gas: host for host, head in told.items() if head and head.base_fee_per_gas}
+        lowest = min(fees, default=base_fee)
+        if _unless_far_above(base_fee, lowest) == base_fee:
+            return ""
+        high, low = (in_units(wei, 9, 3) for wei in (base_fee, lowest))
+        return f"A node of {self.chain.label} tells a base fee of {high} gwei, and {fees[lowest]} one of {low} gwei."
 
     # State
 
