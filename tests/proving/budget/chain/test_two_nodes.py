@@ -145,15 +145,20 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
     ("name", "beside"), [("tip and fee history", "eth_estimateGas"), ("balance", "eth_getBalance")]
 )
 def test_a_node_that_falls_silent_when_it_is_compared_is_not_believed(costly, key, settings, proven, name, beside):
-    """It lies only where it is also asked for something else, and where it isn't compared."""
+    """It lies first where it is also asked for something else."""
     reconfigure(settings, "minimum_signer_balance = '0'", "minimum_signer_balance = '0.01'")
     before, liar, codes = balance(costly), Liar(costly), set[str]()
-    lie, compared = LIES[name].changes, 3 if name != "balance" else 1
+    lie, compared, has_lied = LIES[name].changes, 3 if name != "balance" else 1, False
 
     def answer(body: Any) -> Any:
+        nonlocal has_lied
         asked = [question["method"] for question in (body if isinstance(body, list) else [body])]
+        is_asked = not lie.keys().isdisjoint(asked)
+        if has_lied and is_asked and len(asked) == compared:
+            return Raw(status=503)
         liar.changes = lie if beside in asked else {}
-        return Raw(status=503) if len(asked) == compared and not lie.keys().isdisjoint(asked) else liar(body)
+        has_lied = has_lied or (is_asked and beside in asked)
+        return liar(body)
 
     with lying_node(answer) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
