@@ -154,7 +154,7 @@ def test_a_node_that_falls_silent_when_it_is_compared_is_not_believed(costly, ke
         nonlocal has_lied
         asked = [question["method"] for question in (body if isinstance(body, list) else [body])]
         is_asked = not lie.keys().isdisjoint(asked)
-        if has_lied and is_asked and len(asked) == compared:
+        if has_lied and len(asked) <= compared:
             return Raw(status=503)
         liar.changes = lie if beside in asked else {}
         has_lied = has_lied or (is_asked and beside in asked)
