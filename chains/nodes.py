@@ -194,7 +194,7 @@ class ChainNodes:
     def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
         """Ask each node by itself, but for those that are down or wrong. Return its answers by its host.
 
-        Empty if fewer than two nodes answer: then nothing can be compared.
+        A node may fall silent so that it isn't compared: then the others' answers count. Empty if there are no others.
         """
         nodes = [node for node in self.all if not (node.is_resting and node.is_out)]
         told: dict[str, list[Any]] = {}
@@ -203,7 +203,7 @@ class ChainNodes:
                 told[node.host] = [
                     answer for _, answer in sorted(node.ask(dict(enumerate(questions))), key=itemgetter(0))
                 ]
-        return told if len(told) > 1 else {}
+        return told
 
     def tell_all(self, question: Question[Any]) -> None:
         """Send the question to every node that isn't resting, and ignore the answers.

@@ -150,10 +150,9 @@ def _compared(
         ]
         for of_node in rpc.ask_each([questions.call(*call) for call in calls]).values()
     ]
-    if len(told) < 2:
-        return answers
     lowest = min((of_node for of_node in told if len(of_node) == len(calls)), key=_total, default=answers)
-    _usual[rpc] = _total(lowest) // size
+    if len(told) > 1:
+        _usual[rpc] = _total(lowest) // size
     return lowest if _total(answers) > TIMES_USUAL * _total(lowest) else answers
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, overload
 
@@ -125,17 +125,16 @@ class RpcClient:
         return {node.host: str(node.problem) for node in self._nodes.all if node.is_resting}
 
     def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
-        """Return the answers of each node, by its host. Empty if fewer than two nodes answer.
+        """Return the answers of each node that answers, by its host. Empty if there is only one that isn't down.
 
         Ask so before one node's answer costs money, stops sending, or calls a person.
         """
         return self._nodes.ask_each(questions)
 
     def answers_of_each(self, question: Question[Answer]) -> dict[str, Answer]:
-        """Return the answer of each node that has one, by its host. Empty if fewer than two nodes have one."""
+        """Return the answer of each node that has one, by its host, as `ask_each` does."""
         told = {host: answers[0] for host, answers in self.ask_each([question]).items()}
-        answered = {host: answer for host, answer in told.items() if not isinstance(answer, ChainError)}
-        return answered if len(answered) > 1 else {}
+        return {host: answer for host, answer in told.items() if not isinstance(answer, ChainError)}
 
     def rest(self, host: str, why: str) -> None:
         """Ask the nodes of a host last for a while, because others have shown that it is wrong. `why` is a sentence."""
@@ -189,12 +188,12 @@ class RpcClient:
         return self.ask(beside, [questions.proof(request) for request in requests])[1]
 
     def proven_account(self, address: str, block: int) -> StateAccount | None:
-        """Return the account by proof, at a block of which all nodes tell the same hash. None if nobody proves it.
+        """Return the account by proof, at a block of which nodes tell the same hash. None if nobody proves it.
 
         It shows which node is right where their answers differ.
         """
         told = list(self.answers_of_each(questions.header(block)).values())
-        if not told or (header := told[0]) is None or any(other != header for other in told):
+        if len(told) < 2 or (header := told[0]) is None or any(other != header for other in told):
             return None
         (proof,) = self.proofs([ProofRequest(block, header.hash, header.state_root, address)])
         return None if isinstance(proof, ChainError) else proof.account
@@ -203,16 +202,29 @@ class RpcClient:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
         return self.answer(questions.logs(address, topics, first, last))
 
-    def difference(self, numbers: Sequence[int]) -> str:
-        """Return a sentence about the first of these blocks of which nodes tell different hashes. Empty: none."""
-        told = self.ask_each([questions.header(number) for number in numbers])
-        for place, number in enumerate(numbers):
-            headers = {host: of_node[place] for host, of_node in told.items()}
+    def difference(self, seen: Mapping[int, Header | None]) -> str:
+        """Return a sentence about the first of these blocks of which nodes tell different hashes. Empty: none.
+
+        A node may tell otherwise when it is compared, so the headers that were `seen` before are compared too.
+        """
+        told = self.ask_each([questions.header(number) for number in seen])
+        for place, (number, before) in enumerate(seen.items()):
+            headers = {host: of_node[place] for host, of_node in told.items()} | {"an earlier answer": before}
             hashes = {host: header.hash.hex() for host, header in headers.items() if isinstance(header, Header)}
             if len({*hashes.values()}) > 1:
                 by_host = ", ".join(f"0x{block_hash[:8]}… by {host}" for host, block_hash in hashes.items())
                 return f"The nodes of {self.chain.label} tell different hashes of block {number}: {by_host}."
         return ""
+
+    def base_fee_doubt(self, base_fee: int) -> str:
+        """Return a sentence if a node tells a base fee far below this one, in wei. Empty: none does."""
+        told = self.answers_of_each(questions.header("latest"))
+        fees = {head.base_fee_per_gas: host for host, head in told.items() if head and head.base_fee_per_gas}
+        lowest = min(fees, default=base_fee)
+        if _unless_far_above(base_fee, lowest) == base_fee:
+            return ""
+        high, low = (in_units(wei, 9, 3) for wei in (base_fee, lowest))
+        return f"A node of {self.chain.label} tells a base fee of {high} gwei, and {fees[lowest]} one of {low} gwei."
 
     # State
 
@@ -279,17 +291,19 @@ class RpcClient:
         for host, answers_of_node in self.ask_each(FEE_QUESTIONS).items():
             with suppress(ChainError):
                 told[host] = self._fees_of(answers_of_node)
-        if len(told) < 2:
+        if not told:
             return fees
         lowest_tip = max(_LEAST_PRIORITY_FEE, min(of_node.priority_fee for of_node in told.values()))
-        self._most_tip, self._tips_compared_at = max(TIMES_USUAL * lowest_tip, usual_tip), time.monotonic()
-        tip = fees.priority_fee if fees.priority_fee <= self._most_tip else max(lowest_tip, usual_tip)
+        most_tip = max(TIMES_USUAL * lowest_tip, usual_tip)
+        if len(told) > 1:
+            self._most_tip, self._tips_compared_at = most_tip, time.monotonic()
+        tip = fees.priority_fee if fees.priority_fee <= most_tip else max(lowest_tip, usual_tip)
         base_fee = fees.base_fee
         if not is_payable:
             base_fee = _unless_far_above(fees.base_fee, min(of_node.base_fee for of_node in told.values()))
-        low, *_, high = sorted(told, key=lambda host: told[host].suggested)
+        low, high = (which(told, key=lambda host: told[host].suggested) for which in (min, max))
         doubt = ""
-        most_usual = min(self._most_tip, TIMES_USUAL * max(usual_tip, _LEAST_PRIORITY_FEE))
+        most_usual = min(most_tip, TIMES_USUAL * max(usual_tip, _LEAST_PRIORITY_FEE))
         is_odd = not is_payable or max(fees.suggested, fees.priority_fee) > most_usual
         if is_odd and told[high].suggested > TIMES_DOUBTFUL * max(told[low].suggested, base_fee):
             tips = [in_units(wei, 9, 3) for wei in (told[high].suggested, told[low].suggested, tip)]

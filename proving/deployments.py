@@ -336,7 +336,7 @@ def check(row: FactsRegistry) -> None:
     told, answers = rpc.ask(list(map(questions.code, addresses)), [questions.call(*each) for each in calls.values()])
     codes = dict(zip(addresses, map(result, told), strict=True))
     refused = _why_refused(row, codes, dict(zip(calls, map(_word, answers), strict=True)))
-    if refused and _let_wrong_rest(rpc, contracts, list(calls.values())):
+    if refused and _let_wrong_rest(rpc, contracts, list(calls.values()), [*map(codes.get, contracts), *answers]):
         check(row)
         return
     # A reader that also reads a registry that must not be used would answer with facts that may be forged.
@@ -366,13 +366,18 @@ def _calls(row: FactsRegistry) -> dict[str, Call]:
     return calls
 
 
-def _let_wrong_rest(rpc: RpcClient, addresses: Sequence[str], calls: Sequence[Call]) -> bool:
+def _let_wrong_rest(rpc: RpcClient, addresses: Sequence[str], calls: Sequence[Call], earlier: Sequence[object]) -> bool:
     """Let nodes rest that tell other code of one of these contracts than the chain's state has.
 
-    Return whether there are any. Raises `NodeUnavailable` if answers differ, and no proof shows which is right: a
+    A node may tell otherwise when it is compared, so `earlier` has the answers that came first. Return whether any node
+    rests. Raises `NodeUnavailable` if answers differ, and no proof shows which is right: a
     registry is neither refused nor used then.
     """
-    told = rpc.ask_each([*map(questions.code, addresses), *(questions.call(*each) for each in calls)])
+    told: dict[str, Sequence[object]] = {
+        **rpc.ask_each([*map(questions.code, addresses), *(questions.call(*each) for each in calls)])
+    }
+    hosts = set(told)
+    told |= {"an earlier answer": earlier} if told else {}
     for place, address in enumerate([*addresses, *(to for to, _ in calls)]):
         answers = {host: of_node[place] for host, of_node in told.items() if is_answer(of_node[place])}
         # A revert differs from any data.
@@ -383,11 +388,11 @@ def _let_wrong_rest(rpc: RpcClient, addresses: Sequence[str], calls: Sequence[Ca
         account = rpc.proven_account(address, max(1, rpc.head().number - KEPT_BELOW)) if is_code else None
         # Code never changes, but an earlier block may lack it.
         right = {host for host, code in data.items() if account and code and keccak(code) == account.code_hash}
-        if not right:
+        if not right or not (wrong := hosts & data.keys() - right):
             raise NodeUnavailable(
                 f"Nodes of {rpc.chain.label} differ about the contract at {address}: {', '.join(data)}."
             )
-        for host in data.keys() - right:
+        for host in wrong:
             rpc.rest(host, f"{host} tells other code at {address} than the chain's state has")
         return True
     return False

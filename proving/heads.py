@@ -115,7 +115,7 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
 
 
 def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -> bool:
-    """Let nodes rest that are far behind others; or the one that is ahead, if it lacks blocks below its newest one.
+    """Let nodes rest that are old and far behind others; or the one ahead, if it lacks blocks below its newest one.
 
     So do nodes that alone tell a block in the future. Return whether there are any: then the next question goes to
     another. The nodes are compared only at first, if `latest` is late, in the future, or has come sooner than blocks
@@ -141,6 +141,9 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
     # One URL may lead to several nodes, so the last few blocks may be missing.
     if wrong and rpc.ask_each([questions.header(max(0, told[ahead] - _BLOCKS_BEHIND))]).get(ahead) == [None]:
         wrong = {ahead}
+    else:
+        # Where a newest block is young, a node that is far ahead may have invented all that it has above.
+        wrong = {host for host in wrong if chain.test_network or is_late(chain, newest[host])}
     for host in wrong:
         right = max(told.keys() - wrong, key=told.__getitem__)
         rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {right} block {told[right]}")

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
 
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Now
@@ -27,7 +26,6 @@ from database.statements import chunks
 from proving import heads, lanes, money
 from proving.admission import admission_checks, answers, cost
 from proving.admission.admission_checks import SpendingAccount
-from proving.admission.answers import SelectedBlocks
 from proving.admission.cost import SourceEstimate
 from proving.lanes import HeldLane
 from queries import progress, submission, waits
@@ -53,8 +51,6 @@ _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
 _BLOCKS_PER_STATEMENT = 500
-# Maximum blocks that nodes are compared about.
-_MOST_COMPARED = 100
 
 
 @dataclass(frozen=True)
@@ -146,26 +142,27 @@ def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
 
 def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Accept or reject batches of one destination. Return the ends of all but accepted ones that name later times."""
-    batches = _without_hopeless(lane, batches) if batches else []
+    accounts = _spending_accounts(batches) if batches else {}
+    batches = [batch for batch in batches if not _is_hopeless(lane, batch, accounts[batch.pk])]
     queries = Query.objects.filter(batch__in=batches)
     estimates = cost.ask_sources(batches, _with_numbers(queries))
-    ends = {batch.pk: end for batch in batches if (end := _unanswered(batch, estimates[batch.pk]))}
+    ends = {batch.pk: end for batch in batches if (end := _unanswered(batch, accounts[batch.pk], estimates[batch.pk]))}
     answered = {batch: estimates[batch.pk] for batch in batches if batch.pk not in ends}
     return ends | (lane.write(partial(_record_all, answered)) if answered else {})
 
 
-def _without_hopeless(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
-    """Reject batches that fail independently of their source chains' answers. Return the others."""
+def _spending_accounts(batches: Sequence[Batch]) -> dict[str, SpendingAccount | None]:
+    """Return what each batch of one destination may spend now."""
     destination = get_chains().chain(batches[0].destination_chain_id)
     used = _used({batch.user_id for batch in batches if not batch.is_self_funded}, destination)
-    others: list[Batch] = []
-    for batch in batches:
-        account = _spending_account(batch, destination, used[batch.user_id])
-        if rejection := next(admission_checks.rejections(account, ()), None):
-            lane.write(partial(_reject, batch, rejection))
-        else:
-            others.append(batch)
-    return others
+    return {batch.pk: _spending_account(batch, destination, used[batch.user_id]) for batch in batches}
+
+
+def _is_hopeless(lane: HeldLane, batch: Batch, account: SpendingAccount | None) -> bool:
+    """Reject a batch that fails independently of its source chains' answers. Return whether it does."""
+    if rejection := next(admission_checks.rejections(account, ()), None):
+        lane.write(partial(_reject, batch, rejection))
+    return rejection is not None
 
 
 def _used(users: Collection[int], destination: Chain) -> Counter[int]:
@@ -190,24 +187,23 @@ def _with_numbers(queries: QuerySet[Query]) -> Iterator[Query]:
         yield query
 
 
-def _differences(estimates: Sequence[SourceEstimate]) -> list[ChainError]:
-    """Return errors about sources that would have a batch rejected, and whose nodes tell different blocks."""
-    rejecting = {rejection.source for rejection in admission_checks.rejections(None, estimates)}
-    return [
-        NodeUnavailable(difference)
+def _differences(account: SpendingAccount | None, estimates: Sequence[SourceEstimate]) -> list[ChainError]:
+    """Return errors about chains that would have a batch rejected, and whose nodes tell different blocks or fees."""
+    rejecting = {rejection.source for rejection in admission_checks.rejections(account, estimates)}
+    sentences = [
+        answers.difference(get_rpc(source.source), source.selected)
         for source in estimates
         if source.selected and source.source in rejecting
-        if (difference := get_rpc(source.source).difference(_compared(source.selected)))
     ]
+    if account and None in rejecting:
+        dearest = max((source.base_fee for source in estimates), default=0)
+        sentences.append(get_rpc(account.destination.id).base_fee_doubt(dearest))
+    return [NodeUnavailable(sentence) for sentence in sentences if sentence]
 
 
-def _compared(selected: SelectedBlocks) -> list[int]:
-    return [selected.head.number, *islice(selected.existing, _MOST_COMPARED)]
-
-
-def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
+def _unanswered(batch: Batch, account: SpendingAccount | None, estimates: Sequence[SourceEstimate]) -> _End | None:
     """Return the waits for source chains that haven't answered. None if all have answered."""
-    faults = [source.fault for source in estimates if source.fault] or _differences(estimates)
+    faults = [source.fault for source in estimates if source.fault] or _differences(account, estimates)
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
         return _End(tuple(map(waits.fault, faults)))
@@ -352,7 +348,7 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 def _unselected(batch: Batch, source: SourceEstimate) -> _End | None:
     """Return the waits for a batch's blocks on one source chain. None if all of them are known."""
     if (selected := source.selected) is None:
-        return _unanswered(batch, [source])
+        return _unanswered(batch, None, [source])
     if rejection := next(admission_checks.rejections(None, [source]), None):
         # Admission accepted the batch earlier, so this node must lag or belong to another chain.
         return _End((wait("node_doubted", reason=rejection.reason),))

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 from chains import questions
@@ -46,6 +46,8 @@ _LACKS = "A node of chain {} lacks headers that it must have."
 _KEPT_BY_ALL = 128
 # Seconds after which a turn reads no receipts of further batches.
 _SECONDS_OF_RECEIPTS = 10
+# Maximum blocks, and transactions, that nodes are compared about.
+_MOST_COMPARED = 100
 # Headers, blocks or facts that are read at a time.
 _PER_READ = 200
 
@@ -167,6 +169,8 @@ class SelectedBlocks:
     """The waits for proofs that no node serves now."""
     fault: ChainError | None = None
     """The error because of which the selected blocks, or their contents, aren't known."""
+    headers: Mapping[int, Header] = field(default_factory=dict)
+    """The headers of its blocks, and of other batches', by number."""
 
     @property
     def coming(self) -> list[Collection[Asked]]:
@@ -242,7 +246,30 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
             at[number].update(dict.fromkeys([*selecting, *asked]))
     existing: dict[int, Collection[Asked]] = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: facts for number, facts in at.items() if number > head.number}
-    return SelectedBlocks(answers.source, head, blocks, existing, later, times, unknown, too_early, no_final)
+    found = SelectedBlocks(answers.source, head, blocks, existing, later, times, unknown, too_early, no_final)
+    found.headers = answers.headers
+    return found
+
+
+def difference(rpc: RpcClient, selected: SelectedBlocks) -> str:
+    """Return a sentence about a block that nodes tell otherwise than the selection has it. Empty: none does.
+
+    It may be a block by its hash, a transaction's, or the first one, before which a time would be.
+    """
+    seen = {number: selected.headers.get(number) for number in islice(selected.existing, _MOST_COMPARED)}
+    if sentence := rpc.difference({selected.head.number: selected.head, **seen}):
+        return sentence
+    for selector, number in islice(selected.blocks.items(), _MOST_COMPARED):
+        told = rpc.answers_of_each(_number_of(selector.transaction)) if selector.transaction else {}
+        if {number, None}.issuperset(told.values()):
+            continue
+        by_host = ", ".join(f"{told_number} by {host}" for host, told_number in told.items())
+        return f"The nodes of {rpc.chain.label} tell different blocks of {selector.transaction}: {number}, {by_host}."
+    first = rpc.answers_of_each(questions.header(1)) if selected.too_early else {}
+    for host, header in first.items():
+        if header and header.timestamp <= max(selected.too_early):
+            return f"{host} tells an earlier first block of {rpc.chain.label} than another node."
+    return ""
 
 
 def _block_of(rpc: RpcClient, transaction: str) -> int | None:
@@ -250,7 +277,11 @@ def _block_of(rpc: RpcClient, transaction: str) -> int | None:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    return _known_to_any(rpc, Question(("eth_getTransactionByHash", [transaction]), _number_in))
+    return _known_to_any(rpc, _number_of(transaction))
+
+
+def _number_of(transaction: str) -> Question[int | None]:
+    return Question(("eth_getTransactionByHash", [transaction]), _number_in)
 
 
 def _known_to_any(rpc: RpcClient, question: Question[Answer | None]) -> Answer | None:

@@ -68,6 +68,7 @@ class SourceEstimate:
     cost: Cost | None = None  # None if it isn't known
     parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
     estimate: GasEstimate = field(default_factory=GasEstimate)
+    base_fee: int = 0  # the destination's, in wei per gas, which the cost depends on
     jumps: int = 0  # number of blocks that the beacon chain reaches
     jump_origin: int | None = None  # number of the block where jumps begin, if they need one
     waits: Sequence[WaitReason] = ()
@@ -136,7 +137,9 @@ def _estimates(
     data = rollups.data_costs(told.connection.destination_rpc, sizes)
     assert told.fees
     return [
-        replace(known, cost=_cost(known.estimate, told.fees, data_cost)) if known.cost else known
+        replace(known, cost=_cost(known.estimate, told.fees, data_cost), base_fee=told.fees.base_fee)
+        if known.cost
+        else known
         for known, data_cost in zip(estimates, data, strict=True)
     ]
 

@@ -254,8 +254,8 @@ class Examined:
     problems: list[Problem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
-    nonces: Mapping[str, int]
-    """The signers' next nonces at the newest block. Empty if that is old."""
+    nonces: Mapping[str, int | None]
+    """The signers' next nonces at the newest block. Empty if that is old. None: nodes differ, and none proves it."""
 
 
 def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
@@ -268,7 +268,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
         )
         for place, error in rpc.wrong_chains().items()
     ]
-    head, balances, nonces = None, dict[str, int](), dict[str, int]()
+    head, balances, nonces = None, dict[str, int](), dict[str, int | None]()
     try:
         head = rpc.head()
         if heads.let_wrong_rest(chain, rpc, head, highest):
@@ -316,7 +316,7 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     _note_newest_block()
 
 
-def note_nonces(chain: Chain, nonces: Mapping[str, int], lane: HeldLane | None = None) -> None:
+def note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane | None = None) -> None:
     """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
 
     A worker writes only while it holds its `lane`; a command has none.
@@ -327,7 +327,8 @@ def note_nonces(chain: Chain, nonces: Mapping[str, int], lane: HeldLane | None =
         if lane is not None:
             lane.fence()
         for address, nonce in nonces.items():
-            note_nonce(signers[address], nonce)
+            if nonce is not None:
+                note_nonce(signers[address], nonce)
         # Taking a stolen key out of chains.toml ends its problem.
         gone = Signer.objects.filter(chain_id=chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
         gone.update(foreign_count=0, foreign_since=None)
@@ -539,22 +540,25 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
             )
 
 
-def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int]) -> Iterator[Problem]:
+def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int | None]) -> Iterator[Problem]:
     """Replace each nonce by the lowest that a node tells, or by a proven one above it. One lie hides or makes no thief.
 
-    Yield a problem if nodes differ about a recent block, and no node proves the signer's account.
+    It is None where an earlier nonce is higher and no node proves it. Yield a problem if nodes differ about a recent
+    block, and no node proves the signer's account.
     """
     number = max(1, head.number - KEPT_BELOW)
     for address, nonce in nonces.items():
         told = rpc.ask_each([questions.nonce(address), questions.nonce(address, number)])
-        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce)
+        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce or 0)
         earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
         nonces[address] = lowest
         if max(earlier.values(), default=0) <= lowest:
             continue
         if account := rpc.proven_account(address, number):
             nonces[address] = max(lowest, account.nonce)
-        elif len({*earlier.values()}) > 1:
+            continue
+        nonces[address] = None
+        if len({*earlier.values()}) > 1:
             answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
             yield Problem(
                 "node_doubtful",

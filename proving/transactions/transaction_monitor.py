@@ -183,7 +183,8 @@ def _monitor(
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
                 # One that no node took was signed with a nonce that had been used before.
-                doubtful += tx.state == TransactionState.DISPLACED and tx.was_taken
+                is_doubtful = tx.was_taken and not comparison.is_of_several
+                doubtful += tx.state == TransactionState.DISPLACED and is_doubtful
             elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
@@ -208,6 +209,8 @@ class _Comparison:
     used: int
     nonce_problem: str = ""
     receipt_problem: str = ""
+    is_of_several: bool = False
+    """True if several nodes have told the nonce, so that no lie of one of them shows it as used."""
 
 
 def _compare(
@@ -236,7 +239,7 @@ def _compare(
         return comparison
     told: dict[str, list[Any]] = rpc.ask_each([questions.nonce(signer.address), *_questions_of(missing)])
     nonces = {host: nonce for host, (nonce, *_) in told.items() if isinstance(nonce, int)}
-    comparison.used = min([used, *nonces.values()])
+    comparison.used, comparison.is_of_several = min([used, *nonces.values()]), len(nonces) > 1
     if is_ahead and len(set(nonces.values())) > 1:
         answers = " and ".join(f"{nonce} by {host}" for host, nonce in nonces.items())
         comparison.nonce_problem = f"The nodes of {rpc.chain.label} tell other nonces of {signer.address}: {answers}."

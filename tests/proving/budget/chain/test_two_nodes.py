@@ -9,17 +9,27 @@ from typing import Any
 import pytest
 from django.db.models import F
 from django.test import Client
+from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import ChainHead, ChainWatch, FactsRegistry, SignedTransaction, Transaction, TransactionState
+from proving.models import (
+    ChainHead,
+    ChainWatch,
+    FactsRegistry,
+    SignedTransaction,
+    Signer,
+    Stop,
+    Transaction,
+    TransactionState,
+)
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, between, error, lying_node, result
+from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
 from tests.proving.chain_state import ACCOUNT_PROVEN, events
 from tests.proving.estimated_batches import estimate
-from tests.proving.money import in_mempool, serve
+from tests.proving.money import in_mempool, limit, serve
 from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, in_turn, multiplied_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.proving.receipts import balance
@@ -129,6 +139,65 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
     assert bool(resting) == lie.rests
     if codes or resting:
         assert url.removeprefix("http://").rstrip("/") in f"{told[-1]['problems']}{resting}"
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"), [("tip and fee history", "eth_estimateGas"), ("balance", "eth_getBalance")]
+)
+def test_a_node_that_falls_silent_when_it_is_compared_is_not_believed(costly, key, settings, proven, name, beside):
+    """It lies first where it is also asked for something else."""
+    reconfigure(settings, "minimum_signer_balance = '0'", "minimum_signer_balance = '0.01'")
+    before, liar, codes = balance(costly), Liar(costly), set[str]()
+    lie, compared, has_lied = LIES[name].changes, 3 if name != "balance" else 1, False
+
+    def answer(body: Any) -> Any:
+        nonlocal has_lied
+        asked = [question["method"] for question in (body if isinstance(body, list) else [body])]
+        is_asked = not lie.keys().isdisjoint(asked)
+        if has_lied and len(asked) <= compared:
+            return Raw(status=503)
+        liar.changes = lie if beside in asked else {}
+        has_lied = has_lied or (is_asked and beside in asked)
+        return liar(body)
+
+    with lying_node(answer) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batches = [
+            submit(key, request(ALICE, block=costly.head() - 9 - number, fee=ETHER)) for number in range(BATCHES)
+        ]
+        for _ in range(6):
+            go_on(costly, 1, rounds=1)
+            codes.update(healthz()["codes"])
+    assert not codes & {"signer_unfunded", "signer_waits"}
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+    assert before - balance(costly) < USUAL
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_no_node_makes_an_honest_one_rest_by_blocks_that_it_invents(costly, key, settings, is_first):
+    """The honest one's newest block is young, so that there can't be so many later ones. The liar tells a tip, too."""
+    costly.mine(80)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    before, newest = balance(costly), costly.rpc("eth_getBlockByNumber", "latest", False)
+    liar = Liar(costly, changes=LIES["tip and fee history"].changes)
+    ahead = block_with("number", 50)
+
+    def invent(question: Any, reply: Any) -> list[Any]:
+        selected = question["params"][:1]
+        if question["method"] != "eth_getBlockByNumber" or (reply["result"] and selected != ["latest"]):
+            return [reply]
+        invented = ahead(newest, costly) if reply["result"] else with_hash(newest | {"number": selected[0]})
+        return [reply | {"result": invented}]
+
+    with lying_node(liar) as paid_url, between(paid_url, invent) as url:
+        urls = [url, costly.url] if is_first else [costly.url, url]
+        reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        go_on(costly, 1, rounds=6)
+        assert costly.url.removeprefix("http://").rstrip("/") not in str(ChainWatch.objects.get().resting_nodes)
+    assert is_first or fresh(batch).status == BatchStatus.DONE
+    assert before - balance(costly) < USUAL
 
 
 def test_no_batch_is_lost_where_the_first_node_invents_a_head(costly, key, settings):
@@ -513,6 +582,78 @@ def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, setti
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
+def moved(question: Any, reply: Any) -> list[Any]:
+    """Tell that a transaction is in the block before its own."""
+    if question["method"] != "eth_getTransactionByHash" or not (told := reply["result"]):
+        return [reply]
+    return [reply | {"result": told | {"blockNumber": hex(int(told["blockNumber"], 16) - 1)}}]
+
+
+def dear(question: Any, reply: Any) -> list[Any]:
+    """Tell a base fee at which the batch would cost more than its user may spend, and the offer is below the cap."""
+    if question["method"] != "eth_getBlockByNumber" or question["params"][0] != "latest":
+        return [reply]
+    return [reply | {"result": with_hash(reply["result"] | {"baseFeePerGas": hex(60 * GWEI)})}]
+
+
+def late(question: Any, reply: Any) -> list[Any]:
+    """Tell that no block is as old as an hour. A block that is asked for beside others is told truly."""
+    block, young = reply["result"], int(time.time()) - 1000
+    if question["method"] != "eth_getBlockByNumber" or not block or int(block["timestamp"], 16) > young:
+        return [reply]
+    return [reply | {"result": with_hash(block | {"timestamp": hex(int(time.time()) - 600)})}]
+
+
+@pytest.mark.parametrize(("lie", "selector"), [(moved, "transaction"), (dear, "block"), (late, "timestamp")])
+def test_no_batch_is_rejected_for_what_no_hash_of_a_block_shows(costly, key, settings, proven, lie, selector):
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=ETHER // 100)
+    costly.mine(9)  # The history contract contradicts no block that a node invents further below.
+    mine_at(costly, 1)
+    blocks = {"transaction": proven, "block": costly.head() - 19, "timestamp": int(time.time()) - 3500}
+
+    def answer(body: Any) -> Any:
+        return lie(body, ask(costly.url, body))[0] if isinstance(body, dict) else ask(false_url, body)
+
+    with between(costly.url, lie if lie != late else lambda _, reply: [reply]) as false_url, lying_node(answer) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+        batch = submit(key, asking({f"{selector}:{blocks[selector]}": account}, fee=ETHER // 200))
+        for _ in range(9):
+            work()
+        assert "node" in str(fresh(batch).waits_for)
+        assert fresh(batch).status == BatchStatus.RECEIVED
+    reconfigure(settings, f'"{url}", ', "")
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+def test_no_batch_is_rejected_because_of_a_node_that_is_right_where_it_is_compared(costly, key, settings, proven):
+    number, invented = costly.head() - 30, blocks_with("stateRoot", lambda _: "0x" + "11" * 32)
+    compared = {hex(number), hex(costly.head())}
+
+    def answer(body: Any) -> Any:
+        asked, replies = body if isinstance(body, list) else [body], ask(costly.url, body)
+        if {str(question["params"][:1]) for question in asked} == {str([block]) for block in compared}:
+            return replies
+        by_id = {reply["id"]: reply for reply in (replies if isinstance(replies, list) else [replies])}
+        told = [
+            *(
+                reply
+                for question in asked
+                for reply in invented(question, by_id[question["id"]])
+                if hex(number) in question["params"][:1]
+            ),
+            *(by_id[question["id"]] for question in asked if hex(number) not in question["params"][:1]),
+        ]
+        return told if isinstance(body, list) else told[0]
+
+    with lying_node(answer) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        batch = submit(key, request(ALICE, block=number, fee=ETHER))
+        for _ in range(9):
+            work()
+        assert "an earlier answer" in str(fresh(batch).waits_for)
+
+
 # --- Registries -------------------------------------------------------------------------------------------------------
 
 OTHER_CODE = "0x5f195f5260205ff3"
@@ -586,6 +727,17 @@ def test_a_registry_with_other_code_is_refused_although_the_second_node_shows_th
     assert "its code is not that of this version's contract" in FactsRegistry.in_use.get().refused
 
 
+def test_no_registry_is_refused_whose_code_the_first_node_hides_once(costly, key, settings):
+    address, mine = FactsRegistry.in_use.get().address, [True]
+    mine_at(costly, 1)
+    hidden = codes_of(address, "0x", is_lying=lambda: mine.pop() if mine else False, proves=True)
+    with between(costly.url, hidden) as url:
+        reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
+        work()
+        assert not mine
+        assert FactsRegistry.in_use.get().refused == ""
+
+
 @pytest.mark.parametrize("lie", ["reverts", "poor"])
 def test_nothing_is_cancelled_where_the_first_node_alone_says_that_it_fails(costly, key, settings, lie):
     mine_at(costly, 1)
@@ -629,6 +781,41 @@ def test_a_used_nonce_that_a_node_calls_unused_stops_nobody_for_longer_than_the_
         assert healthz()["codes"] == ["foreign_transactions"] * (nodes == 1)
     assert len(events(costly, ACCOUNT_PROVEN)) == len([*batches, *later])
     assert 0 < before - balance(costly) < len(later) * USUAL / BATCHES
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_a_node_that_calls_used_nonces_unused_and_takes_their_transactions_stops_nobody(
+    costly, key, settings, separate_transactions, is_first
+):
+    """The database is new. The node lies until the transactions are sent, and has no blocks to prove an account."""
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(70)
+    costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
+    mine_at(costly, 1)
+    block, is_lying = costly.head(), True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"], question["params"]:
+            case "eth_getTransactionCount", _ if is_lying:
+                return [reply | {"result": "0x0"}]
+            case "eth_getBlockByNumber", [str(selected), _] if is_lying and selected.startswith("0x"):
+                return [error(question, -32000, "header not found")]
+            case "eth_sendRawTransaction", [raw] if is_lying:
+                return [result(question, "0x" + keccak(bytes.fromhex(raw[2:])).hex())]
+        return [reply]
+
+    with between(costly.url, change) as url:
+        urls = [url, costly.url] if is_first else [costly.url, url]
+        reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
+        batches = [submit(key, request(ALICE, block=block - number, fee=ETHER)) for number in range(4)]
+        go_on(costly, 1, rounds=4)
+        is_lying = False
+        costly.mine(70)
+        go_on(costly, 1, rounds=6)
+        assert not Stop.objects.exists()
+        assert not Signer.objects.exclude(foreign_count=0).exists()
+        for batch in batches:
+            assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
 NONCES = {"eth_getTransactionCount": in_turn(higher_by(3), higher_by(-3), constant("0x0"))}
