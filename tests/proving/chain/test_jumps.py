@@ -267,7 +267,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 # --- Kills ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing):
     # A jump leads to these blocks. A slow machine makes a few more exchanges, for further turns.
     numbers = iter(range(1, NEWEST - 3))

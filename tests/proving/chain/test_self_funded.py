@@ -333,7 +333,7 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
     assert get(batch).status_code == 409
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
     for number, exchange in enumerate(killing.exchanges()):
         service.mine(3)

@@ -72,7 +72,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
     assert list(nonces) == list(range(len(nonces)))
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_what_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, killing):
     key = a_key()
     for rounds, exchange in enumerate(killing.exchanges(), 1):
@@ -284,7 +284,7 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
     assert not Transaction.objects.filter(succeeded=False).exists()
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killing):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
@@ -322,7 +322,7 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
     assert exchange > 8
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, settings, tmp_path):
     """Each replaced registry stays on record, and an open batch is finished."""
     key = a_key()

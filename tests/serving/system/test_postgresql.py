@@ -99,6 +99,7 @@ def refused(service: Service, key: str, chain: DevChain) -> set[tuple[int, str, 
     }
 
 
+@pytest.mark.release("kill")
 @pytest.mark.parametrize("end", [Postgres.stop, Postgres.kill])
 def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, server, chain, key, end):
     prove(service, key, chain)
