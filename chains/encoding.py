@@ -16,14 +16,10 @@ def checksummed(text: str) -> str | None:
     if not _ADDRESS.fullmatch(text):
         return None
     # This import is slow, and each start of a process loads this module.
-    from eth_utils.crypto import keccak  # noqa: PLC0415
+    from eth_utils.address import to_checksum_address  # noqa: PLC0415
 
-    digits = text[2:]
-    lower = digits.lower()
-    # A digit is a capital where the hash of the address in lower case has a digit from 8 on.
-    hashed = zip(lower, keccak(text=lower).hex(), strict=False)
-    right = "".join(digit.upper() if of_hash > "7" else digit for digit, of_hash in hashed)
-    return f"0x{right}" if digits in {lower, digits.upper(), right} else None
+    digits, right = text[2:], to_checksum_address(text)
+    return right if digits in {digits.lower(), digits.upper(), right[2:]} else None
 
 
 def fault(text: str) -> str:

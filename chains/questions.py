@@ -5,7 +5,7 @@ are hashed, proofs are verified, and malformed results are refused.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median_low
 from typing import Any, Literal, TypeVar
 
@@ -162,7 +162,7 @@ def call(
 
     Name `FINAL` refusals where honest nodes may say so, too: then no other node is waited for.
     """
-    return replace(_on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data), final=final)
+    return _on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data, final)
 
 
 def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:
@@ -235,17 +235,19 @@ def gas_estimate(
         return gas
 
     # Sending stops if nothing can be sent after the pending block. After the latest one, true proofs may revert.
-    return replace(
-        _on_top("eth_estimateGas", transaction, block, read), final=() if block == "pending" else (Reverted,)
-    )
+    return _on_top("eth_estimateGas", transaction, block, read, final=() if block == "pending" else (Reverted,))
 
 
 def _on_top(
-    method: str, transaction: dict[str, str], block: BlockIdentifier, read: Callable[[Any], Answer]
+    method: str,
+    transaction: dict[str, str],
+    block: BlockIdentifier,
+    read: Callable[[Any], Answer],
+    final: tuple[type[RpcRefused], ...],
 ) -> Question[Answer]:
     """Ask for the effect of a transaction after a block. If the node has no pending block, use the latest."""
     plainer = (method, [transaction, "latest"]) if block == "pending" else None
-    return Question((method, [transaction, _block(block)]), read, plainer)
+    return Question((method, [transaction, _block(block)]), read, plainer, final=final)
 
 
 def raw_transaction(raw: bytes) -> Question[bytes]:

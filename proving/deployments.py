@@ -337,6 +337,7 @@ def check(row: FactsRegistry) -> None:
     codes = dict(zip(addresses, map(result, told), strict=True))
     refused = _why_refused(row, codes, dict(zip(calls, map(_word, answers), strict=True)))
     if refused and _let_wrong_rest(rpc, contracts, list(calls.values()), [*map(codes.get, contracts), *answers]):
+        # One more node rests each time, and is compared no longer, so this ends.
         check(row)
         return
     # A reader that also reads a registry that must not be used would answer with facts that may be forged.
@@ -369,9 +370,9 @@ def _calls(row: FactsRegistry) -> dict[str, Call]:
 def _let_wrong_rest(rpc: RpcClient, addresses: Sequence[str], calls: Sequence[Call], earlier: Sequence[object]) -> bool:
     """Let nodes rest that tell other code of one of these contracts than the chain's state has.
 
-    A node may tell otherwise when it is compared, so `earlier` has the answers that came first. Return whether any node
-    rests. Raises `NodeUnavailable` if answers differ, and no proof shows which is right: a
-    registry is neither refused nor used then.
+    A node may tell otherwise when it is compared, so `earlier` has the answers that came first. Return whether one more
+    node rests now. Raises `NodeUnavailable` if answers differ, and no proof shows which is right: a registry is neither
+    refused nor used then.
     """
     told: dict[str, Sequence[object]] = {
         **rpc.ask_each([*map(questions.code, addresses), *(questions.call(*each) for each in calls)])

@@ -246,9 +246,9 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
             at[number].update(dict.fromkeys([*selecting, *asked]))
     existing: dict[int, Collection[Asked]] = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: facts for number, facts in at.items() if number > head.number}
-    found = SelectedBlocks(answers.source, head, blocks, existing, later, times, unknown, too_early, no_final)
-    found.headers = answers.headers
-    return found
+    return SelectedBlocks(
+        answers.source, head, blocks, existing, later, times, unknown, too_early, no_final, headers=answers.headers
+    )
 
 
 def difference(rpc: RpcClient, selected: SelectedBlocks) -> str:

@@ -132,7 +132,7 @@ FLOODS: Mapping[str, Behaviour] = {
     "endless reply": endless(b'HTTP/1.1 200 OK\r\n\r\n["', b"x" * MEGABYTE),
     # 63 MB of JSON, which would take 2.7 GB of memory when parsed
     "empty lists": answering(b"[" + b"[]," * (21 * MEGABYTE) + b"[]]"),
-    # As much as an honest reply may contain
+    # The largest that an honest reply may be
     "empty lists within bounds": answering(b"[" + b"[]," * (1300 * 1024) + b"[]]"),
     "deep nesting": answering(b"[" * 200_000 + b"]" * 200_000),
     "endless logs": endless_logs,
