@@ -1,0 +1,251 @@
+"""The state of the chain decides what follows a refused broadcast. A node's words, in any language, decide nothing."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlp
+from django.utils import timezone
+
+from devnet.devchain import DevChain
+from proving.models import SignedTransaction, Transaction, TransactionState
+from queries.models import BatchStatus
+from tests.chains.lying_node import ask, each, lying_node
+from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
+from tests.proving.money import pending
+from tests.proving.prices import ETHER, mine_at
+from tests.proving.transactions import age, send_from_elsewhere, sign_otherwise
+from tests.service import fresh, reconfigure, request, submit, waiting, work
+from tests.users import ALICE, SIGNER
+
+pytestmark = [pytest.mark.long, pytest.mark.outside, pytest.mark.django_db(transaction=True)]
+
+# Sentences of public reports: the client, what it meant, and its words.
+ROWS: Sequence[dict[str, str]] = json.loads(
+    (Path(__file__).parents[3] / "recorded/refused_sends.json").read_text("utf-8")
+)
+# Errors from the sources and documentation of further clients.
+FURTHER: Sequence[tuple[str, str, dict[str, Any]]] = (
+    (
+        "Conflux",
+        "NonceTooLow",
+        {"code": -32602, "message": "Invalid parameters: tx", "data": "is discarded due to a too stale nonce"},
+    ),
+    (
+        "Reth",
+        "NonceTooLow",
+        {"code": -32003, "message": "transaction nonce is not consistent: next nonce 5, tx nonce 4"},
+    ),
+    ("Aurora", "NonceTooLow", {"code": -32000, "message": "ERR_INCORRECT_NONCE"}),
+    ("Lotus", "NonceTooLow", {"code": 1, "message": "minimum expected nonce is 5: message nonce too low"}),
+    ("Conflux", "AlreadyKnown", {"code": -32602, "message": "Invalid parameters: tx", "data": "tx already exist"}),
+    ("Erigon", "AlreadyKnown", {"code": -32000, "message": "INTERNAL_ERROR: existing tx with same hash"}),
+    (
+        "Conflux",
+        "ReplacementUnderpriced",
+        {"code": -32602, "message": "Invalid parameters: tx", "data": "Tx with same nonce already inserted."},
+    ),
+    (
+        "Reth",
+        "InsufficientFunds",
+        {"code": -32003, "message": "sender does not have enough funds (1) to cover transaction fees: 2"},
+    ),
+    ("Hedera", "FeeTooLow", {"code": -32009, "message": "Gas price '1' is below configured minimum gas price '710'"}),
+    ("Besu", "FeeTooLow", {"code": -32009, "message": "Gas price below current base fee"}),
+    ("Subnet-EVM", "RpcRefused", {"code": -32000, "message": "cannot issue transaction from non-allow listed address"}),
+    (
+        "QuickNode",
+        "RpcRefused",
+        {"code": -32007, "message": "50/second request limit reached - reduce calls per second"},
+    ),
+    ("Alchemy", "RpcRefused", {"code": 429, "message": "Your app has exceeded its compute units per second capacity."}),
+)
+OTHER_WORDS: Sequence[dict[str, Any]] = (
+    {"code": -32000, "message": ""},
+    {"code": -32000},
+    {"code": "-32000", "message": None},
+    {"code": -32000, "message": "nonce zu niedrig: nächste Nonce 5"},
+    {"code": -32000, "message": "交易 nonce 过低"},
+    {"code": -32003, "message": "fonds insuffisants pour le gaz"},
+    {"code": -32010, "message": "транзакция уже известна"},
+    {"code": -32005, "message": "手数料が低すぎます"},
+    {"code": 3, "message": "رصيد غير كاف"},
+)
+REFUSALS: Sequence[tuple[str, dict[str, Any]]] = (
+    *((row["kind"], {"code": -32000, "message": row["message"]}) for row in ROWS),
+    *((kind, refusal) for _, kind, refusal in FURTHER),
+)
+IDS = [*(f"{row['client']}: {row['message'][:50]}" for row in ROWS), *(f"{name}, {kind}" for name, kind, _ in FURTHER)]
+
+
+@dataclass
+class RefusingNode:
+    """A node before the chain. It refuses transactions with `refusal`, after it has made the cause by `arrange`."""
+
+    chain: DevChain
+    refusal: dict[str, Any] | None = None
+    arrange: Callable[[Any], object] = lambda _: None
+    bodies: list[Any] = field(default_factory=list)
+    refused: int = 0
+
+    def __call__(self, body: Any) -> Any:
+        self.bodies.append(body)
+        return each(self._answer)(body)
+
+    def _answer(self, question: Any) -> Any:
+        if question["method"] != "eth_sendRawTransaction" or self.refusal is None:
+            return ask(self.chain.url, question)
+        self.refused += 1
+        self.arrange(question)
+        return {"jsonrpc": "2.0", "id": question["id"], "error": self.refusal}
+
+
+@pytest.fixture
+def node(costly: DevChain, settings) -> Iterator[RefusingNode]:
+    node = RefusingNode(costly)
+    with lying_node(node) as url:
+        reconfigure(settings, costly.url, url)
+        mine_at(costly, 1)
+        yield node
+
+
+def nonce_of(question: Any) -> int:
+    return int.from_bytes(rlp.decode(bytes.fromhex(question["params"][0][4:]))[1])
+
+
+def try_again() -> None:
+    """Let the pause after a refusal end, and do all work once. Nothing looks old enough for higher fees."""
+    now = timezone.now()
+    SignedTransaction.objects.update(created_at=now)
+    SignedTransaction.objects.exclude(refused_at=None).update(refused_at=now - timedelta(hours=1))
+    SignedTransaction.objects.exclude(broadcast_at=None).update(broadcast_at=now - timedelta(hours=1))
+    work()
+
+
+# --- Causes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of the chain that explains a refusal, and the code of the wait that is shown for it."""
+
+    arrange: Callable[[DevChain, Any], object]
+    code: str
+    mend: Callable[[DevChain], object] = lambda _: None
+    is_replacement: bool = False
+    """True if a version with higher fees is refused."""
+
+
+KNOWN = State(lambda chain, question: ask(chain.url, question), "")
+STATES = {
+    "AlreadyKnown": KNOWN,
+    "NonceTooLow": State(lambda chain, _: mine_at(chain, 1), "", is_replacement=True),
+    "ReplacementUnderpriced": State(lambda *_: None, "replacement_fees_too_low", is_replacement=True),
+    "InsufficientFunds": State(
+        lambda chain, _: chain.rpc("anvil_setBalance", SIGNER, "0x1"),
+        "signer_cant_pay",
+        lambda chain: chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER)),
+    ),
+    "FeeTooLow": State(lambda chain, _: mine_at(chain, 50), "fees_too_low"),
+    "RpcRefused": State(lambda *_: None, "node_fails"),
+}
+
+
+def code_of(tx: Transaction) -> str:
+    return tx.error.code if tx.error else ""
+
+
+@pytest.mark.parametrize(("kind", "refusal"), REFUSALS, ids=IDS)
+def test_each_refused_broadcast_is_decided_by_the_state_and_paid_once(costly, key, node, kind, refusal):
+    state, nonce = STATES[kind], signer_nonce(costly)
+    batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    if state.is_replacement:
+        pending(batch)
+        age()
+    node.refusal, node.arrange = refusal, lambda question: state.arrange(costly, question)
+    work(1 if state.is_replacement else 2)
+    tx = Transaction.objects.get()
+    assert node.refused == 1
+    assert code_of(tx) == state.code
+    assert bool(tx.newest.broadcast_at) == (state is KNOWN)
+    assert bool(tx.newest.refused_at) == (state is not KNOWN)
+    node.refusal = None
+    state.mend(costly)
+    for _ in range(3):
+        mine_at(costly, 1)
+        try_again()
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+    assert signer_nonce(costly) == signer_nonce(costly, "pending") == nonce + 1
+    assert len(events(costly, ACCOUNT_PROVEN)) == Transaction.objects.count() == 1
+
+
+def forget(chain: DevChain, _: Transaction) -> None:
+    chain.rpc("anvil_dropAllTransactions")
+
+
+def keep(chain: DevChain, tx: Transaction) -> None:
+    """The transaction stays in the mempool."""
+
+
+def use_nonce(chain: DevChain, tx: Transaction) -> None:
+    take_nonce(chain, tx)
+    mine_at(chain, 1)
+
+
+def take_nonce(chain: DevChain, tx: Transaction) -> None:
+    forget(chain, tx)
+    send_from_elsewhere(chain, tx.nonce)
+
+
+def lower_nonce(chain: DevChain, tx: Transaction) -> None:
+    forget(chain, tx)
+    chain.rpc("anvil_setNonce", SIGNER, hex(tx.nonce - 1))
+
+
+def take_funds(chain: DevChain, tx: Transaction) -> None:
+    forget(chain, tx)
+    chain.rpc("anvil_setBalance", SIGNER, hex(tx.cost - 1))
+
+
+def raise_base_fee(chain: DevChain, tx: Transaction) -> None:
+    forget(chain, tx)
+    mine_at(chain, 50)
+
+
+def lower_gas(chain: DevChain, tx: Transaction) -> None:
+    sign_otherwise(tx, gas=34_500, price=tx.newest.max_fee_per_gas)
+    forget(chain, tx)
+
+
+CAUSES: dict[Callable[[DevChain, Transaction], None], str] = {
+    keep: "",
+    use_nonce: "",
+    take_nonce: "replacement_fees_too_low",
+    lower_nonce: "",
+    take_funds: "signer_cant_pay",
+    raise_base_fee: "fees_too_low",
+    lower_gas: "node_fails",
+    forget: "node_fails",
+}
+
+
+@pytest.mark.parametrize(("arrange", "code"), CAUSES.items(), ids=[arrange.__name__ for arrange in CAUSES])
+def test_refusals_are_decided_alike_whatever_a_node_says(costly, key, node, arrange, code):
+    batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    if arrange is lower_nonce:
+        costly.rpc("anvil_setNonce", SIGNER, hex(signer_nonce(costly) + 1))
+    tx = pending(batch)
+    arrange(costly, tx)
+    before = SignedTransaction.objects.values_list("hash", flat=True).get()
+    for number, refusal in enumerate([*OTHER_WORDS, *(refusal for _, refusal in REFUSALS)], 1):
+        node.refusal = refusal
+        try_again()
+        tx = Transaction.objects.get()
+        assert node.refused == number, refusal
+        assert (code_of(tx), tx.state, tx.latest_hash) == (code, TransactionState.PENDING, before), refusal
+        assert bool(tx.newest.refused_at) == (arrange is not keep), refusal
+    assert len(waiting()) == 1
