@@ -330,9 +330,12 @@ class RpcClient:
         """Return the node's estimate of gas. Raises `Reverted`, `ImplausibleGas`."""
         return self.answer(questions.gas_estimate(sender, to, data, block, most=most))
 
-    def tell_all(self, question: Question[Any]) -> None:
-        """Send a request to every node if there are several, because the first node may not pass it on."""
-        self._nodes.tell_all(question)
+    def tell_all(self, question: Question[Answer]) -> list[Answer | ChainError]:
+        """Send a request to every node if there are several, because the first node may not pass it on.
+
+        Return the answers of those that answer.
+        """
+        return self._nodes.tell_all(question)
 
     def sent(self, raw: bytes, answer: bytes | ChainError) -> bytes:
         """Return the hash of a sent transaction. It is sent although a node refuses it, if the node has it already.

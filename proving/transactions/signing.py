@@ -256,17 +256,27 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
     addresses = {version.transaction.signer.address for version in versions}
     stopped = {address for address in addresses if stops.why_signer_is_stopped(rpc.chain.id, address)}
     going = [version for version in versions if version.raw and version.transaction.signer.address not in stopped]
-    raw_transactions = [questions.raw_transaction(bytes(version.raw)) for version in going]
-    for version, question in zip(going, raw_transactions, strict=True):
+    answers = _sent_to_nodes(rpc, going)
+    refused = [version for version in going if isinstance(answers[version.pk], RpcRefused)]
+    causes = refusals.causes(rpc, refused)
+    for version in going:
+        with logs.about(transaction=str(version), chain=rpc.chain.id):
+            _note(version, answers[version.pk], causes.get(version.pk))
+
+
+def _sent_to_nodes(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> dict[int, bytes | ChainError]:
+    """Send the versions. Return the answers by the versions' keys: a refusal only if no node takes it."""
+    answers: dict[int, bytes | ChainError] = {}
+    raw_transactions = {version.pk: questions.raw_transaction(bytes(version.raw)) for version in versions}
+    for version in versions:
         if version.broadcast_at or version.refused_at:
             # The node that accepted it before may not have forwarded it, and the one that refused it may be wrong.
-            rpc.tell_all(question)
-    answers = rpc.ask(raw_transactions)
-    refused = [version for version, answer in zip(going, answers, strict=True) if isinstance(answer, RpcRefused)]
-    causes = refusals.causes(rpc, refused)
-    for version, answer in zip(going, answers, strict=True):
-        with logs.about(transaction=str(version), chain=rpc.chain.id):
-            _note(version, answer, causes.get(version.pk))
+            told = rpc.tell_all(raw_transactions[version.pk])
+            refusal = next((answer for answer in told if isinstance(answer, RpcRefused)), None)
+            if answer := next((answer for answer in told if isinstance(answer, bytes)), refusal):
+                answers[version.pk] = answer
+    asked = {key: question for key, question in raw_transactions.items() if key not in answers}
+    return answers | dict(zip(asked, rpc.ask([*asked.values()]), strict=True))
 
 
 # Waits of explained refusals. None: nothing is wrong with the transaction itself.

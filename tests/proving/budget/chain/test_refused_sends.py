@@ -1,7 +1,10 @@
 """The state of the chain decides what follows a refused broadcast. A node's words, in any language, decide nothing."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -82,6 +85,10 @@ REFUSALS: Sequence[tuple[str, dict[str, Any]]] = (
 IDS = [*(f"{row['client']}: {row['message'][:50]}" for row in ROWS), *(f"{name}, {kind}" for name, kind, _ in FURTHER)]
 
 
+def is_about_refusal(body: Any) -> bool:
+    return isinstance(body, list) and any(question["method"] == "eth_getTransactionByHash" for question in body)
+
+
 @dataclass
 class RefusingNode:
     """A node before the chain. It refuses transactions with `refusal`, after it has made the cause by `arrange`."""
@@ -91,10 +98,20 @@ class RefusingNode:
     arrange: Callable[[Any], object] = lambda _: None
     bodies: list[Any] = field(default_factory=list)
     refused: int = 0
+    kills_at: str = ""
+    """The exchange at which the worker is killed, before it gets the answer."""
+
+    @property
+    def questions(self) -> list[Any]:
+        """Return the bodies that ask for a refused transaction."""
+        return [body for body in self.bodies if is_about_refusal(body)]
 
     def __call__(self, body: Any) -> Any:
         self.bodies.append(body)
-        return each(self._answer)(body)
+        answered = each(self._answer)(body)
+        if (self.kills_at == "questions" and is_about_refusal(body)) or (self.kills_at == "refusal" and self.refused):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        return answered
 
     def _answer(self, question: Any) -> Any:
         if question["method"] != "eth_sendRawTransaction" or self.refusal is None:
@@ -191,19 +208,9 @@ def keep(chain: DevChain, tx: Transaction) -> None:
     """The transaction stays in the mempool."""
 
 
-def use_nonce(chain: DevChain, tx: Transaction) -> None:
-    take_nonce(chain, tx)
-    mine_at(chain, 1)
-
-
 def take_nonce(chain: DevChain, tx: Transaction) -> None:
     forget(chain, tx)
     send_from_elsewhere(chain, tx.nonce)
-
-
-def lower_nonce(chain: DevChain, tx: Transaction) -> None:
-    forget(chain, tx)
-    chain.rpc("anvil_setNonce", SIGNER, hex(tx.nonce - 1))
 
 
 def take_funds(chain: DevChain, tx: Transaction) -> None:
@@ -223,9 +230,7 @@ def lower_gas(chain: DevChain, tx: Transaction) -> None:
 
 CAUSES: dict[Callable[[DevChain, Transaction], None], str] = {
     keep: "",
-    use_nonce: "",
     take_nonce: "replacement_fees_too_low",
-    lower_nonce: "",
     take_funds: "signer_cant_pay",
     raise_base_fee: "fees_too_low",
     lower_gas: "node_fails",
@@ -235,17 +240,153 @@ CAUSES: dict[Callable[[DevChain, Transaction], None], str] = {
 
 @pytest.mark.parametrize(("arrange", "code"), CAUSES.items(), ids=[arrange.__name__ for arrange in CAUSES])
 def test_refusals_are_decided_alike_whatever_a_node_says(costly, key, node, arrange, code):
-    batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
-    if arrange is lower_nonce:
-        costly.rpc("anvil_setNonce", SIGNER, hex(signer_nonce(costly) + 1))
-    tx = pending(batch)
-    arrange(costly, tx)
-    before = SignedTransaction.objects.values_list("hash", flat=True).get()
-    for number, refusal in enumerate([*OTHER_WORDS, *(refusal for _, refusal in REFUSALS)], 1):
+    submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    work(2)
+    arrange(costly, Transaction.objects.get())
+    before = SignedTransaction.objects.get().hash
+    one_of_each_kind = dict(REFUSALS).values()
+    for number, refusal in enumerate([*OTHER_WORDS, *one_of_each_kind], 1):
         node.refusal = refusal
         try_again()
         tx = Transaction.objects.get()
         assert node.refused == number, refusal
         assert (code_of(tx), tx.state, tx.latest_hash) == (code, TransactionState.PENDING, before), refusal
         assert bool(tx.newest.refused_at) == (arrange is not keep), refusal
-    assert len(waiting()) == 1
+
+
+@pytest.mark.parametrize("refusal", [OTHER_WORDS[0], OTHER_WORDS[3]])
+def test_a_transaction_behind_one_that_nodes_lack_goes_with_it(costly, key, node, separate_transactions, refusal):
+    node.refusal = refusal
+    batches = [submit(key, request(ALICE, block=costly.head() - place, fee=ETHER)) for place in (1, 2)]
+    work(2)
+    lower, upper = Transaction.objects.order_by("nonce")
+    assert (code_of(lower), code_of(upper)) == ("node_fails", "")
+    node.refusal = None
+    mine_at(costly, 1)
+    try_again()
+    mine_at(costly, 1)
+    work()
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
+
+
+# --- What a single node tells -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class NonceLiar(RefusingNode):
+    """A node that refuses, and then tells a nonce that is too high at these blocks."""
+
+    lies_at: Collection[str] = ()
+
+    def __call__(self, body: Any) -> Any:
+        answered = super().__call__(body)
+        asked, answers = (part if isinstance(part, list) else [part] for part in (body, answered))
+        for question, answer in zip(asked, answers, strict=True):
+            if self.refusal and question["method"] == "eth_getTransactionCount":
+                block = question["params"][1]
+                # The monitor's questions are answered truly: it wouldn't broadcast what it takes for mined.
+                named = block if is_about_refusal(body) else "by the monitor"
+                if ("number" if block.startswith("0x") else named) in self.lies_at:
+                    answer["result"] = hex(int(answer["result"], 16) + 3)
+        return answered
+
+
+NAMED, ALL = ("latest", "pending"), ("latest", "pending", "number")
+TELLING: Sequence[tuple[Sequence[Collection[str]], str]] = (
+    ([NAMED], "node_fails"),
+    ([ALL], ""),
+    ([ALL, ()], "node_fails"),
+    ([(), ALL], "node_fails"),
+    ([ALL, ALL], ""),
+)
+
+
+@pytest.mark.parametrize(("lies", "code"), TELLING)
+def test_no_nonce_is_given_up_where_nodes_call_it_too_low(costly, key, settings, lies, code):
+    """Only a second node or a confirmed block shows a nonce as used. Even these give up nothing."""
+    mine_at(costly, 1)
+    nonce, nodes = signer_nonce(costly), [NonceLiar(costly, lies_at=lie) for lie in lies]
+    with ExitStack() as stack:
+        urls = ", ".join(f'"{stack.enter_context(lying_node(node))}"' for node in nodes)
+        reconfigure(settings, f'"{costly.url}"', urls)
+        for node in nodes:
+            node.refusal = {"code": -32000, "message": "nonce too low"}
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        work(2)
+        for _ in range(3):
+            tx = Transaction.objects.get()
+            assert (code_of(tx), tx.state, tx.versions.count()) == (code, TransactionState.PENDING, 1)
+            try_again()
+        for node in nodes:
+            node.refusal = None
+        for _ in range(3):
+            mine_at(costly, 1)
+            try_again()
+        assert fresh(batch).status == BatchStatus.DONE, waiting()
+    assert signer_nonce(costly) == signer_nonce(costly, "pending") == nonce + 1
+    assert len(events(costly, ACCOUNT_PROVEN)) == SignedTransaction.objects.count() == 1
+
+
+# --- Pauses, exchanges and kills --------------------------------------------------------------------------------------
+
+# Seconds for which refusals have gone on unexplained, and until the next broadcast.
+PAUSES = {0: 10, 10: 20, 30: 40, 70: 80, 150: 160, 310: 300, 86_400: 300}
+
+
+@pytest.mark.parametrize(("seconds", "pause"), PAUSES.items())
+def test_what_is_refused_without_a_known_cause_rests_longer_each_time(costly, key, node, seconds, pause):
+    node.refusal = {"code": -32000, "message": ""}
+    submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    work(2)
+    assert node.refused == 1
+    for early, refused in ((5, 1), (-1, 2)):
+        now = timezone.now()
+        refused_at = now - timedelta(seconds=pause - early)
+        Transaction.objects.update(spent_at=refused_at - timedelta(seconds=seconds))
+        SignedTransaction.objects.update(created_at=now, refused_at=refused_at)
+        work()
+        assert node.refused == refused
+
+
+@pytest.mark.parametrize("transactions", [1, 2], ids=["one transaction", "two transactions"])
+@pytest.mark.parametrize("nodes", [1, 2], ids=["one node", "two nodes"])
+def test_a_refusal_takes_three_exchanges_at_most(costly, key, settings, separate_transactions, nodes, transactions):
+    mine_at(costly, 1)
+    refusing = [RefusingNode(costly) for _ in range(nodes)]
+    with ExitStack() as stack:
+        urls = ", ".join(f'"{stack.enter_context(lying_node(node))}"' for node in refusing)
+        reconfigure(settings, f'"{costly.url}"', urls)
+        for place in range(transactions):
+            submit(key, request(ALICE, block=costly.head() - 1 - place, fee=ETHER))
+        work(2)
+        exchanges = []
+        for refusal in (None, {"code": -32000, "message": ""}):
+            costly.rpc("anvil_dropAllTransactions")
+            for node in refusing:
+                node.refusal = refusal
+                node.bodies.clear()
+            try_again()
+            exchanges.append(sum(len(node.bodies) for node in refusing))
+        assert any(node.refused for node in refusing)
+    taken, refused = exchanges
+    assert 0 < refused - taken <= 3 * transactions
+
+
+@pytest.mark.parametrize("exchange", ["refusal", "questions"])
+def test_a_kill_after_a_refusal_loses_nothing(costly, key, node, killing, exchange):
+    """Nothing is stored about a refusal before its cause, so the next worker broadcasts again at once."""
+    nonce, node.refusal = signer_nonce(costly), {"code": -32000, "message": ""}
+    batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    node.kills_at = exchange
+    with killing.dying():
+        work(2)
+    assert killing.killed
+    assert (node.refused, len(node.questions)) == (1, exchange == "questions")
+    assert SignedTransaction.objects.get(refused_at=None, broadcast_at=None).hash
+    node.refusal, node.kills_at = None, ""
+    work()
+    assert SignedTransaction.objects.get().broadcast_at
+    mine_at(costly, 1)
+    work()
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+    assert signer_nonce(costly) == signer_nonce(costly, "pending") == nonce + 1
