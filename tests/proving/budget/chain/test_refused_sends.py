@@ -228,18 +228,20 @@ def lower_gas(chain: DevChain, tx: Transaction) -> None:
     forget(chain, tx)
 
 
-CAUSES: dict[Callable[[DevChain, Transaction], None], str] = {
-    keep: "",
-    take_nonce: "replacement_fees_too_low",
-    take_funds: "signer_cant_pay",
-    raise_base_fee: "fees_too_low",
-    lower_gas: "node_fails",
-    forget: "node_fails",
+# The code that is shown, and the clause in the log.
+CAUSES: dict[Callable[[DevChain, Transaction], None], tuple[str, str]] = {
+    keep: ("", ""),
+    take_nonce: ("replacement_fees_too_low", "nodes have another transaction with its nonce"),
+    take_funds: ("signer_cant_pay", "its signer has less than it may cost"),
+    raise_base_fee: ("fees_too_low", "its fee is below the base fee"),
+    lower_gas: ("node_fails", "its gas limit is below what its bytes take"),
+    forget: ("node_fails", "nothing on the chain explains the refusal"),
 }
 
 
-@pytest.mark.parametrize(("arrange", "code"), CAUSES.items(), ids=[arrange.__name__ for arrange in CAUSES])
-def test_refusals_are_decided_alike_whatever_a_node_says(costly, key, node, arrange, code):
+@pytest.mark.parametrize(("arrange", "shown"), CAUSES.items(), ids=[arrange.__name__ for arrange in CAUSES])
+def test_refusals_are_decided_alike_whatever_a_node_says(costly, key, node, caplog, arrange, shown):
+    code, clause = shown
     submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
     work(2)
     arrange(costly, Transaction.objects.get())
@@ -247,11 +249,28 @@ def test_refusals_are_decided_alike_whatever_a_node_says(costly, key, node, arra
     one_of_each_kind = dict(REFUSALS).values()
     for number, refusal in enumerate([*OTHER_WORDS, *one_of_each_kind], 1):
         node.refusal = refusal
+        caplog.clear()
         try_again()
         tx = Transaction.objects.get()
         assert node.refused == number, refusal
         assert (code_of(tx), tx.state, tx.latest_hash) == (code, TransactionState.PENDING, before), refusal
         assert bool(tx.newest.refused_at) == (arrange is not keep), refusal
+        if clause:
+            (logged,) = (line for line in caplog.messages if line.startswith("broadcasting "))
+            assert clause in logged
+            # The words are for people.
+            assert str(refusal.get("message") or "")[:40] in logged
+
+
+def test_an_earlier_version_in_a_block_explains_the_refusal_before_it_is_confirmed(costly, key, settings, node):
+    reconfigure(settings, "confirmations = 1", "confirmations = 9")
+    submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    work(2)
+    age()
+    node.refusal, node.arrange = OTHER_WORDS[0], lambda _: mine_at(costly, 1)
+    work()
+    assert node.refused == 1
+    assert code_of(Transaction.objects.get()) == ""
 
 
 @pytest.mark.parametrize("refusal", [OTHER_WORDS[0], OTHER_WORDS[3]])
