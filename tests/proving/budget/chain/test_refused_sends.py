@@ -262,10 +262,24 @@ def test_refusals_are_decided_alike_whatever_a_node_says(costly, key, node, capl
             assert str(refusal.get("message") or "")[:40] in logged
 
 
+def test_a_signer_must_be_able_to_pay_for_what_comes_before(costly, key, node, separate_transactions):
+    for place in (1, 2):
+        submit(key, request(ALICE, block=costly.head() - place, fee=ETHER))
+    work(2)
+    lower, upper = Transaction.objects.order_by("nonce")
+    costly.rpc("anvil_dropTransaction", upper.latest_hash)
+    for lacking, code in ((1, "signer_cant_pay"), (0, "node_fails")):
+        costly.rpc("anvil_setBalance", SIGNER, hex(lower.cost + upper.cost - lacking))
+        node.refusal = OTHER_WORDS[0]
+        try_again()
+        assert [code_of(fresh(tx)) for tx in (lower, upper)] == ["", code]
+
+
 def test_an_earlier_version_in_a_block_explains_the_refusal_before_it_is_confirmed(costly, key, settings, node):
     reconfigure(settings, "confirmations = 1", "confirmations = 9")
-    submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
-    work(2)
+    costly.mine(9)
+    mine_at(costly, 1)
+    pending(submit(key, request(ALICE, block=costly.head() - 9, fee=ETHER)))
     age()
     node.refusal, node.arrange = OTHER_WORDS[0], lambda _: mine_at(costly, 1)
     work()
