@@ -47,7 +47,7 @@ def causes(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> dict[int, R
 
 
 _Subject = tuple[str, str]
-"""What a question asks for, and the hash or address that it is about."""
+"""The name of a question, and the hash or address that it is about."""
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,7 @@ def test_a_transaction_behind_one_that_nodes_lack_goes_with_it(costly, key, node
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
 
 
-# --- One node that tells a nonce too high ------------------------------------------------------------------------------
+# --- One node that tells a nonce too high -----------------------------------------------------------------------------
 
 
 @dataclass
