@@ -103,7 +103,7 @@ def _read_proofs(attacked: Target, node: DistantNode, blocks: Blocks) -> Seen:
         f"/read-proofs with {_SELECTORS} selectors of one block of {_TRANSFERS:,} transactions",
         "it is answered, and the block is read once",
         f"status {answer.status_code} after {seconds:.1f} s, receipts read {reads[_RECEIPTS]} times, transactions "
-        f"{reads[_TRANSACTIONS]} times",
+        f"{reads[_TRANSACTIONS]} times{'' if answer.ok else ': ' + answer.text}",
         kept=answer.ok and reads[_RECEIPTS] == 1 and reads[_TRANSACTIONS] == 1,
     )
 
