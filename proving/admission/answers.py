@@ -333,6 +333,8 @@ class _NamingBatch:
     selected: SelectedBlocks
     unread: dict[int, _Names]
     read: dict[tuple[int, _Names], _BlockEntries] = field(default_factory=dict)
+    has_advanced: bool = False
+    """True if this turn has read a block."""
 
 
 # What was found in blocks, by the block's hash and the names. The oldest go first.
@@ -342,8 +344,8 @@ _kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] =
 def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
     """Put facts in the place of the transactions that batches name.
 
-    A turn reads blocks for about a second, so that it delays no other batches, and the next turn goes on. It reads one
-    block of the first batch, and then those of the batches that need the fewest. For a client it reads all.
+    A turn reads blocks for about a second, so that it delays no other batches, and the next turn goes on. Batches that
+    need the fewest come first. The first batch has one read in any case. For a client all are read.
     """
     naming = [_NamingBatch(selected, names) for selected in selections if (names := _take_names(selected))]
     if not naming:
@@ -358,17 +360,12 @@ def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     answers.read_headers(sorted({number for batch in naming for number in batch.unread}))
     for batch in naming:
         _take_kept(answers, batch)
-    reading = [(naming[0], number) for number in islice(naming[0].unread, 1)]
-    reading += [
-        (batch, number) for batch in sorted(naming, key=lambda each: len(each.unread)) for number in batch.unread
-    ]
     ends_at = math.inf if connection.has_client else time.monotonic() + _SECONDS_OF_RECEIPTS
-    for place, (batch, number) in enumerate(reading):
-        connection.check_time()
-        if place and time.monotonic() > ends_at:
-            break
-        if number in batch.unread and not batch.selected.fault:
-            _read_block(answers, batch, number)
+    by_need = sorted(naming, key=lambda each: len(each.unread))
+    wanted = [(each, number) for each in by_need for number in each.unread]
+    for place, (each, number) in enumerate(wanted):
+        if not place or time.monotonic() < ends_at or (each is naming[0] and not each.has_advanced):
+            _read_block(answers, each, number)
     for batch in naming:
         _keep(answers, batch)
         if batch.unread or batch.selected.fault:
@@ -388,7 +385,10 @@ def _take_names(selected: SelectedBlocks) -> dict[int, _Names]:
 
 
 def _read_block(answers: SourceAnswers, batch: _NamingBatch, number: int) -> None:
-    names = batch.unread.pop(number)
+    answers.connection.check_time()
+    names, batch.has_advanced = batch.unread.pop(number), True
+    if batch.selected.fault:
+        return
     if error := answers.errors.get(number):
         batch.selected.fault = error
         return
