@@ -46,8 +46,8 @@ Answer = TypeVar("Answer")
 _LACKS = "A node of chain {} lacks headers that it must have."
 # Every node keeps this number of newest states. A refusal for one of these says little.
 _KEPT_BY_ALL = 128
-# Seconds after which a turn reads the receipts of no further block.
-_SECONDS_OF_RECEIPTS = 1
+# Seconds after which a turn reads no further block.
+_SECONDS_OF_RECEIPTS = 0.5
 # Maximum facts and blocks of which it is kept what was found.
 _MOST_KEPT_FACTS = 50_000
 # Maximum blocks, and transactions, that nodes are compared about.
@@ -344,7 +344,7 @@ _kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] =
 def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
     """Put facts in the place of the transactions that batches name.
 
-    A turn reads blocks for about a second, so that it delays no other batches, and the next turn goes on. Batches that
+    A turn reads blocks for about half a second, so that it delays no other batches, and the next turn goes on. Batches that
     need the fewest come first. The first batch has one read in any case. For a client all are read.
     """
     naming = [_NamingBatch(selected, names) for selected in selections if (names := _take_names(selected))]
