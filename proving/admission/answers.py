@@ -344,8 +344,8 @@ _kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] =
 def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
     """Put facts in the place of the transactions that batches name.
 
-    A turn reads blocks for about half a second, so that it delays no other batches, and the next turn goes on. Batches that
-    need the fewest come first. The first batch has one read in any case. For a client all are read.
+    A turn reads for about half a second, so that it delays no other batches, and the next turn goes on. Batches that
+    need the fewest blocks come first. The first batch has one read in any case. For a client all are read.
     """
     naming = [_NamingBatch(selected, names) for selected in selections if (names := _take_names(selected))]
     if not naming:

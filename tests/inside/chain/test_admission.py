@@ -8,7 +8,7 @@ from chains.node_errors import NodeUnavailable
 from proving.lanes import LaneKind
 from queries.models import BatchStatus
 from tests.inside.working import work_side_by_side
-from tests.proving.logs import block_with_logs
+from tests.proving.logs import LOG, RETURNS, block_of, block_with_logs
 from tests.service import (
     ALICE,
     asking,
@@ -55,3 +55,48 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
         assert statuses == [BatchStatus.ACCEPTED, BatchStatus.RECEIVED, BatchStatus.ACCEPTED]
         assert str(fresh(batches[1]).waits_for) == "Waiting for a worker to check it against the chains."
         assert [work_until_done(batch, service).status for batch in batches] == [BatchStatus.DONE] * 3
+
+
+@pytest.mark.long
+def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, settings, monkeypatch):
+    monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
+    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    numbers, asked = [block_with_logs(service) for _ in range(3)], list[str]()
+    of_logs = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers})
+    batch = submit(key, of_logs)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        for place in range(1, 4):
+            assert fresh(batch).status == BatchStatus.RECEIVED
+            work_side_by_side(LaneKind.ADMISSION)
+            assert asked.count("eth_getBlockReceipts") == place
+        assert fresh(batch).status == BatchStatus.ACCEPTED
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+@pytest.mark.long
+def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, settings, monkeypatch):
+    numbers, asked = [block_of(service, [LOG + RETURNS] * 24) for _ in range(3)], list[str]()
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    def reads(most_bytes: int, index: int) -> int:
+        """Return how often receipts are read for two batches about the same blocks."""
+        asked.clear()
+        monkeypatch.setattr("proving.kept._MOST_BYTES", most_bytes)
+        for log in range(2):
+            blocks = {f"block:{number}": {"transactions": {str(index + log): {"logs": ["0"]}}} for number in numbers}
+            submit(key, asking(blocks))
+            work_side_by_side(LaneKind.ADMISSION)
+        return asked.count("eth_getBlockReceipts")
+
+    with changed_replies(settings, service, change):
+        assert reads(0, 0) == 6
+        # A receipt has a bloom of 256 bytes, nearly all of which are zeros.
+        assert reads(24 * 256 * 2, 2) == 3
