@@ -8,9 +8,11 @@ from chains.node_errors import NodeUnavailable
 from proving.lanes import LaneKind
 from queries.models import BatchStatus
 from tests.inside.working import work_side_by_side
-from tests.proving.logs import LOG, RETURNS, block_of, block_with_logs
+from tests.proving.logs import LOG, RETURNS, block_of, block_with_logs, hashes_of
 from tests.service import (
     ALICE,
+    BOB,
+    a_key,
     asking,
     changed_replies,
     fresh,
@@ -100,3 +102,24 @@ def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, set
         assert reads(0, 0) == 6
         # A receipt has a bloom of 256 bytes, nearly all of which are zeros.
         assert reads(24 * 256 * 2, 2) == 3
+
+
+@pytest.mark.long
+def test_blocks_that_transactions_select_hold_up_a_turn_no_longer_than_others(service, key, settings, monkeypatch):
+    monkeypatch.setattr("proving.reconcile.turn._SECONDS", -1)
+    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    selectors, asked = [f"transaction:{hashes_of(service, block_with_logs(service))[0]}" for _ in range(3)], list[str]()
+    large = submit(key, asking({selector: {"accounts": {ALICE: {"props": ["BALANCE"]}}} for selector in selectors}))
+    small = submit(a_key(BOB), request(BOB, block=service.head()))
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        work_side_by_side(LaneKind.ADMISSION)
+        assert {fresh(large).status, fresh(small).status} == {BatchStatus.ACCEPTED}
+        asked.clear()
+        work_side_by_side(LaneKind.CONNECTION)
+        assert asked.count("eth_getBlockReceipts") == 1
+        assert [work_until_done(batch, service).status for batch in (large, small)] == [BatchStatus.DONE] * 2
