@@ -6,6 +6,7 @@ asked once.
 """
 
 import math
+import random
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -333,8 +334,6 @@ class _NamingBatch:
     selected: SelectedBlocks
     unread: dict[int, _Names]
     read: dict[tuple[int, _Names], _BlockEntries] = field(default_factory=dict)
-    has_advanced: bool = False
-    """True if this turn has read a block."""
 
 
 # What was found in blocks, by the block's hash and the names. The oldest go first.
@@ -345,7 +344,8 @@ def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     """Put facts in the place of the transactions that batches name.
 
     A turn reads for about half a second, so that it delays no other batches, and the next turn goes on. Batches that
-    need the fewest blocks come first. The first batch has one read in any case. For a client all are read.
+    need the fewest blocks come first, and in every second turn, by lot, the one that has waited longest. For a client
+    all are read.
     """
     naming = [_NamingBatch(selected, names) for selected in selections if (names := _take_names(selected))]
     if not naming:
@@ -361,11 +361,13 @@ def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     for batch in naming:
         _take_kept(answers, batch)
     ends_at = math.inf if connection.has_client else time.monotonic() + _SECONDS_OF_RECEIPTS
-    by_need = sorted(naming, key=lambda each: len(each.unread))
-    wanted = [(each, number) for each in by_need for number in each.unread]
-    for place, (each, number) in enumerate(wanted):
-        if not place or time.monotonic() < ends_at or (each is naming[0] and not each.has_advanced):
-            _read_block(answers, each, number)
+    by_need = sorted(naming, key=lambda batch: len(batch.unread))
+    (leader,) = random.sample((naming[0], by_need[0]), 1)
+    in_order = [leader, *(batch for batch in by_need if batch is not leader)]
+    for place, (reading, number) in enumerate([(batch, number) for batch in in_order for number in batch.unread]):
+        if place and time.monotonic() > ends_at:
+            break
+        _read_block(answers, reading, number)
     for batch in naming:
         _keep(answers, batch)
         if batch.unread or batch.selected.fault:
@@ -386,7 +388,7 @@ def _take_names(selected: SelectedBlocks) -> dict[int, _Names]:
 
 def _read_block(answers: SourceAnswers, batch: _NamingBatch, number: int) -> None:
     answers.connection.check_time()
-    names, batch.has_advanced = batch.unread.pop(number), True
+    names = batch.unread.pop(number)
     if batch.selected.fault:
         return
     if error := answers.errors.get(number):
