@@ -123,3 +123,29 @@ def test_blocks_that_transactions_select_hold_up_a_turn_no_longer_than_others(se
         work_side_by_side(LaneKind.CONNECTION)
         assert asked.count("eth_getBlockReceipts") == 1
         assert [work_until_done(batch, service).status for batch in (large, small)] == [BatchStatus.DONE] * 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_shortest", [True, False])
+def test_the_shortest_batch_or_the_first_one_leads_a_turn(service, key, settings, monkeypatch, is_shortest):
+    monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
+    monkeypatch.setattr("random.sample", lambda pair, _: [pair[is_shortest]])
+    own, *others = numbers = [block_with_logs(service) for _ in range(3)]
+    first, short = (
+        submit(of_user, asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in of_batch}))
+        for of_user, of_batch in ((key, others), (a_key(BOB), [own]))
+    )
+    asked: list[Any] = []
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append((question["method"], question["params"][:1]))
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        work_side_by_side(LaneKind.ADMISSION)
+    reads = [params for method, params in asked if method == "eth_getBlockReceipts"]
+    assert reads == [[hex(numbers[not is_shortest])]]
+    assert [fresh(first).status, fresh(short).status] == [
+        BatchStatus.RECEIVED,
+        BatchStatus.ACCEPTED if is_shortest else BatchStatus.RECEIVED,
+    ]
