@@ -22,7 +22,7 @@ from pydantic import Field, PlainSerializer
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
-from proving import balance_costs, deploying, deployments, sources
+from proving import balance_costs, deployments, registry_setup, sources
 from proving.gas import HOP_GAS, JUMP_GAS
 from proving.health.attester_checks import SIGNED, STALE
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
@@ -140,6 +140,11 @@ class ChainDetail(Schema):
     finalBlock: Decimal | None = Field(description="null: its nodes don't tell.")
     gasPrice: Decimal | None = Field(description="Wei, decimal; of a destination.")
     keepsHashes: bool | None = Field(description="Whether its state has a history of block hashes (EIP-2935).")
+    provesBack: Decimal | None = Field(
+        description="Of a source: at least so many blocks below the newest one its nodes prove accounts, as measured "
+        "once a day. null: not measured yet, or none is proven."
+    )
+    provesEveryBlock: bool = Field(description="Whether they prove accounts at every block.")
     observedAt: Time | None = Field(description="When a worker last looked, whether a node answered or not.")
     problems: list[str] = Field(description="What was wrong then, in sentences.")
 
@@ -204,6 +209,8 @@ def detail_of_chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
         finalBlock=watch.final,
         gasPrice=watch.gas_price,
         keepsHashes=watch.keeps_hashes,
+        provesBack=watch.proves_back,
+        provesEveryBlock=watch.oldest_provable is not None and watch.oldest_provable <= 1,
         observedAt=watch.looked_at,
         problems=[sentence for _, sentence, *_ in watch.problems],
     )
@@ -225,7 +232,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
     for ends, row in registries.items():
         if not (connection := get_chains().connection(*ends)):
             continue
-        if not deploying.has_derived_address(connection, row):
+        if not registry_setup.has_derived_address(connection, row):
             special.add(ends)
         if not row.refused:
             usable[ends[1]][ends[0]] = row.address

@@ -32,11 +32,13 @@ from chains.nodes import Question
 from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rpc import FEE_QUESTIONS, RpcClient, result
 from database.statements import by_size, chunks
-from proving import block_times, connections, facts, gas, heads, kept, money, named_transactions
+from proving import block_contents, block_times, connections, facts, gas, heads, kept, money
+from proving.block_contents import UNKNOWN_SIZE, Asked, BlockSize, NamedEntry, Unprovable
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Sample
-from proving.named_transactions import UNKNOWN_SIZE, Asked, BlockSize, NamedTransaction, Unprovable
+from proving.health import proof_depth
+from proving.models import ChainWatch
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import BlockTag, Query
@@ -67,7 +69,7 @@ def requests_of(queries: Iterable[Query]) -> Mapping[int, Mapping[str, Requests]
     )
     for query in queries:
         of_batch = requests[query.source_chain_id][query.batch_id]
-        of_batch[Selector.of(query)].update(dict.fromkeys(named_transactions.asked_of(query)))
+        of_batch[Selector.of(query)].update(dict.fromkeys(block_contents.asked_of(query)))
     return requests
 
 
@@ -243,7 +245,7 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
         else:
             blocks[selector] = number
             # The block's transactions show whether it holds the one that selects it.
-            selecting = [NamedTransaction(selector.transaction)] if selector.transaction else []
+            selecting = [NamedEntry(selector.transaction)] if selector.transaction else []
             at[number].update(dict.fromkeys([*selecting, *asked]))
     existing: dict[int, Collection[Asked]] = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: facts for number, facts in at.items() if number > head.number}
@@ -317,14 +319,14 @@ def _finalized(rpc: RpcClient) -> int | str:
 
 @dataclass(frozen=True)
 class _BlockEntries:
-    """The transactions that a batch names in a block, as facts, and their sizes."""
+    """The entries that a batch names in a block, as facts, and their sizes."""
 
     facts: Sequence[Fact] = ()
     size: BlockSize = UNKNOWN_SIZE
     unprovable: WaitReason | None = None
 
 
-_Names = tuple[NamedTransaction, ...]
+_Names = tuple[NamedEntry, ...]
 
 
 @dataclass
@@ -336,7 +338,7 @@ class _NamingBatch:
     read: dict[tuple[int, _Names], _BlockEntries] = field(default_factory=dict)
 
 
-# What was found in blocks, by the block's hash and the names. The oldest go first.
+# Entries that were found in blocks, by the block's hash and the names. The oldest go first.
 _kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] = WeakKeyDictionary()
 
 
@@ -380,9 +382,9 @@ def _take_names(selected: SelectedBlocks) -> dict[int, _Names]:
     """Return the transactions that a batch names, by their blocks' numbers, and take them out of the selection."""
     names: dict[int, _Names] = {}
     for number, asked in selected.existing.items():
-        if of_block := tuple(fact for fact in asked if isinstance(fact, NamedTransaction)):
+        if of_block := tuple(fact for fact in asked if isinstance(fact, NamedEntry)):
             names[number] = of_block
-            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedTransaction)]
+            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedEntry)]
     return names
 
 
@@ -394,7 +396,7 @@ def _read_block(answers: SourceAnswers, batch: _NamingBatch, number: int) -> Non
     if error := answers.errors.get(number):
         batch.selected.fault = error
         return
-    entries = named_transactions.find(answers.connection.source_rpc, answers.headers[number], names)
+    entries = block_contents.find(answers.connection.source_rpc, answers.headers[number], names)
     match next(iter(entries.faults.values()), None):
         case Unprovable(reason=reason):
             batch.read[number, names] = _BlockEntries(unprovable=reason)
@@ -442,7 +444,7 @@ def _ask_registry(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     requested: dict[int, dict[Fact, None]] = defaultdict(dict)
     for selected in selections:
         for number, of_block in selected.existing.items():
-            requested[number].update((fact, None) for fact in of_block if not isinstance(fact, NamedTransaction))
+            requested[number].update((fact, None) for fact in of_block if not isinstance(fact, NamedEntry))
             if any(isinstance(fact, TimeFact) for fact in of_block):
                 requested.setdefault(number + 1, {})
     usual_tip = money.usual_tip(destination.chain)
@@ -473,7 +475,7 @@ def _ask_facts(answers: SourceAnswers, requested: Mapping[int, Collection[Fact]]
     rpc, contract = answers.connection.destination_rpc, answers.connection.registry.contract
     asked = {
         number: [
-            *(of_block if number in answers.accumulated else facts.of_transactions(of_block)),
+            *(of_block if number in answers.accumulated else facts.of_entries(of_block)),
             *facts.roots_of(of_block),
         ]
         for number, of_block in requested.items()
@@ -559,10 +561,14 @@ def _judge_proofs(
             selected.fault = selected.fault or answer
             break
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # The block's age is the cause only if the node says so, or serves the proof of a younger block.
-            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
+            # The block's age is the cause if the node says so, serves the proof of a younger block, or served none as
+            # old when that was measured.
+            measured = ChainWatch.objects.filter(pk=source.id).first()
+            is_beyond = bool(measured and request.block_number < (measured.oldest_provable or 0))
+            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and (is_served or is_beyond))
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
-            problem = answer.about(facts.proof_of(source, request))
+            known = [answer.about(facts.proof_of(source, request)), proof_depth.in_words(measured)]
+            problem = " ".join(filter(None, known))
             selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
             break
     if selected.no_proof:
