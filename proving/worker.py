@@ -233,7 +233,7 @@ _USERS = 64
 # facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
 # The number of proofs that take as long as reading a whole block and packing some of its transactions.
-_WHOLE_BLOCK = 50
+_WHOLE_BLOCK = 75
 # Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
 # Maximum batches that a turn of the house rejects.

@@ -152,7 +152,7 @@ def test_the_shortest_batch_or_the_first_one_leads_a_turn(service, key, settings
 
 
 @pytest.mark.long
-def test_a_user_has_few_whole_blocks_in_a_turn_while_others_wait(service, key, settings, monkeypatch):
+def test_a_user_has_one_whole_block_in_a_turn_while_others_wait(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
     asked, numbers = list[str](), [block_with_logs(service) for _ in range(4)]
     of_logs = {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers}
@@ -167,5 +167,5 @@ def test_a_user_has_few_whole_blocks_in_a_turn_while_others_wait(service, key, s
             work_side_by_side(LaneKind.ADMISSION)
         asked.clear()
         work_side_by_side(LaneKind.CONNECTION)
-        assert asked.count("eth_getBlockReceipts") == 2
+        assert asked.count("eth_getBlockReceipts") == 1
         assert [work_until_done(batch, service).status for batch in (large, small)] == [BatchStatus.DONE] * 2
