@@ -20,10 +20,10 @@ from api import fact_schema
 from api.fact_schema import Fact, ShownTransaction
 from config.json_objects import iso
 from database.statements import by_size
-from proving import batch_waits, deployments, facts, told_transactions
+from proving import batch_waits, deployments, facts, requested_entries
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from proving.told_transactions import ToldTransaction
-from queries import batch_json, columns, progress, query_rows
+from proving.requested_entries import RequestedEntry
+from queries import batch_json, batch_states, columns, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
@@ -134,14 +134,14 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
     Transactions that were sent stay paid, and the facts that they prove stay proven. Cancelling again changes nothing.
     """
     batch = own_batch(request, internalId)
-    cancel(batch, by="key")
+    withdraw(batch, by="key")
     return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
 
 
-def cancel(batch: Batch, *, by: str) -> None:
+def withdraw(batch: Batch, *, by: str) -> None:
     """Cancel a batch for its user. `by` is a key of `_CANCELLED_SENTENCES`. Raises `ApiError`: already_finished."""
     code = RejectionCode.CANCELLED_BY_USER
-    if batch.rejection_code != code and not progress.cancel(batch.pk, code=code, reason=_CANCELLED_SENTENCES[by]):
+    if batch.rejection_code != code and not batch_states.withdraw(batch.pk, code=code, reason=_CANCELLED_SENTENCES[by]):
         batch.refresh_from_db(fields=["status", "rejection_code"])
         if batch.rejection_code != code:
             raise ApiError(409, "already_finished", f"The batch is {batch.status}, so there is nothing to cancel.")
@@ -280,7 +280,7 @@ def _query_list(
     for several in by_size(parts, lambda part: part.size, _FACTS_AT_ONCE):
         may_be_told = {part.query: facts.may_be_told(batch, part.query) for part in several}
         words = facts.proven_for({part.query: part.facts for part in several if may_be_told[part.query]})
-        steps, transactions = query_rows.steps_of(may_be_told), told_transactions.told(may_be_told)
+        steps, transactions = query_rows.steps_of(may_be_told), requested_entries.entries_of(may_be_told)
         for part in several:
             query, registry = part.query, held_by.get(part.query.source_chain_id)
             known, transaction = words.get(query.pk, {}), transactions.get(query.pk)
@@ -300,7 +300,7 @@ def _query_list(
     return {"queryList": shown, "next": str(following) if following <= count else None}
 
 
-def _query(query: Query, steps: Sequence[Step], transaction: ToldTransaction | None) -> dict[str, Any]:
+def _query(query: Query, steps: Sequence[Step], transaction: RequestedEntry | None) -> dict[str, Any]:
     """Return the query as an `AskedQuery` without its facts."""
     block = query.block
     return {

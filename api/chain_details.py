@@ -22,7 +22,7 @@ from pydantic import Field, PlainSerializer
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
-from proving import balance_costs, deploying, deployments, sources
+from proving import balance_costs, deployments, registry_setup, sources
 from proving.gas import HOP_GAS, JUMP_GAS
 from proving.health.attester_checks import SIGNED, STALE
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
@@ -225,7 +225,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
     for ends, row in registries.items():
         if not (connection := get_chains().connection(*ends)):
             continue
-        if not deploying.has_derived_address(connection, row):
+        if not registry_setup.has_derived_address(connection, row):
             special.add(ends)
         if not row.refused:
             usable[ends[1]][ends[0]] = row.address

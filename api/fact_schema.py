@@ -8,8 +8,8 @@ from pydantic import Field
 from chains.encoding import checksummed, hex_data
 from chains.receipts import ReceiptLog
 from proving import facts
-from proving.facts import LogFact, SlotFact, TransactionFact
-from proving.told_transactions import ToldTransaction
+from proving.facts import EntryFact, LogFact, SlotFact
+from proving.requested_entries import RequestedEntry
 from queries.models import Block
 
 SLOT_NAME = "Of a SLOT that the request has named: `slot` of the variable, `keys` and `layout`."
@@ -49,7 +49,7 @@ def fact_json(
     word: bytes | None,
     registry: str | None,
     block: Block | None,
-    transaction: ToldTransaction | None,
+    transaction: RequestedEntry | None,
 ) -> dict[str, Any]:
     """Return the fact as a `Fact`."""
     log = transaction.log(fact.log) if transaction and isinstance(fact, LogFact) else None
@@ -57,7 +57,7 @@ def fact_json(
         "property": facts.name(fact),
         "slot": fact.slot if isinstance(fact, SlotFact) else None,
         "slotName": fact.name if isinstance(fact, SlotFact) else None,
-        "transaction": transaction_json(transaction) if isinstance(fact, TransactionFact | LogFact) else None,
+        "transaction": transaction_json(transaction) if isinstance(fact, EntryFact | LogFact) else None,
         "log": {"index": str(fact.log), **log_json(log)} if log and isinstance(fact, LogFact) else None,
         "word": None if word is None else hex_data(word),
         "value": str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else None,
@@ -66,7 +66,7 @@ def fact_json(
     }
 
 
-def transaction_json(transaction: ToldTransaction | None) -> dict[str, str | None] | None:
+def transaction_json(transaction: RequestedEntry | None) -> dict[str, str | None] | None:
     """Return the transaction as a `ShownTransaction`."""
     if transaction is None:
         return None

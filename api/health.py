@@ -23,7 +23,7 @@ from proving.health import findings, standstill
 from proving.health.findings import Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
-from queries import storage
+from queries import database_check
 
 logger = logging.getLogger(__name__)
 router = Router(tags=["Health"])
@@ -121,7 +121,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     Otherwise answer 503, with the reason.
     """
     try:
-        problem = _schema_problem() or storage.problem() or _chains_problem(for_operator=_is_for_operator(request))
+        problem = (
+            _schema_problem() or database_check.problem() or _chains_problem(for_operator=_is_for_operator(request))
+        )
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")
         problem = "The database does not answer."

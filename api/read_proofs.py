@@ -18,7 +18,7 @@ from proving.readable_facts import ReadableFact, ReceiptPart
 from queries import submission
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, Selector, pointer
-from queries.columns import TransactionField
+from queries.columns import EntryField
 from queries.models import QueryKind
 from queries.strict_json import UNSUPPORTED
 from queries.submission import SHOWN_PROOFS
@@ -98,7 +98,7 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
 def _unsupported(request: BatchRequest) -> Iterator[BodyFault]:
     for query in request.queries:
         block = "data", str(query.source_chain_id), Selector.of(query).text
-        if TransactionField.HASH in query.transaction_fields:
+        if EntryField.HASH in query.transaction_fields:
             why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."
             yield BodyFault(pointer(*block, "transactions", query.transaction_name, "props"), why, UNSUPPORTED)
         elif query.kind == QueryKind.HEADER:

@@ -22,7 +22,7 @@ from chains.encoding import (
 from chains.header import Header
 from chains.node_errors import OtherRoot, other_root
 from chains.nodes import Question
-from chains.packed_transactions import root
+from chains.packed_entries import root
 from chains.rpc import RpcClient
 
 # Maximum number of transactions of a block that are asked for as they are: each in a request after the one before.

@@ -29,7 +29,7 @@ from chains.header import Header
 from chains.node_batches import ReplyTooLong
 from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
-from chains.packed_transactions import root
+from chains.packed_entries import root
 from chains.rpc import RpcClient
 from chains.short_logs import encode, rlp_list
 

@@ -183,7 +183,7 @@ def cancel(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
     sent = transaction_display.sent_until_now(own)
     if request.method == "POST" and (not own.is_open or request.POST.get("newest") == sent.newest):
         with suppress(ApiError):
-            batches.cancel(own, by="page")
+            batches.withdraw(own, by="page")
             return redirect("explorer:batch", own.pk)
     context = {"batch": own, "destination": chain_name(own.destination_chain_id), "sent": sent}
     return render(request, "explorer/batch/cancel.html", context, status=409 if request.method == "POST" else 200)

@@ -3,7 +3,7 @@
 from chains.chains_file import Connection
 from proving import gas, sources
 from proving.facts import AccountFact
-from proving.gas import Missing, Route, Sample
+from proving.gas import Route, Sample, UnprovenBlock
 from queries.columns import AccountField
 
 _ANY_ACCOUNT = "0x" + "0" * 40
@@ -14,5 +14,5 @@ def expected_gas(connection: Connection) -> int:
     source = sources.of(connection)
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
-    missing = Missing(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
+    missing = UnprovenBlock(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
     return gas.estimate([missing], Sample(), route).gas.expected

@@ -14,17 +14,17 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, 
 from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
-from proving import facts, told_transactions
-from proving.facts import AccountFact, Fact, LogFact, SlotFact, TransactionFact
+from proving import facts, requested_entries
+from proving.facts import AccountFact, EntryFact, Fact, LogFact, SlotFact
 from proving.models import FactsRegistry, ProvenTransaction
-from proving.told_transactions import ToldTransaction
-from queries.columns import AccountField, HeaderField, TransactionField
+from proving.requested_entries import RequestedEntry
+from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind
 from queries.query_parameters import Address, Number, Slot, TransactionName
 
 _FIELDS = {
     QueryKind.ACCOUNT: AccountField,
-    QueryKind.ENTRY: TransactionField,
+    QueryKind.ENTRY: EntryField,
     QueryKind.HEADER: HeaderField,
 }
 PROPERTIES = tuple(
@@ -48,7 +48,7 @@ class FactFilters(BaseModel):
             return False
         if self.slot and not (isinstance(fact, SlotFact) and fact.slot == self.slot):
             return False
-        if self.transaction is not None and not isinstance(fact, TransactionFact | LogFact):
+        if self.transaction is not None and not isinstance(fact, EntryFact | LogFact):
             return False
         return self.property in {None, facts.name(fact)}
 
@@ -83,7 +83,7 @@ class FoundFact:
     fact: Fact
     word: bytes
     registry: FactsRegistry
-    transaction: ToldTransaction | None  # the transaction that the query is about
+    transaction: RequestedEntry | None  # the transaction that the query is about
     transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
     batch: Batch | None  # one that asks for the fact, if the reader may know of it
 
@@ -292,7 +292,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
         facts_by_block.setdefault(match.query.block, []).append(match.fact)
     words = facts.proven(facts_by_block)
     transactions = _transactions({match.query.pk for match in matches})
-    about = told_transactions.told({match.query: True for match in matches})
+    about = requested_entries.entries_of({match.query: True for match in matches})
     for match in matches:
         block = match.query.block
         assert block
@@ -300,8 +300,8 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
         if word is None:
             continue
         is_of_account = isinstance(match.fact, AccountFact | SlotFact)
-        is_last = is_of_account or isinstance(match.fact, TransactionFact | LogFact)
-        kind = StepKind.ACCOUNT_ACCUMULATED if is_last else StepKind.HEADER_ACCUMULATED
+        is_last = is_of_account or isinstance(match.fact, EntryFact | LogFact)
+        kind = StepKind.FACTS_PROVEN if is_last else StepKind.HEADER_ACCUMULATED
         is_known = settings.PUBLIC_BATCH_LIST or match.query.batch.user_id == reader
         yield FoundFact(
             block,

@@ -21,7 +21,7 @@ from chains.trie import NO_CODE_HASH, StateAccount
 from database.statements import chunks
 from proving.deployments import Call, Registry, selector
 from proving.models import AccountProof, ProvenTransaction, SlotProof
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
@@ -45,21 +45,21 @@ class HeaderFact:
 
 
 @dataclass(frozen=True)
-class TransactionFact:
-    transaction: int  # index in the block
-    field: TransactionField
+class EntryFact:
+    entry: int  # index in the block
+    field: EntryField
 
     @property
     def root(self) -> HeaderField:
         """Return the field of the header that is the root of its trie."""
-        return HeaderField.TRANSACTIONS_ROOT if self.field == TransactionField.HASH else HeaderField.RECEIPTS_ROOT
+        return HeaderField.TRANSACTIONS_ROOT if self.field == EntryField.HASH else HeaderField.RECEIPTS_ROOT
 
 
 @dataclass(frozen=True)
 class LogFact:
     """The hash of a log."""
 
-    transaction: int  # index in the block
+    entry: int  # index in the block
     log: int  # index in the receipt
 
     @property
@@ -75,7 +75,7 @@ class TimeFact:
     timestamp: int  # unix seconds
 
 
-Fact = AccountFact | SlotFact | TransactionFact | LogFact | HeaderFact | TimeFact
+Fact = AccountFact | SlotFact | EntryFact | LogFact | HeaderFact | TimeFact
 
 Missing = Mapping[Fact, Collection[int]]
 """Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
@@ -109,7 +109,7 @@ def of(query: Query) -> list[Fact]:
             facts += [AccountFact(query.address, field) for field in query.account_fields]
             facts += [SlotFact(query.address, slot, query.slot_names.get(slot)) for slot in query.slots]
         case QueryKind.ENTRY if (index := query.transaction_index) is not None:
-            facts += [TransactionFact(index, field) for field in query.transaction_fields]
+            facts += [EntryFact(index, field) for field in query.transaction_fields]
             facts += [LogFact(index, log) for log in query.known_logs]
         case QueryKind.HEADER:
             facts += [HeaderFact(field) for field in query.header_fields]
@@ -120,12 +120,12 @@ def of(query: Query) -> list[Fact]:
 
 def roots_of(facts: Iterable[Fact]) -> list[HeaderFact]:
     """Return the roots below which the facts about transactions are proven."""
-    return [HeaderFact(field) for field in sorted({fact.root for fact in of_transactions(facts)})]
+    return [HeaderFact(field) for field in sorted({fact.root for fact in of_entries(facts)})]
 
 
-def of_transactions(facts: Iterable[object]) -> list[TransactionFact | LogFact]:
+def of_entries(facts: Iterable[object]) -> list[EntryFact | LogFact]:
     """Return the facts about transactions, whose proofs need no state root."""
-    return [fact for fact in facts if isinstance(fact, TransactionFact | LogFact)]
+    return [fact for fact in facts if isinstance(fact, EntryFact | LogFact)]
 
 
 def needs_header(fact: object, roots: Collection[HeaderField]) -> bool:
@@ -133,7 +133,7 @@ def needs_header(fact: object, roots: Collection[HeaderField]) -> bool:
 
     `roots` of the block's receipts and transactions are facts.
     """
-    if isinstance(fact, TransactionFact | LogFact):
+    if isinstance(fact, EntryFact | LogFact):
         return fact.root not in roots
     return isinstance(fact, HeaderFact | TimeFact)
 
@@ -153,7 +153,7 @@ def slots_by_account(facts: Iterable[object]) -> dict[str, list[int]]:
 
 def name(fact: Fact) -> str:
     match fact:
-        case AccountFact() | TransactionFact() | HeaderFact():
+        case AccountFact() | EntryFact() | HeaderFact():
             return fact.field.name
         case LogFact():
             return "LOG"
@@ -170,8 +170,8 @@ def is_number(fact: Fact) -> bool:
             return fact.field in _ACCOUNT_NUMBERS
         case HeaderFact():
             return fact.field in _HEADER_NUMBERS
-        case TransactionFact():
-            return fact.field != TransactionField.HASH
+        case EntryFact():
+            return fact.field != EntryField.HASH
         case LogFact():
             return False
         case SlotFact() | TimeFact():
@@ -208,7 +208,7 @@ def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fac
     distinct_facts = {block: list(dict.fromkeys(facts)) for block, facts in facts_by_block.items()}
     accounts = _accounts(distinct_facts)
     slots = _slots(distinct_facts, accounts)
-    of_transactions = _transactions(distinct_facts)
+    of_entries = _transactions(distinct_facts)
     words: dict[int, dict[Fact, bytes]] = {}
     for block, facts in distinct_facts.items():
         of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
@@ -222,8 +222,8 @@ def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fac
                     word = of_accounts.get(fact.address, {}).get(fact.field)
                 case SlotFact():
                     word = slots.get((block.pk, fact))
-                case TransactionFact() | LogFact():
-                    word = of_transactions.get((block.pk, fact))
+                case EntryFact() | LogFact():
+                    word = of_entries.get((block.pk, fact))
                 case HeaderFact():
                     word = of_header.get(fact.field)
                 case TimeFact():
@@ -328,11 +328,11 @@ def _slots(
 
 def _transactions(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, Fact], bytes]:
     """Return the words of facts about transactions whose receipts are stored, by (block's id, fact)."""
-    asked: dict[tuple[int, int], list[TransactionFact | LogFact]] = defaultdict(list)
+    asked: dict[tuple[int, int], list[EntryFact | LogFact]] = defaultdict(list)
     for block, facts in facts_by_block.items():
         for fact in facts:
-            if isinstance(fact, TransactionFact | LogFact):
-                asked[block.pk, fact.transaction].append(fact)
+            if isinstance(fact, EntryFact | LogFact):
+                asked[block.pk, fact.entry].append(fact)
     words: dict[tuple[int, Fact], bytes] = {}
     for chunk in chunks(sorted({index for _, index in asked}), _CHUNK):
         rows = ProvenTransaction.objects.filter(block__in={pk for pk, _ in asked}, index__in=chunk)
@@ -340,17 +340,17 @@ def _transactions(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[
             if wanted := asked.get((row.block_id, row.index)):
                 receipt = TransactionReceipt.stored(bytes(row.receipt))
                 for fact in wanted:
-                    if (word := transaction_word(fact, receipt, row.hash)) is not None:
+                    if (word := entry_word(fact, receipt, row.hash)) is not None:
                         words[row.block_id, fact] = word
     return words
 
 
-def transaction_word(fact: TransactionFact | LogFact, receipt: TransactionReceipt | None, tx_hash: str) -> bytes | None:
+def entry_word(fact: EntryFact | LogFact, receipt: TransactionReceipt | None, tx_hash: str) -> bytes | None:
     """Return the word of a fact about a transaction with this receipt and hash (0x…, or empty).
 
     None if it isn't known, or doesn't exist.
     """
-    if isinstance(fact, TransactionFact) and fact.field == TransactionField.HASH:
+    if isinstance(fact, EntryFact) and fact.field == EntryField.HASH:
         return bytes.fromhex(tx_hash[2:]) or None
     if receipt is None:
         return None
@@ -360,13 +360,13 @@ def transaction_word(fact: TransactionFact | LogFact, receipt: TransactionReceip
     return None if number is None else number.to_bytes(32)
 
 
-def receipt_number(receipt: TransactionReceipt, field: TransactionField) -> int | None:
+def receipt_number(receipt: TransactionReceipt, field: EntryField) -> int | None:
     """Return a property of a receipt. None if it doesn't have it."""
     return {
-        TransactionField.STATUS: receipt.status,
-        TransactionField.TYPE: receipt.type,
-        TransactionField.CUMULATIVE_GAS_USED: receipt.cumulative_gas_used,
-        TransactionField.LOG_COUNT: len(receipt.logs),
+        EntryField.STATUS: receipt.status,
+        EntryField.TYPE: receipt.type,
+        EntryField.CUMULATIVE_GAS_USED: receipt.cumulative_gas_used,
+        EntryField.LOG_COUNT: len(receipt.logs),
     }.get(field)
 
 
@@ -454,20 +454,20 @@ def _reading(block_number: int, fact: Fact) -> tuple[str, Sequence[int]]:
             return "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
         case HeaderFact():
             return "headerField", (block_number, fact.field)
-        case TransactionFact() | LogFact():
-            return _transaction_reading(block_number, fact)
+        case EntryFact() | LogFact():
+            return _entry_reading(block_number, fact)
         case TimeFact():
             return "blockAtTimestamp", (fact.timestamp,)
 
 
-def _transaction_reading(block_number: int, fact: TransactionFact | LogFact) -> tuple[str, Sequence[int]]:
+def _entry_reading(block_number: int, fact: EntryFact | LogFact) -> tuple[str, Sequence[int]]:
     match fact:
-        case TransactionFact(field=TransactionField.HASH):
-            return "transactionHash", (block_number, fact.transaction)
-        case TransactionFact():
-            return "receiptField", (block_number, fact.transaction, fact.field)
+        case EntryFact(field=EntryField.HASH):
+            return "transactionHash", (block_number, fact.entry)
+        case EntryFact():
+            return "receiptField", (block_number, fact.entry, fact.field)
         case LogFact():
-            return "logHash", (block_number, fact.transaction, fact.log)
+            return "logHash", (block_number, fact.entry, fact.log)
 
 
 def _calldata(function: str, words: Sequence[int]) -> bytes:

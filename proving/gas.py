@@ -15,23 +15,23 @@ from typing import Self
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
-from chains.packed_transactions import size_of_ways
+from chains.packed_entries import size_of_ways
 from chains.questions import ProofRequest, VerifiedAccountProof
-from proving import packing, transaction_packing
+from proving import entry_packing, packing
+from proving.block_contents import UNKNOWN_SIZE, BlockSize, EntrySize, NamedEntry
+from proving.entry_packing import EntryPack
 from proving.facts import (
     AccountFact,
+    EntryFact,
     Fact,
     HeaderFact,
     LogFact,
     SlotFact,
     TimeFact,
-    TransactionFact,
     header_words,
     needs_header,
     slots_by_account,
 )
-from proving.named_transactions import UNKNOWN_SIZE, BlockSize, NamedTransaction, TransactionSize
-from proving.transaction_packing import TransactionPack
 from queries.columns import AccountField, HeaderField
 from queries.waits import WaitReason
 
@@ -222,11 +222,11 @@ def sampled(header: Header, requested: Iterable[object]) -> ProofRequest:
 
 
 @dataclass(frozen=True)
-class Missing:
+class UnprovenBlock:
     """The requested facts of one block that a registry lacks."""
 
     number: int
-    facts: Sequence[Fact | NamedTransaction]
+    facts: Sequence[Fact | NamedEntry]
     is_known: bool  # True if the registry knows the block's state root
     header: Header | None = None
     size: BlockSize = UNKNOWN_SIZE
@@ -242,8 +242,8 @@ class Missing:
         """
         return bool(self.facts) and (not self.is_known or any(map(self._takes_header, self.facts)))
 
-    def _takes_header(self, fact: Fact | NamedTransaction) -> bool:
-        return isinstance(fact, NamedTransaction) or needs_header(fact, self.roots)
+    def _takes_header(self, fact: Fact | NamedEntry) -> bool:
+        return isinstance(fact, NamedEntry) or needs_header(fact, self.roots)
 
     @property
     def hashed(self) -> int:
@@ -259,27 +259,27 @@ class Missing:
         return {self.hashed, *([self.number] if self.fields or self.new_roots else [])}
 
     @cached_property
-    def of_transactions(self) -> Sequence[TransactionFact | LogFact]:
+    def of_entries(self) -> Sequence[EntryFact | LogFact]:
         """Return the facts about transactions. Those with unknown indexes are taken for the block's first ones."""
-        facts: list[TransactionFact | LogFact] = []
+        facts: list[EntryFact | LogFact] = []
         for place, asked in enumerate(self.facts):
-            if isinstance(asked, TransactionFact | LogFact):
+            if isinstance(asked, EntryFact | LogFact):
                 facts.append(asked)
-            elif isinstance(asked, NamedTransaction):
+            elif isinstance(asked, NamedEntry):
                 index = asked.name if isinstance(asked.name, int) else place
-                facts += [TransactionFact(index, each) for each in asked.fields]
+                facts += [EntryFact(index, each) for each in asked.fields]
                 facts += [LogFact(index, log) for log in range(len(asked.logs) + len(asked.block_logs))]
         return facts
 
     @cached_property
     def transactions(self) -> int:
         """Return the number of transactions."""
-        return len({fact.transaction for fact in self.of_transactions})
+        return len({fact.entry for fact in self.of_entries})
 
     @cached_property
     def proving_roots(self) -> frozenset[HeaderField]:
         """Return the roots below which transactions are proven."""
-        return frozenset(fact.root for fact in self.of_transactions)
+        return frozenset(fact.root for fact in self.of_entries)
 
     @cached_property
     def new_roots(self) -> frozenset[HeaderField]:
@@ -289,14 +289,14 @@ class Missing:
     @property
     def logs(self) -> int:
         """Return the number of logs to store."""
-        return sum(isinstance(fact, LogFact) for fact in self.of_transactions)
+        return sum(isinstance(fact, LogFact) for fact in self.of_entries)
 
-    def size_of(self, fact: TransactionFact | LogFact) -> TransactionSize:
-        return self.size.transactions.get(fact.transaction, TransactionSize())
+    def size_of(self, fact: EntryFact | LogFact) -> EntrySize:
+        return self.size.entries.get(fact.entry, EntrySize())
 
     @property
     def is_of_transactions_alone(self) -> bool:
-        return all(isinstance(fact, TransactionFact | LogFact | NamedTransaction) for fact in self.facts)
+        return all(isinstance(fact, EntryFact | LogFact | NamedEntry) for fact in self.facts)
 
     @cached_property
     def times(self) -> int:
@@ -368,7 +368,7 @@ class GasEstimate:
         return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
-def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
+def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
     """Estimate the gas to prove the missing facts, including the route. `correction` multiplies the expected gas."""
     blocks = [block for block in blocks if block.facts]
     likely, most = ([_BlockLoad(block, known) for block in blocks] for known in (sample, sample.most))
@@ -430,13 +430,13 @@ _FIRST_PARTS = (CostPart.HEADERS, CostPart.ACCOUNTS, CostPart.TRANSACTIONS)
 class _BlockLoad:
     """The load of each part of one block's facts, and the number of transactions that they need."""
 
-    def __init__(self, missing: Missing, sample: Sample) -> None:
+    def __init__(self, missing: UnprovenBlock, sample: Sample) -> None:
         self.parts: dict[CostPart, Load] = {}
         self.transactions = 0
         """The transactions of proofs, without those of times."""
         self.times = missing.times
         header = _header(missing)
-        proofs = _proofs_of_transactions(missing)
+        proofs = _proofs_of_entries(missing)
         count = len(proofs)
         # A header that is only used isn't accumulated, and its root doesn't become a fact.
         self.uses_header = is_used = (
@@ -462,9 +462,9 @@ class _BlockLoad:
         elif CostPart.HEADERS in self.parts:
             self.transactions = 1
         if count:
-            self._add_transactions(missing, sum(proofs, Load()), count)
+            self._add_entries(missing, sum(proofs, Load()), count)
 
-    def _add_accounts(self, missing: Missing, sample: Sample) -> None:
+    def _add_accounts(self, missing: UnprovenBlock, sample: Sample) -> None:
         slots, count = missing.slots, len(missing.words)
         if slots:
             self.parts[CostPart.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
@@ -484,7 +484,7 @@ class _BlockLoad:
             + _NUMBER * (self.transactions - (CostPart.HEADERS in self.parts))
         )
 
-    def _add_transactions(self, missing: Missing, proofs: Load, count: int) -> None:
+    def _add_entries(self, missing: UnprovenBlock, proofs: Load, count: int) -> None:
         # Proofs in calls of their own share a transaction with the header or the accounts if there is room.
         calls = Load() if self.uses_header else (_TRANSACTIONS_CALL + _CALL) * count
         self.parts[CostPart.TRANSACTIONS] = proofs + calls
@@ -518,35 +518,35 @@ class _BlockLoad:
         return gas
 
 
-def _header(missing: Missing) -> Load:
+def _header(missing: UnprovenBlock) -> Load:
     """Return the load of the header's bytes."""
     encoded = b"" if missing.header is None else missing.header.encode()
     # A zero byte costs a quarter of another byte.
     return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
 
 
-def _proofs_of_transactions(missing: Missing) -> Sequence[Load]:
+def _proofs_of_entries(missing: UnprovenBlock) -> Sequence[Load]:
     """Return the loads of the proofs of receipts and transactions, without storing logs."""
 
-    def length_of(fact: TransactionFact | LogFact) -> int:
+    def length_of(fact: EntryFact | LogFact) -> int:
         size = missing.size_of(fact)
         return size.transaction if fact.root == HeaderField.TRANSACTIONS_ROOT else size.length
 
-    return [_proof(missing, pack) for pack in transaction_packing.packs(missing.of_transactions, length_of)]
+    return [_proof(missing, pack) for pack in entry_packing.packs(missing.of_entries, length_of)]
 
 
-def _proof(missing: Missing, pack: TransactionPack) -> Load:
-    sizes = {fact.transaction: missing.size_of(fact) for fact in pack.facts}
+def _proof(missing: UnprovenBlock, pack: EntryPack) -> Load:
+    sizes = {fact.entry: missing.size_of(fact) for fact in pack.facts}
     size_of_nodes, nodes = size_of_ways(max(missing.size.count, *(index + 1 for index in sizes)), sizes)
     load = Load(size_of_nodes, _NODE_GAS * nodes + _NODE_BYTE_GAS * size_of_nodes)
     if pack.root == HeaderField.TRANSACTIONS_ROOT:
         return sum((_HASH_PROOF + Load(size.transaction) for size in sizes.values()), load)
-    with_fields = {fact.transaction for fact in pack.facts if isinstance(fact, TransactionFact)}
+    with_fields = {fact.entry for fact in pack.facts if isinstance(fact, EntryFact)}
     proofs = (_RECEIPT + Load(size.receipt) + _LOG * size.logs for size in sizes.values())
     return sum(proofs, load) + _RECEIPT_FIELDS * len(with_fields)
 
 
-def _zero_fields(missing: Missing) -> int:
+def _zero_fields(missing: UnprovenBlock) -> int:
     """Return the number of header fields that are zero. They share a word."""
     words = {} if missing.header is None else header_words(missing.header)
     return sum(not any(words.get(field, b"\1")) for field in missing.fields)

@@ -147,7 +147,7 @@ class ProvenTransaction(models.Model):
     index = models.PositiveIntegerField()  # in the block
     receipt = models.BinaryField()  # the value in the trie of receipts
     hash = models.CharField(max_length=66, blank=True)  # 0x…; empty: the trie of transactions wasn't read
-    # See `proving.named_transactions.TransactionSize`.
+    # See `proving.block_contents.EntrySize`.
     receipt_size = models.PositiveIntegerField()
     log_count = models.PositiveIntegerField()
     transaction_size = models.PositiveIntegerField(default=0)
@@ -163,7 +163,7 @@ class Signer(DueRow):
     """An account that sends transactions on one destination. The row is due when its transactions must be monitored.
 
     A worker that sends or replaces transactions locks the rows of all the destination's signers
-    (`proving.transactions.signers`).
+    (`proving.sending.signers`).
     """
 
     chain_id = models.PositiveBigIntegerField()

@@ -22,9 +22,10 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains
 from database import statements
 from database.statements import chunks
-from proving import facts, gas, named_transactions
+from proving import block_contents, facts, gas
+from proving.block_contents import BlockSize
 from proving.facts import Fact
-from proving.gas import Missing, Route, Sample
+from proving.gas import Route, Sample, UnprovenBlock
 from proving.models import (
     GWEI,
     SPENT_STATES,
@@ -38,7 +39,6 @@ from proving.models import (
     in_gwei,
     ran_out_of_gas,
 )
-from proving.named_transactions import BlockSize
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, QueryKind, Sender
 from queries.waits import WaitReason, wait
@@ -501,13 +501,13 @@ def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sa
     The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
     """
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
-    of_transactions: set[int | None] = set()
+    of_entries: set[int | None] = set()
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
-        of_transactions |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
-    sizes = named_transactions.stored_sizes(of_transactions)
+        of_entries |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
+    sizes = block_contents.stored_sizes(of_entries)
     missing = [
-        Missing(
+        UnprovenBlock(
             0,
             list(here),
             is_known=block not in carried,

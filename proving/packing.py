@@ -28,11 +28,11 @@ from chains.rpc import result
 from chains.transaction_fields import TRANSACTION_GAS, gas_before_execution, least_gas_limit
 from chains.trie import NO_ACCOUNT
 from database.statements import chunks
-from proving import facts, transaction_packing
+from proving import entry_packing, facts
 from proving.deployments import Call, Deployment, in_one_call
-from proving.facts import AccountFact, Fact, HeaderFact, LogFact, Missing, SlotFact, TransactionFact, header_words
+from proving.entry_packing import EntryPack
+from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, Missing, SlotFact, header_words
 from proving.models import AccountProof, BlockTrie, SlotProof
-from proving.transaction_packing import TransactionPack
 from queries.columns import HeaderField
 from queries.models import Block, Query
 
@@ -182,7 +182,7 @@ class _Pack:
         self.queries.update(queries)
         return True
 
-    def add_transactions(self, pack: TransactionPack, queries: Collection[int]) -> bool:
+    def add_transactions(self, pack: EntryPack, queries: Collection[int]) -> bool:
         """Add a proof of transactions in a call of its own, and return whether there was room for it."""
         if self._is_full(pack.most_bytes, pack.most_gas):
             return False
@@ -247,8 +247,8 @@ def intents(
     jump, calls = (jump, calls) if with_header else ((), ())
     beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     beside += sum(len(data) for _, data in calls)
-    below = deque(_of_transactions(block, missing))
-    if header and not beside and _is_of_transactions_alone(missing, below):
+    below = deque(_of_entries(block, missing))
+    if header and not beside and _is_of_entries_alone(missing, below):
         to, data = in_one_call(
             registry.multicall, [(registry.contract.address, proof.encode([header])) for proof in below]
         )
@@ -289,7 +289,7 @@ def intents(
         yield replace(intent, continued=set().union(*({*intent.queries} & proof.queries for proof in below)))
 
 
-def _is_of_transactions_alone(missing: Missing, proofs: Sequence["_TransactionProof"]) -> bool:
+def _is_of_entries_alone(missing: Missing, proofs: Sequence["_EntryProof"]) -> bool:
     """Return whether all facts are about transactions, and fit one proof below each root, in one transaction.
 
     Then each proof uses the header. Accumulating it, with its roots, would cost more.
@@ -304,10 +304,10 @@ def _is_of_transactions_alone(missing: Missing, proofs: Sequence["_TransactionPr
 
 
 @dataclass(frozen=True)
-class _TransactionProof:
+class _EntryProof:
     """A proof of facts about transactions of a block, and the ids of the queries that request them."""
 
-    pack: TransactionPack
+    pack: EntryPack
     values: Sequence[bytes]
     """All values of the trie."""
     facts: Missing
@@ -326,14 +326,14 @@ class _TransactionProof:
         return Intent(registry.contract.address, data, self.queries, most_gas=most_gas, least_gas=least_gas)
 
 
-def _of_transactions(block: Block, missing: Missing) -> Iterator[_TransactionProof]:
-    asked = facts.of_transactions(missing)
+def _of_entries(block: Block, missing: Missing) -> Iterator[_EntryProof]:
+    asked = facts.of_entries(missing)
     if not asked:
         return
     rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})
     tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
-    for pack in transaction_packing.packs(asked, lambda fact: len(tries[fact.root][fact.transaction])):
-        yield _TransactionProof(pack, tries[pack.root], {fact: missing[fact] for fact in pack.facts})
+    for pack in entry_packing.packs(asked, lambda fact: len(tries[fact.root][fact.entry])):
+        yield _EntryProof(pack, tries[pack.root], {fact: missing[fact] for fact in pack.facts})
 
 
 def proof_of_time(
@@ -440,10 +440,10 @@ def least_gas_of(hops: int) -> int:
     return _LEAST_HOP_GAS * hops + _LEAST_HEADER_GAS * max(0, hops - 1)
 
 
-def _least_gas(pack: TransactionPack) -> int:
+def _least_gas(pack: EntryPack) -> int:
     """Return the minimum gas of a proof of transactions. Fields of one share a word, and each log has its own."""
-    transactions = {fact.transaction for fact in pack.facts if isinstance(fact, TransactionFact)}
-    logs = [fact.transaction for fact in pack.facts if isinstance(fact, LogFact)]
+    transactions = {fact.entry for fact in pack.facts if isinstance(fact, EntryFact)}
+    logs = [fact.entry for fact in pack.facts if isinstance(fact, LogFact)]
     verified = len(transactions.union(logs))
     return _LEAST_TRANSACTION_GAS * verified + _NEW_WORD_GAS * (len(transactions) + len(logs))
 

@@ -16,15 +16,15 @@ from chains.rpc import RpcClient, result
 from chains.trie import EMPTY_CODE_HASH, StateAccount
 from config.error_answers import Refused
 from contracts import NO_CONTRACT
-from proving import facts, named_transactions
+from proving import block_contents, facts
 from proving.admission import admission_checks, answers
 from proving.admission.answers import Requests, SelectedBlocks
 from proving.asking import ChainUnavailable, asking_nodes
+from proving.block_contents import BlockEntries, FoundEntry, NamedEntry, Unprovable
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, LogFact, SlotFact, ViewRequest
-from proving.named_transactions import FoundTransaction, NamedInBlock, NamedTransaction, Unprovable
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, Selector, pointer
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EntryField, HeaderField
 from queries.strict_json import INVALID
 
 _RECEIPTS_ROOT = HeaderFact(HeaderField.RECEIPTS_ROOT)
@@ -38,7 +38,7 @@ class ReceiptPart:
     """The transaction's index in its block."""
     hash: bytes | None
     """The transaction's hash: by the trie of transactions if the request names it, else as nodes tell it."""
-    content: TransactionField | ReceiptLog
+    content: EntryField | ReceiptLog
     log_index: int | None
     """The index of the log within the receipt."""
     word: bytes
@@ -131,15 +131,15 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
         roots.append(ViewRequest(number, [_RECEIPTS_ROOT, *of_storage], "latest"))
     views = facts.views(connection.destination_rpc, connection.registry.contract, roots)
     held = dict(zip(selected.existing, map(result, views), strict=True))
-    entries: dict[int, NamedInBlock] = {}
+    entries: dict[int, BlockEntries] = {}
     for selector, number in selected.blocks.items():
         header, view, reader = headers[number], held[number], connection.registry.reader
-        if named := [asked for asked in requests[selector] if isinstance(asked, NamedTransaction)]:
+        if named := [asked for asked in requests[selector] if isinstance(asked, NamedEntry)]:
             if number not in entries:
                 connection.check_time()
-                at_block = [fact for fact in selected.existing[number] if isinstance(fact, NamedTransaction)]
+                at_block = [fact for fact in selected.existing[number] if isinstance(fact, NamedEntry)]
                 asking = [transaction for transaction in at_block if transaction.asks]
-                entries[number] = named_transactions.find(rpc, header, asking, most_bytes=None)
+                entries[number] = block_contents.find(rpc, header, asking, most_bytes=None)
             root, known = header.receipts_root, view.facts[_RECEIPTS_ROOT]
             for part in _receipt_parts(number, entries[number], named, ("data", str(source), selector.text)):
                 encoded = rlp.encode(entries[number].receipt_nodes[part.transaction])
@@ -190,13 +190,13 @@ def _accounts(
 
 
 def _receipt_parts(
-    number: int, entries: NamedInBlock, named: Sequence[NamedTransaction], place: Sequence[str]
+    number: int, entries: BlockEntries, named: Sequence[NamedEntry], place: Sequence[str]
 ) -> Iterator[ReceiptPart]:
     """Yield what is asked of a block's transactions. `place` is where the request names the block.
 
     Raises `ChainUnavailable`, `ChainError`, and `InvalidRequest` if there is no such transaction or log.
     """
-    there: dict[int, FoundTransaction] = {}
+    there: dict[int, FoundEntry] = {}
     for transaction in named:
         at = *place, "transactions", transaction.name
         match entries.faults.get(transaction):

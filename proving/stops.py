@@ -1,6 +1,6 @@
 """Stops of sending: on a destination, for one of its connections, or by one of its signers.
 
-`proving.transactions.signing` checks them before each reservation, signature and broadcast. A stopped connection
+`proving.sending.signing` checks them before each reservation, signature and broadcast. A stopped connection
 reserves nothing new. Its earlier reservations are still sent and replaced, because later nonces wait for them.
 """
 

@@ -39,16 +39,16 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
-from proving import lanes, money, pruning
+from proving import counters, lanes, money, pruning
 from proving.admission import admit
 from proving.health import findings, problem_reports
 from proving.lanes import MANY_BLOCKS, HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import WorkerHeartbeat
 from proving.paths import checkpoints
 from proving.reconcile import turn as reconcile
-from proving.transactions import transaction_monitor
+from proving.sending import transaction_monitor
 from proving.webhooks import delivery
-from queries import clock, progress
+from queries import batch_states, clock
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Pruning, Query, Step, StepStatus
 from queries.waits import uncoded, wait
@@ -92,8 +92,8 @@ class Worker:
         self._turns: dict[LaneName, Future[None]] = {}
         self._outages = problem_reports.OutageWatch() if settings.OPERATOR_WEBHOOK_URL else None
         # The counters must exist before their first event: Prometheus sees no increase in a series that begins with 1.
-        for chain, event in itertools.product(get_chains().chains, lanes.ChainEvent):
-            lanes.CHAIN_EVENTS.labels(str(chain.id), event)
+        for chain, event in itertools.product(get_chains().chains, counters.ChainEvent):
+            counters.CHAIN_EVENTS.labels(str(chain.id), event)
         # The number of consecutive turns that failed as a whole, and the `time.monotonic` at which the pause ends. They
         # aren't stored, because the database may take no writes.
         self._pauses: dict[LaneName, tuple[int, float]] = {}
@@ -440,4 +440,4 @@ def _reject_overdue(lane: HeldLane) -> None:
         last = error or uncoded(older)
         reason = wait("deadline_exceeded", waits=waits, error=None if last in waits else last)
         code = RejectionCode.DEADLINE_EXCEEDED
-        lane.write(partial(progress.reject, [batch.pk], code=code, reason=reason, retryable=True))
+        lane.write(partial(batch_states.reject, [batch.pk], code=code, reason=reason, retryable=True))

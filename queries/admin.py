@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from accounts.admin import ReadOnlyAdmin, brief
-from queries import progress
+from queries import batch_states
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, WebhookDelivery
 
@@ -61,7 +61,7 @@ class BatchAdmin(ReadOnlyAdmin):
         reason = f"The operator has cancelled the batch. The reason given: {why}"
         for batch in batches:
             with transaction.atomic():
-                if not progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
+                if not batch_states.withdraw(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
                     self.message_user(request, f"{batch} is not open any more.", messages.ERROR)
                     continue
                 self.log_change(request, batch, f"Cancelled. Why: {why}")

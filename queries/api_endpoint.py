@@ -27,7 +27,7 @@ from accounts.models import ApiKey, User
 from chains.chains_file import ChainsError
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
 from database.statements import CompiledQuery
-from queries import batch_request, storage
+from queries import batch_request, database_check
 from queries.batch_request import BodyFault, InvalidRequest
 from queries.columns import RejectionCode
 from queries.strict_json import INVALID, UNSUPPORTED
@@ -90,10 +90,10 @@ def server_error(request: HttpRequest) -> HttpResponse:
         return defaults.server_error(request)
     if is_of_api(request) or wants_json(request):
         sentence = f"{why} Try again later."
-        response: HttpResponse = error_answer(503, code, sentence, retry_after=storage.RETRY_SECONDS)
+        response: HttpResponse = error_answer(503, code, sentence, retry_after=database_check.RETRY_SECONDS)
     else:
         response = HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503)
-        response.headers["Retry-After"] = str(storage.RETRY_SECONDS)
+        response.headers["Retry-After"] = str(database_check.RETRY_SECONDS)
     response.headers["Cache-Control"] = "no-store"
     return response
 

@@ -30,7 +30,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains import encoding
 from chains.chains_file import Chains
 from queries import storage_layout, strict_json
-from queries.columns import AccountField, EarlyCheck, HeaderField, RejectionCode, TransactionField
+from queries.columns import AccountField, EarlyCheck, EntryField, HeaderField, RejectionCode
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag, Query, QueryKind
 from queries.strict_json import INVALID, UNSUPPORTED
@@ -439,7 +439,7 @@ class BatchRequest(_Strict):
                     query.kind, query.fields = QueryKind.HEADER, _mask(HeaderField, asked.header)
                 for entry, of_entry in asked.transactions.items():
                     queries.append(query := copy(at_block))
-                    query.kind, query.fields = QueryKind.ENTRY, _mask(TransactionField, of_entry.props)
+                    query.kind, query.fields = QueryKind.ENTRY, _mask(EntryField, of_entry.props)
                     query.transaction_name = str(entry)
                     query.transaction_index = entry if isinstance(entry, int) else None
                     query.logs, query.block_logs = of_entry.logs, of_entry.blockLogs

@@ -147,7 +147,7 @@ class AccountField(models.IntegerChoices):
     CODE_HASH = 3
 
 
-class TransactionField(models.IntegerChoices):
+class EntryField(models.IntegerChoices):
     """The properties of a transaction: those of its receipt, with their numbers in the facts registry, and its hash."""
 
     STATUS = 0

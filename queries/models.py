@@ -1,6 +1,6 @@
 """Batches, their queries and steps, and the blocks that they are about.
 
-`queries.submission` creates these rows, and `queries.progress` updates their states. Times are in UTC, and say when
+`queries.submission` creates these rows, and `queries.batch_states` updates their states. Times are in UTC, and say when
 this service did something.
 """
 
@@ -21,7 +21,7 @@ from ulid import ULID
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from database.due_rows import DueRow
-from queries.columns import AccountField, HeaderField, TransactionField, Uint256Field
+from queries.columns import AccountField, EntryField, HeaderField, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
 
 # Every start loads the models. This import would add RLP and hashing to that.
@@ -64,13 +64,13 @@ class StepKind(models.TextChoices):
     INITIAL_STATE = "INITIAL_STATE"
     BLOCKHASH_AVAILABLE = "BLOCKHASH_AVAILABLE"
     HEADER_ACCUMULATED = "HEADER_ACCUMULATED"
-    ACCOUNT_ACCUMULATED = "ACCOUNT_ACCUMULATED"
+    FACTS_PROVEN = "ACCOUNT_ACCUMULATED", "Account Accumulated"  # the API's word, also for entries and times
 
 
 HEADER_STEPS = (StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED)
 """Steps of a query about a header, which is proven with its accumulation."""
 
-PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, StepKind.FACTS_PROVEN)
 """Steps of queries whose header and proofs are stored: the rest is up to transactions."""
 
 
@@ -398,7 +398,7 @@ class Query(models.Model):
     transaction_index = models.PositiveIntegerField(null=True)
     # The normalized ENS name in the request. Empty: the request has the address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
-    # A bit for each property: 1 << AccountField, 1 << TransactionField, or 1 << HeaderField.
+    # A bit for each property: 1 << AccountField, 1 << EntryField, or 1 << HeaderField.
     fields = models.PositiveIntegerField(default=0)
     slots = models.JSONField(default=list)  # storage slots in order, each as 0x and 64 hexadecimal digits
     slot_names = models.JSONField(default=dict, db_default={})  # by slot, as in `queries.storage_layout.NamedSlot`
@@ -469,8 +469,8 @@ class Query(models.Model):
         return [field for field in HeaderField if self.fields & 1 << field] if self.kind == QueryKind.HEADER else []
 
     @property
-    def transaction_fields(self) -> list[TransactionField]:
-        return [field for field in TransactionField if self.fields & 1 << field] if self.kind == QueryKind.ENTRY else []
+    def transaction_fields(self) -> list[EntryField]:
+        return [field for field in EntryField if self.fields & 1 << field] if self.kind == QueryKind.ENTRY else []
 
     @property
     def known_logs(self) -> list[int]:
@@ -616,7 +616,7 @@ class Pruning(DueRow):
 
 
 class StorageCheck(models.Model):
-    """A row that `queries.storage` writes to test whether the database takes writes."""
+    """A row that `queries.database_check` writes to test whether the database takes writes."""
 
     at = models.DateTimeField()
 

@@ -34,6 +34,7 @@ from database import statements
 from database.statements import CompiledQuery, QueryParameter, chunks
 from queries import batch_request, webhooks
 from queries.batch_request import BatchRequest
+from queries.batch_states import deadline_from
 from queries.columns import early_checks
 from queries.models import (
     OPEN_STATUSES,
@@ -46,7 +47,6 @@ from queries.models import (
     new_batch_id,
     stored,
 )
-from queries.progress import deadline_from
 
 logger = logging.getLogger(__name__)
 

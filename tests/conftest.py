@@ -27,7 +27,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics
-from queries import storage
+from queries import database_check
 from tests.chain_fixtures import chain_fixture
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
@@ -141,7 +141,7 @@ def forget_what_was_found_of_storage(monkeypatch) -> None:
     """Forget earlier tests' results of storage checks."""
     monkeypatch.setattr(health, "service_metrics", ServiceMetrics())
     monkeypatch.setattr(keys, "_noting_from", 0.0)
-    monkeypatch.setattr(storage, "_last_check", (float("-inf"), ""))
+    monkeypatch.setattr(database_check, "_last_check", (float("-inf"), ""))
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from eth_utils.crypto import keccak
 
 from api.bundles import Changed
 from api.fact_schema import log_json
-from chains import packed_transactions
+from chains import packed_entries
 from chains.encoding import hex_data
 from chains.receipts import TransactionReceipt
 from proving import facts
-from proving.facts import LogFact, TransactionFact
+from proving.facts import EntryFact, LogFact
 from proving.models import BlockTrie
 from queries.columns import HeaderField
 from queries.models import Query, QueryKind
@@ -38,7 +38,7 @@ def parts(queries: Sequence[Query], take: Callable[[Sequence[str]], list[int]]) 
         tries = {HeaderField(row.root): row.values for row in rows}
         if tries.keys() != indexes.keys():
             raise Changed("The receipts of a block are not stored any more.")
-        nodes = {root: packed_transactions.nodes(values, indexes[root]) for root, values in tries.items()}
+        nodes = {root: packed_entries.nodes(values, indexes[root]) for root, values in tries.items()}
         for query in of_block:
             yield _of_transaction(query, tries, nodes, take) if query.kind == QueryKind.ENTRY else _NONE
 
@@ -61,8 +61,8 @@ def _of_transaction(
     tx_hash = hex_data(keccak(of_transaction[0])) if of_transaction[0] else ""
     words, logs = dict[str, str](), dict[str, dict[str, Any]]()
     for fact in facts.of(query):
-        if isinstance(fact, TransactionFact | LogFact) and (word := facts.transaction_word(fact, receipt, tx_hash)):
-            if isinstance(fact, TransactionFact):
+        if isinstance(fact, EntryFact | LogFact) and (word := facts.entry_word(fact, receipt, tx_hash)):
+            if isinstance(fact, EntryFact):
                 words[facts.name(fact)] = hex_data(word)
             elif receipt:
                 logs[str(fact.log)] = {"word": hex_data(word), **log_json(receipt.logs[fact.log])}

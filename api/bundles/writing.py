@@ -20,7 +20,7 @@ from database.statements import by_size, chunks
 from proving import deployments, facts
 from proving.models import AccountProof, BlockTrie, SlotProof
 from queries import query_rows
-from queries.columns import HeaderField, TransactionField
+from queries.columns import EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind
 
 # Number of queries, blocks or proofs that are read in one statement.
@@ -36,8 +36,8 @@ def is_there(queries: QuerySet[Query]) -> bool:
     proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
     lacks_proof = Q(kind=QueryKind.ACCOUNT) & ~Exists(proof)
     tries = BlockTrie.objects.filter(block=OuterRef("block"))
-    only_hash = Q(fields=1 << TransactionField.HASH, logs=[], block_logs=[])
-    shows_hash = Q(transaction_name__startswith="0x") | Q(fields__gte=1 << TransactionField.HASH)
+    only_hash = Q(fields=1 << EntryField.HASH, logs=[], block_logs=[])
+    shows_hash = Q(transaction_name__startswith="0x") | Q(fields__gte=1 << EntryField.HASH)
     lacks_receipts = ~only_hash & ~Exists(tries.filter(root=HeaderField.RECEIPTS_ROOT))
     lacks_transactions = shows_hash & ~Exists(tries.filter(root=HeaderField.TRANSACTIONS_ROOT))
     lacks_trie = Q(kind=QueryKind.ENTRY) & (lacks_receipts | lacks_transactions)
@@ -156,8 +156,8 @@ def _nodes(queries: QuerySet[Query], places: Mapping[int, int], items: list[dict
             slots = _slots(several, accounts)
             new: list[str] = []
             take = partial(pool.take, new)
-            of_transactions = transaction_parts.parts(several, take)
-            for query, of_transaction in zip(several, of_transactions, strict=True):
+            of_entries = transaction_parts.parts(several, take)
+            for query, of_transaction in zip(several, of_entries, strict=True):
                 item = _query(query, places, accounts.get(_pair(query)), slots, take)
                 items.append(item | of_transaction)
             yield new

@@ -14,7 +14,7 @@ from chains.questions import ProofRequest, VerifiedAccountProof, VerifiedSlotPro
 from chains.trie import verify_account, verify_slot
 from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact
-from proving.gas import Amount, Missing, Route, Sample
+from proving.gas import Amount, Route, Sample, UnprovenBlock
 from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
@@ -52,7 +52,7 @@ def estimated(case: Case) -> Amount:
         facts += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
         facts += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
     sample = Sample.of(_served(case, gas.sampled(header, facts)))
-    missing = [Missing(case.number, facts, is_known=bool(case.before), header=header)]
+    missing = [UnprovenBlock(case.number, facts, is_known=bool(case.before), header=header)]
     return gas.estimate(missing, sample, Route()).gas
 
 

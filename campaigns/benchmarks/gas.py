@@ -19,7 +19,7 @@ import rlp
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chains import packed, packed_transactions
+from chains import packed, packed_entries
 from chains.attestation import AttestationRequest, Domain, sign
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
@@ -382,7 +382,7 @@ def receipts_of(count: int) -> tuple[Sequence[bytes], bytes]:
     receipts = [chance.randbytes(300) for _ in range(_TRANSACTIONS)]
     receipts[_INDEX] = Outcome(1, 2, 9_000_000, logs).encode()
     fields = list(rlp.decode(prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance)))
-    fields[_RECEIPTS_ROOT] = packed_transactions.root(receipts)
+    fields[_RECEIPTS_ROOT] = packed_entries.root(receipts)
     return receipts, tries.encode(fields)
 
 
@@ -394,7 +394,7 @@ def receipt_cases() -> Iterator[Case]:
         stored = {"a log": [0], "all logs": range(count)} if count > 1 else {"its log": [0]}
         for what, wanted in stored.items():
             for how, block, before in (("root known", _BLOCK, known), ("with header", header, ())):
-                data = packed_transactions.encode_receipts(block, receipts, {_INDEX: wanted})
+                data = packed_entries.encode_receipts(block, receipts, {_INDEX: wanted})
                 name = f"receipt of {count} logs: {what}, {how}".replace("1 logs", "1 log")
                 yield Case(name, _BLOCK, keccak(header), data, before=before)
 

@@ -20,13 +20,13 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.packed_transactions import root
+from chains.packed_entries import root
 from chains.rpc import RpcClient
 from devnet.devchain import ACCOUNTS
-from proving import transaction_packing
-from proving.named_transactions import NamedTransaction, find
+from proving import entry_packing
+from proving.block_contents import NamedEntry, find
 from proving.reconcile import proofs
-from queries.columns import TransactionField
+from queries.columns import EntryField
 from queries.models import Block, Query, QueryKind
 from tests.chains.lying_node import Raw, is_chain_id, lying_node, result
 from tests.headers import PRAGUE, encode
@@ -42,9 +42,9 @@ class LargeBlock:
     def __init__(self, count: int) -> None:
         chance = random.Random(count)
         transactions, receipts = ([make(chance, at) for at in range(count)] for make in (_transaction, _receipt))
-        of_transactions, of_receipts = ([raw for raw, _ in values] for values in (transactions, receipts))
-        self.hashes = [hex_data(keccak(raw)) for raw in of_transactions]
-        roots = {"transactionsRoot": root(of_transactions), "receiptsRoot": root(of_receipts)}
+        of_entries, of_receipts = ([raw for raw, _ in values] for values in (transactions, receipts))
+        self.hashes = [hex_data(keccak(raw)) for raw in of_entries]
+        roots = {"transactionsRoot": root(of_entries), "receiptsRoot": root(of_receipts)}
         self.header = Header.decode(encode(PRAGUE, **roots))
         full = [told | {"hash": tx_hash} for (_, told), tx_hash in zip(transactions, self.hashes, strict=True)]
         told = [told | {"transactionHash": name} for (_, told), name in zip(receipts, self.hashes, strict=True)]
@@ -120,9 +120,9 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
     """Measure the work for `count` transactions all over a block, half of them by their hashes."""
     every = len(block.hashes) // count
     asked = [
-        NamedTransaction(
+        NamedEntry(
             block.hashes[at] if at % 2 else at,
-            (TransactionField.STATUS, TransactionField.HASH),
+            (EntryField.STATUS, EntryField.HASH),
             block_logs=tuple(_LOGS * at + place for place in range(_LOGS)),
         )
         for at in range(every - 1, len(block.hashes), every)
@@ -150,7 +150,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
             entries.contents.size({entry.index for entry in entries.found.values()})
 
         def prove() -> None:
-            (fetched,) = next(proofs.of_transactions(client(), {row: queries})).values()
+            (fetched,) = next(proofs.of_entries(client(), {row: queries})).values()
             assert len(fetched.complete) == count
 
         entries = find(client(), block.header, asked)
@@ -161,7 +161,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 
     def pack() -> None:
-        for each in transaction_packing.packs(facts, lambda fact: len(contents.tries[fact.root][fact.transaction])):
+        for each in entry_packing.packs(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
             each.encode(block.header.number, contents.tries[each.root])
 
     return [*measures, _measure(f"their packing, {count} of its transactions", pack)]

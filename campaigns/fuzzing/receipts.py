@@ -33,7 +33,7 @@ from chains.packed import (
     TRANSACTION,
     TRANSACTIONS,
 )
-from chains.packed_transactions import encode_receipts, encode_transactions, log_marks
+from chains.packed_entries import encode_receipts, encode_transactions, log_marks
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries

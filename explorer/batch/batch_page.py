@@ -103,7 +103,7 @@ class ShownBatch:
         return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()
 
     @property
-    def names_transactions(self) -> bool:
+    def names_entries(self) -> bool:
         return any(query.kind == QueryKind.ENTRY for query in self.queries)
 
     @property

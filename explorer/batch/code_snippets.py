@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from chains.packed import HASHED_HEADER_FIELDS
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact, TransactionFact
+from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EntryField, HeaderField
 
 # The reader has Satellite's reads alone: no later properties, and none that a registry holds as a hash.
 _FIELDS_OF_READER = frozenset(HeaderField(number) for number in range(15)) - HASHED_HEADER_FIELDS
@@ -169,7 +169,7 @@ def _call(block_number: int, fact: Fact) -> _Call:
             account = _Argument("address", "account", fact.address)
             slot = _Argument("bytes32", "slot", fact.slot)
             return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot))
-        case TransactionFact() | LogFact():
+        case EntryFact() | LogFact():
             return _of_transaction(block, fact)
         case HeaderFact():
             field = _Argument("uint8", "field", str(fact.field.value))
@@ -179,12 +179,12 @@ def _call(block_number: int, fact: Fact) -> _Call:
             return _Call("The latest block at that time", "blockAtTimestamp", (time,), answer="uint256")
 
 
-def _of_transaction(block: _Argument, fact: TransactionFact | LogFact) -> _Call:
-    index = _Argument("uint32", "txIndex", str(fact.transaction))
+def _of_transaction(block: _Argument, fact: EntryFact | LogFact) -> _Call:
+    index = _Argument("uint32", "txIndex", str(fact.entry))
     match fact:
-        case TransactionFact(field=TransactionField.HASH):
+        case EntryFact(field=EntryField.HASH):
             return _Call("The hash of a transaction", "transactionHash", (block, index))
-        case TransactionFact():
+        case EntryFact():
             field = _Argument("uint8", "field", str(fact.field.value))
             return _Call(f"{fact.field.name} of a receipt", "receiptField", (block, index, field))
         case LogFact():

@@ -14,9 +14,9 @@ from explorer.batch.log_display import LogDisplay
 from explorer.formatting.amounts import shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact, TransactionFact
+from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Query
 
 # Slots of one account, or logs of one transaction, on a page.
@@ -136,7 +136,7 @@ def value(
     return Value(
         field=facts.name(fact),
         label=label(fact),
-        number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact | TransactionFact) else None,
+        number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact | EntryFact) else None,
         slot=fact.slot if isinstance(fact, SlotFact) else "",
         slot_name=fact.name if isinstance(fact, SlotFact) else None,
         word=hex_data(word),
@@ -171,7 +171,7 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     match fact:
         case AccountFact(field=AccountField.BALANCE):
             return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)))
-        case TransactionFact(field=TransactionField.STATUS):
+        case EntryFact(field=EntryField.STATUS):
             return (Meaning(_STATUS_MEANINGS.get(number, "decimal"), str(number)),)
         case HeaderFact(field=HeaderField.COINBASE):
             return (Meaning("address", str(checksummed(hex_data(word[12:])))),)

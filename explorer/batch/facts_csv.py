@@ -8,9 +8,9 @@ from api.fact_schema import log_json
 from chains.encoding import hex_data
 from explorer.batch import fact_display
 from explorer.formatting import csv_lines
-from proving import facts, told_transactions
-from proving.facts import Fact, LogFact, SlotFact, TransactionFact
-from proving.told_transactions import ToldTransaction
+from proving import facts, requested_entries
+from proving.facts import EntryFact, Fact, LogFact, SlotFact
+from proving.requested_entries import RequestedEntry
 from queries.models import Batch, BatchStatus, Query
 from queries.query_rows import from_number
 
@@ -37,7 +37,7 @@ def lines(batch: Batch) -> Iterator[str]:
             break
         may_be_told = {query: facts.may_be_told(batch, query) for query in queries}
         words = fact_display.proven([query for query, is_told in may_be_told.items() if is_told], None)
-        transactions = told_transactions.told(may_be_told)
+        transactions = requested_entries.entries_of(may_be_told)
         for query in queries:
             for fact in facts.of(query):
                 cells = _cells(batch, query, fact, words.get(query.pk, {}).get(fact))
@@ -64,14 +64,14 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
     ]
 
 
-def transaction_cells(fact: Fact, transaction: ToldTransaction | None) -> list[str]:
+def transaction_cells(fact: Fact, transaction: RequestedEntry | None) -> list[str]:
     """Return the cells of `TRANSACTION_COLUMNS`, which are empty for other facts. Topics are separated by spaces."""
     match fact:
-        case TransactionFact() if transaction:
-            return [str(fact.transaction), transaction.hash, "", "", "", ""]
+        case EntryFact() if transaction:
+            return [str(fact.entry), transaction.hash, "", "", "", ""]
         case LogFact() if transaction:
             told = transaction.log(fact.log)
             log: dict[str, Any] = log_json(told) if told else {}
             content = [log.get("emitter", ""), " ".join(log.get("topics", ())), log.get("data", "")]
-            return [str(fact.transaction), transaction.hash, str(fact.log), *content]
+            return [str(fact.entry), transaction.hash, str(fact.log), *content]
     return [""] * len(TRANSACTION_COLUMNS)

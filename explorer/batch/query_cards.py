@@ -17,10 +17,10 @@ from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
 from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
-from proving import facts, told_transactions
+from proving import facts, requested_entries
 from proving.facts import Fact, HeaderFact, LogFact, SlotFact
 from proving.models import FactsRegistry, Transaction
-from proving.told_transactions import ToldTransaction
+from proving.requested_entries import RequestedEntry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, QueryKind, Step, StepKind, StepStatus
 from queries.waits import WaitReason, uncoded
 
@@ -54,7 +54,7 @@ class ShownQuery:
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
     needs_action: bool  # the open step goes on only after somebody acts
     seconds_left: int | None  # estimate for the path to the query's block
-    transaction: ToldTransaction | None = None  # in a line, as the request names it
+    transaction: RequestedEntry | None = None  # in a line, as the request names it
 
     @property
     def number(self) -> int:
@@ -169,7 +169,7 @@ def read(
     first, most = max(first_slots.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
     words = fact_display.proven(list(first_slots), first, most)
     is_whole = steps is not None
-    about = told_transactions.told({query: is_whole and query in first_slots for query in queries})
+    about = requested_entries.entries_of({query: is_whole and query in first_slots for query in queries})
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     # A transaction that reverted or was cancelled has cost gas, although its hash may be on no step or an earlier one.
     sent = Transaction.queries.through.objects.filter(query__in=[query.pk for query in queries])
@@ -244,7 +244,7 @@ def values_of(
     source: ChainName,
     registry: FactsRegistry,
     *,
-    transaction: ToldTransaction | None = None,
+    transaction: RequestedEntry | None = None,
     event: str = "",
     with_code: bool = True,
 ) -> Iterable[Value]:

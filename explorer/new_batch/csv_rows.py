@@ -16,7 +16,7 @@ from chains import encoding
 from explorer.new_batch.form_sentences import FORM_SENTENCES, LINE_SENTENCES
 from explorer.new_batch.forms import HASH, MAX_ROWS, MOST_FAULTS, RowFault
 from queries.batch_request import pointer
-from queries.columns import TransactionField
+from queries.columns import EntryField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transaction", "logs")
 """In this order, unless a line names them."""
@@ -262,7 +262,7 @@ def _row(tell: _Tell, given: Mapping[str, str], like: Mapping[str, Any], chains:
     logs = _split(given.get("logs", ""))
     is_of_transactions = bool(given.get("transaction"))
     is_of_accounts = bool(given.get("address")) or not is_of_transactions
-    of_transactions = TransactionField.names if is_of_accounts else props
+    of_transactions = EntryField.names if is_of_accounts else props
     tx_props = [name for name in props if is_of_transactions and name in of_transactions]
     chain = given.get("chain", "")
     row = {**like, "accounts": [], "transactions": [], "header": [], "numbers": defaultdict(list)}

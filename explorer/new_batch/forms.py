@@ -25,7 +25,7 @@ from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENC
 from queries import submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
-from queries.columns import AccountField, HeaderField, TransactionField
+from queries.columns import AccountField, EntryField, HeaderField
 from queries.submission import ESTIMATES
 
 MAX_ROWS = 50
@@ -138,7 +138,7 @@ class RowForm(forms.Form):
     tx_props = forms.MultipleChoiceField(
         label="Properties of these transactions",
         required=False,
-        choices=[(name, name) for name in TransactionField.names],
+        choices=[(name, name) for name in EntryField.names],
         widget=forms.CheckboxSelectMultiple,
         initial=["STATUS"],
     )

@@ -17,7 +17,7 @@ from proving.admission.answers import SelectedBlocks
 from proving.admission.cost import Cost, SourceEstimate
 from proving.models import ChainHead, ChainWatch
 from proving.paths.planning import StatesRefused, TooFar
-from proving.transactions import signers
+from proving.sending import signers
 from queries.columns import PASSING_CODES, AdmissionRejection, EarlyCheck, RejectionCode
 from queries.waits import Value, wait
 

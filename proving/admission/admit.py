@@ -23,12 +23,12 @@ from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from database.due_rows import Postponement
 from database.statements import chunks
-from proving import heads, lanes, money
+from proving import counters, heads, lanes, money
 from proving.admission import admission_checks, answers, cost
 from proving.admission.admission_checks import SpendingAccount
 from proving.admission.cost import SourceEstimate
 from proving.lanes import HeldLane
-from queries import progress, submission, waits
+from queries import batch_states, submission, waits
 from queries.columns import AdmissionRejection
 from queries.models import (
     ADMITTED_STATUSES,
@@ -83,12 +83,12 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
         _give_back(lane, postponement, batches, ends)
         for batch in batches:
             end = ends.get(batch.pk, _DONE)
-            lanes.note_job_run("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
+            counters.note_job_run("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
 
     def give_up(batch: Batch) -> None:
         fault = _End((wait("internal_error"),))
         _give_back(lane, postponement, [batch], {batch.pk: fault})
-        lanes.note_job_run("batch", "defect", time.monotonic())
+        counters.note_job_run("batch", "defect", time.monotonic())
 
     return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
 
@@ -176,7 +176,7 @@ def _spending_account(batch: Batch, destination: Chain, used: int) -> SpendingAc
 
 
 def _reject(batch: Batch, rejection: AdmissionRejection) -> None:
-    progress.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
+    batch_states.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
 
 
 def _with_numbers(queries: QuerySet[Query]) -> Iterator[Query]:
@@ -239,7 +239,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
         if all(source.selected and not source.selected.times for source in sources):
             ends[batch.pk] = _DONE
     if admitted:
-        progress.admit(admitted)
+        batch_states.admit(admitted)
         _wake_blocks(admitted)
     return ends
 

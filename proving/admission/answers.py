@@ -29,11 +29,11 @@ from chains.nodes import Question
 from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rpc import FEE_QUESTIONS, RpcClient, result
 from database.statements import by_size, chunks
-from proving import block_times, connections, facts, gas, heads, kept, money, named_transactions
+from proving import block_contents, block_times, connections, facts, gas, heads, kept, money
+from proving.block_contents import Asked, BlockSize, NamedEntry, Unprovable
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Sample
-from proving.named_transactions import Asked, BlockSize, NamedTransaction, Unprovable
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import BlockTag, Query
@@ -62,7 +62,7 @@ def requests_of(queries: Iterable[Query]) -> Mapping[int, Mapping[str, Requests]
     )
     for query in queries:
         of_batch = requests[query.source_chain_id][query.batch_id]
-        of_batch[Selector.of(query)].update(dict.fromkeys(named_transactions.asked_of(query)))
+        of_batch[Selector.of(query)].update(dict.fromkeys(block_contents.asked_of(query)))
     return requests
 
 
@@ -177,8 +177,8 @@ class SelectedBlocks:
         return [*self.later.values(), *self.times.values()]
 
     @property
-    def names_transactions(self) -> bool:
-        return any(isinstance(asked, NamedTransaction) for group in self.existing.values() for asked in group)
+    def names_entries(self) -> bool:
+        return any(isinstance(asked, NamedEntry) for group in self.existing.values() for asked in group)
 
     @property
     def asks_accounts(self) -> bool:
@@ -242,7 +242,7 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
         else:
             blocks[selector] = number
             # The block's transactions show whether it holds the one that selects it.
-            selecting = [NamedTransaction(selector.transaction)] if selector.transaction else []
+            selecting = [NamedEntry(selector.transaction)] if selector.transaction else []
             at[number].update(dict.fromkeys([*selecting, *asked]))
     existing: dict[int, Collection[Asked]] = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: facts for number, facts in at.items() if number > head.number}
@@ -318,17 +318,17 @@ def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     """Put facts in the place of the transactions that batches name. The last batches must wait if that takes long."""
     ends_at = time.monotonic() + _SECONDS_OF_RECEIPTS
     for place, selected in enumerate(selections):
-        if place and time.monotonic() > ends_at and selected.names_transactions:
+        if place and time.monotonic() > ends_at and selected.names_entries:
             selected.is_unread, selected.existing = True, {}
         for number, asked in selected.existing.items():
-            named = [fact for fact in asked if isinstance(fact, NamedTransaction)]
-            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedTransaction)]
+            named = [fact for fact in asked if isinstance(fact, NamedEntry)]
+            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedEntry)]
             if named and not selected.fault:
                 _find_entries_at(answers, selected, number, named)
 
 
 def _find_entries_at(
-    answers: SourceAnswers, selected: SelectedBlocks, number: int, named: Sequence[NamedTransaction]
+    answers: SourceAnswers, selected: SelectedBlocks, number: int, named: Sequence[NamedEntry]
 ) -> None:
     connection = answers.connection
     if not connection.registry.proves_transactions:
@@ -341,7 +341,7 @@ def _find_entries_at(
     if error := answers.errors.get(number):
         selected.fault = error
         return
-    entries = named_transactions.find(connection.source_rpc, answers.headers[number], named)
+    entries = block_contents.find(connection.source_rpc, answers.headers[number], named)
     match next(iter(entries.faults.values()), None):
         case Unprovable(reason=reason):
             selected.unprovable.append(reason)
@@ -363,7 +363,7 @@ def _ask_registry(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     requested: dict[int, dict[Fact, None]] = defaultdict(dict)
     for selected in selections:
         for number, of_block in selected.existing.items():
-            requested[number].update((fact, None) for fact in of_block if not isinstance(fact, NamedTransaction))
+            requested[number].update((fact, None) for fact in of_block if not isinstance(fact, NamedEntry))
             if any(isinstance(fact, TimeFact) for fact in of_block):
                 requested.setdefault(number + 1, {})
     usual_tip = money.usual_tip(destination.chain)
@@ -394,7 +394,7 @@ def _ask_facts(answers: SourceAnswers, requested: Mapping[int, Collection[Fact]]
     rpc, contract = answers.connection.destination_rpc, answers.connection.registry.contract
     asked = {
         number: [
-            *(of_block if number in answers.accumulated else facts.of_transactions(of_block)),
+            *(of_block if number in answers.accumulated else facts.of_entries(of_block)),
             *facts.roots_of(of_block),
         ]
         for number, of_block in requested.items()

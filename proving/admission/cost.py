@@ -20,7 +20,7 @@ from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
 from proving.facts import HeaderFact, SlotFact
-from proving.gas import Amount, CostPart, GasEstimate, Missing, Route
+from proving.gas import Amount, CostPart, GasEstimate, Route, UnprovenBlock
 from proving.models import SPENT_STATES, Transaction
 from proving.paths.planning import StatesRefused, TooFar
 from proving.sources import NotYet
@@ -163,7 +163,7 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     if not isinstance(route, Route):
         return replace(known, no_path=route)
     # Blocks in the future are estimated like the head.
-    lacking += (Missing(0, list(group), is_known=False, header=told.head) for group in selected.coming)
+    lacking += (UnprovenBlock(0, list(group), is_known=False, header=told.head) for group in selected.coming)
     route = _with_starts(told.connection, route, len(selected.coming))
     estimate = gas.estimate(lacking, selected.sample, route, correction)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
@@ -190,9 +190,11 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
 
 
 def _parts(
-    selected: SelectedBlocks, missing: Sequence[Missing], route: Route, estimate: GasEstimate
+    selected: SelectedBlocks, missing: Sequence[UnprovenBlock], route: Route, estimate: GasEstimate
 ) -> dict[CostPart, PartEstimate]:
-    requested = [Missing(0, list(group), is_known=False) for group in (*selected.existing.values(), *selected.coming)]
+    requested = [
+        UnprovenBlock(0, list(group), is_known=False) for group in (*selected.existing.values(), *selected.coming)
+    ]
     every, lacking = (_count(blocks, route) for blocks in (requested, missing))
     return {
         part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
@@ -201,7 +203,7 @@ def _parts(
     }
 
 
-def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
+def _count(blocks: Sequence[UnprovenBlock], route: Route) -> dict[CostPart, int]:
     return {
         CostPart.HEADERS: sum(not block.is_known for block in blocks),
         CostPart.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for block in blocks for fact in block.facts),

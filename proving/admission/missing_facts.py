@@ -6,23 +6,23 @@ from datetime import datetime
 
 from proving import facts
 from proving.admission.answers import SelectedBlocks, SourceAnswers
+from proving.block_contents import BlockSize
 from proving.facts import HeaderFact
-from proving.gas import Missing, Route
-from proving.named_transactions import BlockSize
+from proving.gas import Route, UnprovenBlock
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.sources import NotYet
 from queries.waits import WaitReason, wait
 
 
-def of_blocks(answers: SourceAnswers, selected: SelectedBlocks) -> list[Missing]:
+def of_blocks(answers: SourceAnswers, selected: SelectedBlocks) -> list[UnprovenBlock]:
     """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
-    missing: list[Missing] = []
+    missing: list[UnprovenBlock] = []
     for number, of_block in selected.existing.items():
         if error := answers.errors.get(number):
             raise error
         missing.append(
-            Missing(
+            UnprovenBlock(
                 number,
                 [fact for fact in of_block if (number, fact) not in answers.held],
                 is_known=number in answers.accumulated,
@@ -46,7 +46,7 @@ def lacking_properties(answers: SourceAnswers, selected: SelectedBlocks) -> list
 
 
 def route_to(
-    answers: SourceAnswers, selected: SelectedBlocks, missing: Sequence[Missing], deadline: datetime
+    answers: SourceAnswers, selected: SelectedBlocks, missing: Sequence[UnprovenBlock], deadline: datetime
 ) -> Route | TooFar | NotYet | StatesRefused:
     """Find the paths to the blocks whose hashes the registry can't take now. Raises `NodeUnavailable`, `RpcRefused`."""
     needed = sorted({number for block in missing if block.needs_header for number in block.hashes}, reverse=True)

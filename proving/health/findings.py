@@ -32,8 +32,8 @@ from proving import deployments, heads, money, sources
 from proving.health import standstill
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
-from proving.transactions.signers import locked, note_nonce, patience
-from queries import clock, storage
+from proving.sending.signers import locked, note_nonce, patience
+from queries import clock, database_check
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ def facts_registries() -> Iterator[Problem]:
 
 
 def storing() -> Iterator[Problem]:
-    if sentence := storage.problem():
+    if sentence := database_check.problem():
         yield Problem("storage", sentence)
 
 

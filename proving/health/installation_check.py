@@ -16,21 +16,21 @@ from chains.beacon.era_files import EraFiles
 from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Chain, Chains, Connection, chain_of_node
 from chains.encoding import in_units
+from chains.node_abilities import Abilities, probe
 from chains.node_errors import ChainError, NodeUnavailable
 from chains.nodes import RpcNode
-from chains.probe import Abilities, probe
 from chains.remote_signer import RemoteSigner
 from chains.rpc import RpcClient
 from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
-from proving import deploying, deployments, sources
+from proving import deployments, registry_setup, sources
 from proving.connections import open_connection
 from proving.health import attester_checks, findings
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
+from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
-from proving.transactions import signers
 
 _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
@@ -170,7 +170,7 @@ def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
     if row.refused:
         return str(row.refusal)
     sentence = f"The facts registry {row} has verified code, {row.code_hash}."
-    if deploying.has_derived_address(connection, row):
+    if registry_setup.has_derived_address(connection, row):
         with_these = ", with these attesters" if connection.attesters else ""
         sentence += f" It has the same address everywhere{with_these}."
     if not deployments.proves_transactions(row):
@@ -244,7 +244,7 @@ def _tell_of_signer(
         balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
         say(f"  The signer {address} holds {in_units(balance)} {currency}; it stops below {minimum} {currency}.")
-        if missing and balance < (needed := deploying.needed(chain, missing, rpc)).least:
+        if missing and balance < (needed := registry_setup.needed(chain, missing, rpc)).least:
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
             say(
                 f"  To begin on {chain.label}, send {chain.cost(needed.to_send(balance))} to {address}: deploying "

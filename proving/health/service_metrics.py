@@ -2,7 +2,7 @@
 
 No chain is asked, because workers store their observations. To keep the database's load low, there are few statements,
 they use indexes, and results are reused for some seconds. Sums over all transactions are updated when a transaction
-becomes final (`proving.transactions.transaction_monitor`).
+becomes final (`proving.sending.transaction_monitor`).
 """
 
 import threading

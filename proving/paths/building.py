@@ -29,8 +29,8 @@ from proving.packing import Intent
 from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
+from proving.sending import signing
 from proving.sources import NotYet, Preparation, Start
-from proving.transactions import signing
 from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
 # Bytes of a call without its trie nodes and headers. Packing makes no node longer.

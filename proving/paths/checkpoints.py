@@ -22,7 +22,7 @@ from chains.questions import Log
 from config.configured_chains import get_chains
 from database import due_rows
 from database.statements import chunks
-from proving import connections, heads, lanes
+from proving import connections, counters, heads, lanes
 from proving.connections import OpenConnection
 from proving.deployments import Unusable
 from proving.heads import Heads, poll_seconds
@@ -177,7 +177,7 @@ def look_after(lane: HeldLane, key: object) -> None:
         attempts, reason, seconds = 0, None, float(_PAUSE)
         chain = get_chains().chain(row.destination_chain_id)
         about = {"chain": chain.id, "source": row.source_chain_id}
-        with lanes.in_hand(lane, postponement, [row]), lanes.job_run("registry", **about) as job_run:
+        with lanes.in_hand(lane, postponement, [row]), counters.job_run("registry", **about) as job_run:
             try:
                 connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
                 if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):

@@ -19,8 +19,8 @@ from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
-from proving.transactions import sending
-from proving.transactions.signers import Unsent
+from proving.sending import orders
+from proving.sending.signers import Unsent
 from queries import waits
 from queries.models import Block, Query
 from queries.waits import WaitReason, wait
@@ -50,19 +50,19 @@ def _send_each(
     context: WorkContext, sendings: Sequence[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]
 ) -> list[tuple[Block, Sending]]:
     """Carry out each action for all of its queries. Return the actions to try instead if batches can't pay."""
-    orders: list[tuple[Block, Sending, sending.Order]] = []
+    to_send: list[tuple[Block, Sending, orders.Order]] = []
     proofs = packing.proofs_of({block.pk: action.missing for block, action in sendings if isinstance(action, Prove)})
     for block, action in sendings:
         try:
-            orders.append((block, action, _order(context, block, action, proofs)))
+            to_send.append((block, action, _order(context, block, action, proofs)))
         except ChainError as error:
             why_not[block.pk] = Fail(waits.fault(error), for_operators=error.for_operators)
-    outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in orders])
+    outcomes = orders.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in to_send])
     instead: list[tuple[Block, Sending]] = []
-    for (block, action, _), outcome in zip(orders, outcomes, strict=True):
+    for (block, action, _), outcome in zip(to_send, outcomes, strict=True):
         if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(block, action, outcome.batches)):
             instead.append((block, other))
-        elif not isinstance(outcome, sending.Sent) and not (isinstance(action, Prove) and action.is_optional):
+        elif not isinstance(outcome, orders.Sent) and not (isinstance(action, Prove) and action.is_optional):
             why_not[block.pk] = _why_not(context, outcome)
     return instead
 
@@ -107,7 +107,7 @@ def _for_these(action: Sending, able: Collection[int]) -> Sending:
 
 def _order(
     context: WorkContext, block: Block, action: Sending, proofs: Mapping[tuple[int, str], AccountProof]
-) -> sending.Order:
+) -> orders.Order:
     """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
     connection, registry = context.connection, context.registry
     match action:
@@ -124,16 +124,16 @@ def _order(
                 calls=action.calls,
                 proofs=proofs,
             )
-            return sending.Order(
+            return orders.Order(
                 list(itertools.islice(intents, most)), multicall="" if action.is_alone else registry.multicall
             )
         case ProveTime(timestamp, following, queries):
-            return sending.Order([packing.proof_of_time(block, registry, following, timestamp, queries)])
+            return orders.Order([packing.proof_of_time(block, registry, following, timestamp, queries)])
         case PreparePath(preparation, queries):
-            return sending.Order([building.intent_before(connection, preparation, queries)])
+            return orders.Order([building.intent_before(connection, preparation, queries)])
         case ExtendPath(path, target, needing, jump):
             leg, intents = building.intents_of_leg(connection, block, path, target=target, needing=needing, jump=jump)
-            return sending.Order([next(intents)], partial(_note_path, context, path, leg))
+            return orders.Order([next(intents)], partial(_note_path, context, path, leg))
 
 
 def _note_path(context: WorkContext, path: Path, leg: Leg, _: str, __: int) -> None:

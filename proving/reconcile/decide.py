@@ -29,9 +29,9 @@ from proving.reconcile.observation import (
 )
 from proving.reconcile.proofs import Fetched, Proven, StoredContents
 from proving.sources import NotYet, Preparation, Start
+from queries.batch_states import Complete
 from queries.columns import PASSING_CODES, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
-from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
 # How long nodes may refuse to serve a proof before its batch is rejected. They may be syncing, or temporarily lack the
@@ -259,7 +259,7 @@ def gone(seen: Checked, completed: Gone) -> Decision:
     to_account = () if not completed.root_is_confirmed else completed.lacking_of_accounts
     reopened = [
         Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
-        Reopen(to_account, StepKind.ACCOUNT_ACCUMULATED, reason),
+        Reopen(to_account, StepKind.FACTS_PROVEN, reason),
     ]
     return Decision(Continue(), [*lost, *reopened, NoteChecked()])
 
@@ -436,12 +436,12 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
             held[seen.proven_by.get(pk, "")].append(pk)
     for tx_hash, pks in held.items():
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
-        yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
+        yield Complete(pks, StepKind.FACTS_PROVEN, tx_hash)
     if seen.root_is_confirmed:
         # Proving a time also accumulates the header. So a query that selects its block by a time then lacks only
         # account facts.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
-        there = {pk for pk, query in seen.queries.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
+        there = {pk for pk, query in seen.queries.items() if query.step != StepKind.FACTS_PROVEN}
         timed = [pk for pk in there & lacking - untimed if not seen.queries[pk].is_of_header]
         yield Complete(timed, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
 

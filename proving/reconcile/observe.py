@@ -139,7 +139,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     read = partial(
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
     )
-    proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED)).values_list("pk", flat=True))
+    proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.FACTS_PROVEN)).values_list("pk", flat=True))
     is_root = bool(proven) and _is_root(block, read([]).state_root)
     # Facts about transactions may be proven without the block's state root.
     completed = (seen if is_root else seen.filter(kind=QueryKind.ENTRY)).filter(step__isnull=True).order_by("pk")
@@ -351,9 +351,7 @@ def _compared(
     requested = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
     roots = {pk: facts.roots_of(each) for pk, each in requested.items()}
     asked = {pk: list(dict.fromkeys([*each, *roots[pk]])) for pk, each in requested.items()}
-    at_once = {
-        pk: each if pk in accumulated else [*facts.of_transactions(each), *roots[pk]] for pk, each in asked.items()
-    }
+    at_once = {pk: each if pk in accumulated else [*facts.of_entries(each), *roots[pk]] for pk, each in asked.items()}
     requests = [ViewRequest(block.number, at_once[block.pk], confirmed) for block in blocks]
     of_facts = [request.questions(registry) for request in requests]
     hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]

@@ -16,9 +16,9 @@ from chains.node_errors import ChainError, RpcRefused, UnverifiedProof
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 from database.statements import by_size, chunks
-from proving import facts, kept, named_transactions
+from proving import block_contents, facts, kept
+from proving.block_contents import NamedEntry, Unprovable
 from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
-from proving.named_transactions import NamedTransaction, Unprovable
 from queries import waits
 from queries.columns import HeaderField
 from queries.models import Block, Query, QueryKind, StepKind, open_queries
@@ -79,7 +79,7 @@ class WaitingQueries:
     accounts: list[WaitingAccount] = field(default_factory=list)
     headers: dict[Block, list[Query]] = field(default_factory=lambda: defaultdict(list))
     transactions: dict[Block, list[Query]] = field(default_factory=lambda: defaultdict(list))
-    selecting: dict[Block, dict[NamedTransaction, list[int]]] = field(
+    selecting: dict[Block, dict[NamedEntry, list[int]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     """The transactions that select a block, with the ids of the queries."""
@@ -101,7 +101,7 @@ def waiting(blocks: Sequence[Block], most: int) -> WaitingQueries:
             chosen.append(pk)
         # A query about the selecting transaction itself finds it when its own proof is fetched.
         if selecting and selecting != transaction:
-            waiting.selecting[by_pk[block or 0]][NamedTransaction(selecting)].append(pk)
+            waiting.selecting[by_pk[block or 0]][NamedEntry(selecting)].append(pk)
     # The order is random, so that accounts for which nodes hang aren't always first. Users with few come before others,
     # because the turn may end before all are fetched.
     sizes = Counter(by_pk[block].queued_for_id for block, _ in asking)
@@ -126,7 +126,7 @@ def unselected(source: RpcClient, waiting: WaitingQueries) -> dict[int, dict[int
     """
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     for block, named in waiting.selecting.items():
-        entries = named_transactions.find(source, _header(block), named)
+        entries = block_contents.find(source, _header(block), named)
         for transaction, fault in entries.faults.items():
             faults[block.pk] |= dict.fromkeys(named[transaction], _fault(fault, _receipts_of(source, block)))
     return faults
@@ -159,15 +159,15 @@ def _receipts_of(source: RpcClient, block: Block) -> str:
     return f"the receipts of block {block.number} of {source.chain.label}"
 
 
-def of_transactions(source: RpcClient, asking: Mapping[Block, Sequence[Query]]) -> Iterator[dict[int, Fetched]]:
+def of_entries(source: RpcClient, asking: Mapping[Block, Sequence[Query]]) -> Iterator[dict[int, Fetched]]:
     """Yield the receipts that these queries need, one block after another, by its id. The caller stores each first."""
     for block, queries in asking.items():
-        yield {block.pk: _of_transactions(source, block, queries)}
+        yield {block.pk: _of_entries(source, block, queries)}
 
 
-def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) -> Fetched:
-    named = {query.pk: NamedTransaction.of_query(query) for query in queries}
-    entries = named_transactions.find(source, _header(block), named.values())
+def _of_entries(source: RpcClient, block: Block, queries: Sequence[Query]) -> Fetched:
+    named = {query.pk: NamedEntry.of_query(query) for query in queries}
+    entries = block_contents.find(source, _header(block), named.values())
     faults = {
         pk: _fault(entries.faults[transaction], _receipts_of(source, block))
         for pk, transaction in named.items()
@@ -180,7 +180,7 @@ def _of_transactions(source: RpcClient, block: Block, queries: Sequence[Query]) 
     needed = {fact.root for transaction in there.values() for fact in transaction.facts}
     needed |= {HeaderField.TRANSACTIONS_ROOT} if any(named[pk].needs_transactions for pk in there) else set()
     tries = [BlockTrie.of(block, root, values) for root, values in contents.tries.items() if root in needed]
-    sizes = contents.size({transaction.index for transaction in there.values()}).transactions
+    sizes = contents.size({transaction.index for transaction in there.values()}).entries
     rows = {
         transaction.index: ProvenTransaction(
             block=block,

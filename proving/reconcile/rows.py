@@ -13,9 +13,9 @@ from django.db.models.functions import Now
 from chains.encoding import hex_data
 from database import statements
 from database.statements import by_size, chunks
-from proving import deployments, lanes
+from proving import counters, deployments
 from proving.connections import WorkContext
-from proving.lanes import ChainEvent
+from proving.counters import ChainEvent
 from proving.models import AccountProof, BlockTrie, FactsRegistry, ProvenTransaction, SlotProof
 from proving.reconcile.decide import (
     Change,
@@ -29,9 +29,9 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from proving.reconcile.proofs import Proven, StoredContents
-from queries import progress, submission
+from queries import batch_states, submission
+from queries.batch_states import Complete
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, QueryKind, StepKind
-from queries.progress import Complete
 
 # Maximum queries whose rows a database transaction writes, so that other writers don't wait for long.
 _QUERIES_PER_WRITE = 500
@@ -72,8 +72,8 @@ def _size(change: Change) -> int:
         case Complete() | Reopen():
             return len(change.queries)
         case StoreProofs():
-            of_transactions = sum(len(contents.places) for contents in change.transactions)
-            return of_transactions + sum(1 + len(proof.slots) for proof in change.proofs)
+            of_entries = sum(len(contents.places) for contents in change.transactions)
+            return of_entries + sum(1 + len(proof.slots) for proof in change.proofs)
         case _:
             return 0
 
@@ -111,9 +111,9 @@ def _write(context: WorkContext, changes: Changes, *, may_reopen: bool) -> dict[
     for _, change in changes:
         if isinstance(change, StoreProofs):
             _store_transactions(change.transactions)
-    completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
+    completed = batch_states.complete_all([change for _, change in changes if isinstance(change, Complete)])
     # The check is stored together with the steps that it completes.
-    checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
+    checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.FACTS_PROVEN]
     for pk in checked & blocks.keys():
         _note_checked(context, blocks[pk])
     taken = {pk for pk, change in changes if isinstance(change, TakeHeader)}
@@ -134,9 +134,9 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
         case NoteRefused():
             block.refused_since = change.since
         case Reopen():
-            progress.reopen(change.queries, change.step, reason=change.reason)
+            batch_states.reopen(change.queries, change.step, reason=change.reason)
             if change.queries:
-                lanes.count(block.destination_chain_id, ChainEvent.REORGANISED)
+                counters.count(block.destination_chain_id, ChainEvent.REORGANISED)
         case MoveToBlock():
             _move_to_block(block, change)
         case Reject():
@@ -169,7 +169,7 @@ def _reopen_held(held: Sequence[tuple[str, FactsRegistry]]) -> None:
             f"A reorganisation took back other facts of this batch, and the facts registry at {row.address} is "
             "replaced: all that it holds of this batch is proven again to the next one."
         )
-        progress.reopen(queries, StepKind.BLOCKHASH_AVAILABLE, reason=reason)
+        batch_states.reopen(queries, StepKind.BLOCKHASH_AVAILABLE, reason=reason)
         for chunk in chunks(queries, _QUERIES_PER_WRITE):
             Block.objects.filter(pk__in=Query.objects.filter(pk__in=chunk).values("block")).update(due_at=Now())
 
@@ -190,8 +190,8 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
         block.queries.filter(kind=QueryKind.ENTRY).update(first_log=None)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
-        progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
-        lanes.count(block.source_chain_id, ChainEvent.REORGANISED)
+        batch_states.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
+        counters.count(block.source_chain_id, ChainEvent.REORGANISED)
     block.take(change.header)
 
 
@@ -246,7 +246,7 @@ def _store_transactions(contents: Sequence[StoredContents]) -> None:
 def _move_to_block(block: Block, change: MoveToBlock) -> None:
     pair = (block.source_chain_id, change.number)
     new_block = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
-    progress.move(change.queries, new_block, reason=change.reason)
+    batch_states.move(change.queries, new_block, reason=change.reason)
     Block.objects.filter(pk=new_block).update(due_at=Now())
 
 
@@ -254,7 +254,7 @@ def _reject(change: Reject) -> None:
     batches: set[str] = set()
     for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
         batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
-    progress.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
+    batch_states.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
 
 
 def _to_show(block: Block, change: ShowPath) -> dict[str, object]:

@@ -25,7 +25,7 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, statements
 from database.due_rows import Postponement
-from proving import connections, heads, lanes
+from proving import connections, counters, heads, lanes
 from proving.connections import WorkContext
 from proving.deployments import Unusable
 from proving.lanes import HeldLane
@@ -46,9 +46,9 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation, OpenRequests
 from proving.sources import NotYet
-from queries import progress, waits
+from queries import batch_states, waits
+from queries.batch_states import Complete
 from queries.models import Block, StepKind, open_queries
-from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -81,11 +81,11 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
         ends = _reconcile(lane, blocks, most_proofs)
         _give_back(lane, postponement, blocks, ends)
         for block in blocks:
-            lanes.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
+            counters.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
 
     def give_up(block: Block) -> None:
         _give_back(lane, postponement, [block], {block.pk: Fail(wait("internal_error"))})
-        lanes.note_job_run("block", "defect", time.monotonic())
+        counters.note_job_run("block", "defect", time.monotonic())
 
     return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
 
@@ -271,7 +271,7 @@ def _fetch(
     parts = itertools.chain(
         [proofs.of_headers(waiting.headers)],
         proofs.fetch(source, waiting.accounts) if waiting.accounts else (),
-        proofs.of_transactions(source, waiting.transactions),
+        proofs.of_entries(source, waiting.transactions),
     )
     for place, fetched in enumerate(parts):
         if not fetched:
@@ -360,7 +360,7 @@ def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
     with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
         logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
     concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
-    lane.write(partial(progress.note_failure, list(concerned), end.reason))
+    lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
 
 
 def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:

@@ -8,9 +8,9 @@ from it to all earlier blocks.
 from datetime import UTC, datetime
 from typing import Any
 
+from chains.arbitrum_outbox import ConfirmedBlock, Outbox
 from chains.chains_file import Connection
 from chains.header import Header
-from chains.outbox import ConfirmedBlock, Outbox
 from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection

@@ -10,10 +10,10 @@ from typing import Any
 from eth_utils.crypto import keccak
 
 from chains import packed
+from chains.arbitrum_outbox import send_root
 from chains.chains_file import Connection
 from chains.header import Header
 from chains.node_errors import ChainError, RpcRefused
-from chains.outbox import send_root
 from chains.packed import AccountToProve
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient

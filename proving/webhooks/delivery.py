@@ -33,7 +33,7 @@ from accounts import webhook_secrets
 from chains.bounded_http import Failed, TimedOut
 from database import due_rows, statements
 from database.due_rows import Postponement
-from proving import lanes
+from proving import counters
 from proving.lanes import HeldLane, LaneLost
 from queries import clock, webhook_targets, webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
@@ -173,7 +173,7 @@ def _note_attempt(
         ends_as = DeliveryStatus.FAILED
     lane.write(partial(_note, postponement, request.webhook, request.delivery, attempt, ends_as))
     outcome_of_run = "done" if ends_as == DeliveryStatus.DELIVERED else "fails"
-    lanes.note_job_run("webhook", outcome_of_run, request.began)
+    counters.note_job_run("webhook", outcome_of_run, request.began)
 
 
 def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:

@@ -10,8 +10,8 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Transaction
-from queries import progress
-from queries.columns import HeaderField, RejectionCode, TransactionField
+from queries import batch_states
+from queries.columns import EntryField, HeaderField, RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
 from queries.waits import wait
 from tests.explorer import batches
@@ -90,7 +90,7 @@ def accepted() -> Batch:
 def waiting() -> Batch:
     batch = batches.accept(batches.a_batch())
     now = timezone.now()
-    progress.note_failure(batches.queries_of(batch), NODE_DOWN)
+    batch_states.note_failure(batches.queries_of(batch), NODE_DOWN)
     Block.objects.update(wait=NODE_DOWN, failing_since=now, due_at=now + timedelta(seconds=8))
     return over(75, batch)
 
@@ -110,13 +110,13 @@ def being_confirmed() -> Batch:
 
 def reorged() -> Batch:
     batch = batches.finish(batches.a_batch())
-    progress.reopen(batches.queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
+    batch_states.reopen(batches.queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
     return over(90, batch)
 
 
 def reorged_and_done_since() -> Batch:
     batch = reorged()
-    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.FACTS_PROVEN)
     return over(120, batches.settle(batch), since=600)
 
 
@@ -124,7 +124,7 @@ def rejected_at_once() -> Batch:
     """Make a batch whose rejection has a time, a distance and a chain, which the page puts into words."""
     batch = batches.batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     reason = wait("time_too_far_ahead", time=2**62, ahead=2**62 - 1_700_000_000, chain=31337)
-    progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
+    batch_states.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
     return over(1, batch, since=60)
 
 
@@ -132,7 +132,7 @@ def rejected() -> Batch:
     batch = batches.accept(batches.a_batch())
     values = {"chain": 31337, "cost": 342 * 10**12, "fee": 10**14, "gas": 212_345, "path_gas": None, "data_wei": None}
     reason = wait("fee_too_low", **values)
-    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
+    batch_states.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
     return over(3, batch, since=60)
 
 
@@ -142,7 +142,7 @@ def rejected_on_the_way() -> Batch:
     batches.complete(batch, StepKind.INITIAL_STATE)
     sent(batch)
     reason = "The batch was not done by its deadline. When it passed, the node of chain 31337 could not be reached."
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
+    batch_states.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
     return over(86_400, batch, since=3600)
 
 
@@ -151,7 +151,7 @@ def just_done() -> Batch:
     batch = batches.fetch_proofs(batches.accept(batches.a_batch()))
     batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     tx_hash = sent(batch, block=14)
-    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
+    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.FACTS_PROVEN, transaction_hash=tx_hash)
     Batch.objects.filter(pk=batch.pk).update(gas_used=175_840, spent=203_974_400_000_000)
     return over(31, batch)
 
@@ -181,7 +181,7 @@ def everything_done() -> Batch:
 def about_transactions() -> Batch:
     """Return an open batch about an account and two transactions, of which one is named by its hash."""
     by_hash = {"props": ["STATUS", "HASH"], "blockLogs": ["8", "7"]}
-    transactions = {batches.TRANSACTION: by_hash, "1": {"props": TransactionField.names}}
+    transactions = {batches.TRANSACTION: by_hash, "1": {"props": EntryField.names}}
     block = {"accounts": {ALICE: {"props": ["BALANCE"]}}, "transactions": transactions}
     return batches.batch_at(**{f"transaction_{batches.TRANSACTION}": block})
 
@@ -249,10 +249,10 @@ def several() -> Batch:
     batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(5))))
     pks = batches.queries_of(batch)
     for kind in StepKind:
-        progress.complete(pks[:2], kind)
-    progress.complete(pks[2:4], StepKind.INITIAL_STATE)
+        batch_states.complete(pks[:2], kind)
+    batch_states.complete(pks[2:4], StepKind.INITIAL_STATE)
     problem = "The node sent a proof that doesn't lead to the state root."
-    progress.note_failure(pks[4:], wait("node_fails", problem=problem))
+    batch_states.note_failure(pks[4:], wait("node_fails", problem=problem))
     sent(batch, block=14)
     return over(50, batch)
 
@@ -261,11 +261,11 @@ def sixty(proven: int = 20) -> Batch:
     batch = batches.accept(batches.a_batch(*batches.many_accounts(60), props=["BALANCE", "NONCE"]))
     batches.fetch_proofs(batch)
     pks = batches.queries_of(batch)
-    progress.complete(pks, StepKind.INITIAL_STATE)
-    progress.complete(pks[: max(40, proven)], StepKind.BLOCKHASH_AVAILABLE)
+    batch_states.complete(pks, StepKind.INITIAL_STATE)
+    batch_states.complete(pks[: max(40, proven)], StepKind.BLOCKHASH_AVAILABLE)
     tx_hash = sent(batch, block=14)
-    for kind in (StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED):
-        progress.complete(pks[:proven], kind, transaction_hash=tx_hash)
+    for kind in (StepKind.HEADER_ACCUMULATED, StepKind.FACTS_PROVEN):
+        batch_states.complete(pks[:proven], kind, transaction_hash=tx_hash)
     return over(50, batch)
 
 
@@ -280,9 +280,9 @@ def twelve_hundred() -> Batch:
     """Return a batch of 1,200 queries, a quarter of them proven. For so many, the page shows no times of steps."""
     batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(1200))))
     pks = batches.queries_of(batch)
-    progress.complete(pks[:840], StepKind.INITIAL_STATE)
+    batch_states.complete(pks[:840], StepKind.INITIAL_STATE)
     for kind in list(StepKind)[1:]:
-        progress.complete(pks[:300], kind)
+        batch_states.complete(pks[:300], kind)
     return over(400, batch)
 
 
@@ -298,7 +298,7 @@ def of_two_sources_waiting() -> Batch:
     Block.objects.update(hash=batches.HASH)
     batches.complete(batch, StepKind.INITIAL_STATE)
     here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
-    progress.complete(here, StepKind.BLOCKHASH_AVAILABLE)
+    batch_states.complete(here, StepKind.BLOCKHASH_AVAILABLE)
     now = timezone.now()
     Block.objects.filter(source_chain_id=batches.SOURCE).update(wait=ATTESTERS_MISSING)
     ChainHead.objects.create(chain_id=batches.SOURCE, number=20, final=4, seen_at=now)
@@ -315,7 +315,9 @@ def of_two_sources_waiting() -> Batch:
 def one_of_two_sources() -> Batch:
     """Return a batch of two source chains: one proceeds, the other is unchecked and has a notice about attesters."""
     batch = batches.accept(batches.of_two_sources())
-    progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
+    batch_states.complete(
+        batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE
+    )
     problem, now = "No node of Other chain (5) can be used: 127.0.0.1:1 can't be reached.", timezone.now()
     Batch.objects.update(wait=wait("node_fails", problem=problem), failing_since=now, due_at=now + timedelta(seconds=8))
     Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
@@ -346,7 +348,7 @@ def arrived() -> Batch:
     batch = on_the_path()
     batches.plan_path(batch, 60, left=0)
     sent(batch, block=16)
-    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.FACTS_PROVEN)
     return over(120, batches.settle(batch), since=30)
 
 
@@ -366,7 +368,7 @@ def over_a_parent_done() -> Batch:
     sent(batch, block=14, extends=batches.deployed(batches.ROLLUP))
     sent(batch, block=16, extends=batches.deployed(batches.ROLLUP))
     batches.plan_path(batch, 2, left=0)
-    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batches.fetch_proofs(batch), StepKind.HEADER_ACCUMULATED, StepKind.FACTS_PROVEN)
     return over(60, batches.settle(batch), since=30)
 
 

@@ -60,7 +60,7 @@ def in_a_hurry(monkeypatch) -> None:
 @pytest.fixture
 def separate_transactions(monkeypatch) -> None:
     """Let no transactions of a turn be joined into one."""
-    monkeypatch.setattr("proving.transactions.sending.SHARED_GAS", 0)
+    monkeypatch.setattr("proving.sending.orders.SHARED_GAS", 0)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from config.configured_chains import get_chains
-from proving import deploying, deployments
+from proving import deployments, registry_setup
 
 
 class Command(BaseCommand):
@@ -18,7 +18,7 @@ class Command(BaseCommand):
         self.stdout.write("| on chain | for chain | contract | address |\n| --- | --- | --- | --- |")
         for connection in chains.connections:
             ends = chains.chain(connection.destination_id).label, chains.chain(connection.source_id).label
-            contracts = deploying.creations(connection)
+            contracts = registry_setup.planned_creations(connection)
             for creation in contracts:
                 depends = connection.attesters and creation.name != "Multicall"
                 name = f"{creation.name} of these attesters" if depends else creation.name

@@ -7,8 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.creating import DeploymentError
-from proving.deploying import change_attesters
+from proving.creations import DeploymentError
+from proving.registry_setup import change_attesters
 
 
 class Command(BaseCommand):

@@ -7,8 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from chains.chains_file import UnknownChain
 from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.creating import DeploymentError
-from proving.deploying import deploy_reader
+from proving.creations import DeploymentError
+from proving.registry_setup import deploy_reader
 
 
 class Command(BaseCommand):

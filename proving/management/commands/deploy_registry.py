@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.creating import DeploymentError
-from proving.deploying import deploy
+from proving.creations import DeploymentError
+from proving.registry_setup import deploy
 
 
 class Command(BaseCommand):

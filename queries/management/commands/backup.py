@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 
 from config.private_files import new_private_file
-from queries.storage import sqlite_file
+from queries.database_check import sqlite_file
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from django.core.management.commands import migrate
 from django.db import connection
 
 from database import statements
-from queries.storage import sqlite_file
+from queries.database_check import sqlite_file
 
 
 class Command(migrate.Command):

@@ -19,7 +19,7 @@ from chains import block_transactions
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
-from chains.packed_transactions import root
+from chains.packed_entries import root
 from devnet.devchain import ACCOUNTS
 from tests.chains.recorded_blocks import answering, as_json, load, transactions_of
 from tests.contracts import tries

@@ -13,7 +13,7 @@ from chains import receipts
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
-from chains.packed_transactions import nodes, root
+from chains.packed_entries import nodes, root
 from tests.chains.recorded_blocks import answering, load
 from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT
 from tests.contracts.blocks import block_of, log_hash, recorded

@@ -15,8 +15,8 @@ from eth_utils.crypto import keccak
 
 from chains.packed import AccountToProve
 from chains.packed import encode as pack
-from chains.packed_transactions import encode_receipts, encode_transactions
-from chains.packed_transactions import root as root_of
+from chains.packed_entries import encode_receipts, encode_transactions
+from chains.packed_entries import root as root_of
 from contracts import NO_CONTRACT, load_artifact
 from tests.contracts import tries
 from tests.contracts.blocks import Outcome, log_hash
@@ -60,15 +60,15 @@ OLD_ACCOUNT_FIELD = Kind(("b859370c", "b4e4a897"), "ACCOUNT_FIELD", ["uint256", 
 OLD_STORAGE_SLOT = Kind(("bdbd3522", "f891438a"), "SLOT", ["uint256", "address", "uint256", "bytes32"])
 
 
-def _of_transactions(function: str, name: str, types: Sequence[str]) -> Kind:
+def _of_entries(function: str, name: str, types: Sequence[str]) -> Kind:
     """Return a read that Satellite doesn't have."""
     strict, safe = (keccak(text=f"{function}{form}({','.join(types)})")[:4].hex() for form in ("", "Safe"))
     return Kind((strict, safe), name, types)
 
 
-RECEIPT_FIELD = _of_transactions("receiptField", "RECEIPT_FIELD", ["uint256", "uint256", "uint256", "uint8"])
-LOG_HASH = _of_transactions("logHash", "LOG", ["uint256"] * 4)
-TRANSACTION_HASH = _of_transactions("transactionHash", "TRANSACTION", ["uint256"] * 3)
+RECEIPT_FIELD = _of_entries("receiptField", "RECEIPT_FIELD", ["uint256", "uint256", "uint256", "uint8"])
+LOG_HASH = _of_entries("logHash", "LOG", ["uint256"] * 4)
+TRANSACTION_HASH = _of_entries("transactionHash", "TRANSACTION", ["uint256"] * 3)
 
 UNSAVED = None
 REFUSED = "refused"

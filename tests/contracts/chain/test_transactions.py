@@ -16,7 +16,7 @@ from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import CannotPack, encode
-from chains.packed_transactions import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
+from chains.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
 from contracts import NO_CONTRACT
 from tests.client.library import compile_library
 from tests.contracts import decoder, tries

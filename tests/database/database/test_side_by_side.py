@@ -12,8 +12,9 @@ from django.utils import timezone
 from accounts.models import User
 from config.metrics_server import exposition
 from database import statements
-from proving import lanes
-from proving.lanes import ChainEvent, HeldLane, LaneKind, LaneLost, LaneName
+from proving import counters, lanes
+from proving.counters import ChainEvent
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Lane
 from tests.databases import same_database
 from tests.metrics import value
@@ -68,7 +69,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
             nonlocal tries
             tries += 1
             with transaction.atomic():
-                lanes.count(31337, ChainEvent.REPLACED)
+                counters.count(31337, ChainEvent.REPLACED)
                 add(first)
                 if tries == 1:
                     both.wait(20)

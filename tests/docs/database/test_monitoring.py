@@ -15,8 +15,8 @@ import proving.sources.attested
 import proving.worker
 from config import metrics_server
 from devnet.devchain import PROJECT
+from proving.counters import ChainEvent
 from proving.health.service_metrics import ServiceMetrics
-from proving.lanes import ChainEvent
 from tests.metrics import chain_events
 
 FOLDER = PROJECT / "deploy/monitoring"

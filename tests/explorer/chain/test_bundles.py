@@ -147,9 +147,9 @@ def test_it_exists_once_the_batch_is_done_and_as_long_as_its_proofs_are_kept(tmp
     assert none_there(batches.path(batch)) == (404, "not_done")
     prove(batch)
     done = batches.bundle_of(batch)
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.reopen(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
     assert none_there(batches.path(batch)) == (404, "not_done")
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.complete(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
     assert batches.bundle_of(batch) == done
     proof = AccountProof.objects.first()
     assert proof
@@ -194,8 +194,8 @@ def prune(batch: Batch) -> None:
 
 
 def go_back_and_come_again(batch: Batch) -> None:
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.reopen(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
+    batches.complete(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
 
 
 def lose(batch: Batch) -> None:
@@ -203,7 +203,7 @@ def lose(batch: Batch) -> None:
 
 
 def be_rejected(batch: Batch) -> None:
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.reopen(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
     batches.reject(batch)
 
 
@@ -225,10 +225,10 @@ def test_what_changes_while_it_is_written_is_no_bundle(batch, change, of, parts_
 
 
 def test_of_a_query_it_is_written_while_the_batch_goes_on(batch):
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.reopen(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
     parts = iter(Client().get(f"{batches.path(batch)}/2/bundle.json"))
     came = [next(parts)]
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.complete(batch, StepKind.FACTS_PROVEN, of=batches.queries_of(batch)[:1])
     assert list(batches.proven_by(json.loads(b"".join([*came, *parts]))).queries) == [2]
 
 

@@ -76,11 +76,11 @@ def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
     assert first["facts"][0]["value"] == str(batches.BALANCE)
     assert (second["isCompleted"], second["facts"][0]["word"]) == (False, None)
     assert detail(batch)["queriesCompleted"] == 1
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[here])
+    batches.reopen(batch, StepKind.FACTS_PROVEN, of=[here])
     told = detail(batch)
     assert told["queryList"][0]["facts"][0]["word"] is None
     assert told["wentBackBecause"] == "Chain 31337 was reorganised."
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=[here])
+    batches.complete(batch, StepKind.FACTS_PROVEN, of=[here])
     batches.reject(batch)
     told = detail(batch)
     assert told["queryList"][0]["facts"][0]["word"] is None

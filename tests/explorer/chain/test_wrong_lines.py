@@ -159,9 +159,9 @@ def test_each_word_of_a_list_is_named_where_it_is_pasted_and_where_it_is_typed(a
 def test_the_api_points_to_every_fault(client, key, path):
     balance = {"props": ["BALANCE"]}
     wrong = dict.fromkeys(["0x12", f"0x{'z' * 40}", BOB.replace("C", "c", 1), "zz", "nobody.eth", "a_b..eth"], balance)
-    of_transactions = {f"block:{number}": {"transactions": {"0": {"props": ["STATUS"]}}} for number in range(26)}
+    of_entries = {f"block:{number}": {"transactions": {"0": {"props": ["STATUS"]}}} for number in range(26)}
     blocks: dict[str, Any] = {
-        **of_transactions,
+        **of_entries,
         "block:50": {"accounts": {**wrong, account(1): {"props": ["WEIGHT"], "slots": ["xyz"]}}, "header": ["GAS"]},
         "block:99999999": {"accounts": {account(2): balance}},
         "block:soon": {"accounts": {account(3): balance, account(4): {}}},

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from explorer.lists import batch_list
-from queries import ens_names, progress
+from queries import batch_states, ens_names
 from queries.columns import RejectionCode
 from queries.ens_names import Account, NoAccount
 from queries.models import Batch, Block, StepKind
@@ -115,7 +115,7 @@ def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
 
 def test_it_filters_by_status_and_destination(alice):
     open_batch, rejected = batches.a_batch(), batches.a_batch(block=13)
-    progress.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
+    batch_states.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert listed(alice, status="REJECTED") == [rejected.pk]
     assert listed(alice, status="RECEIVED", chain="31337") == [open_batch.pk]
     assert listed(alice, chain="5") == []
@@ -178,7 +178,7 @@ def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
     batch, _ = batches.a_batch(BOB, block=13, fee=1_234_567_890_000_000_000_000), batches.a_batch(block=14)
     batches.accept(batch)
     batches.complete(batch, StepKind.INITIAL_STATE)
-    progress.reject([Batch.objects.latest("pk").pk], code=RejectionCode.BLOCK_TOO_OLD, reason="X.", retryable=False)
+    batch_states.reject([Batch.objects.latest("pk").pk], code=RejectionCode.BLOCK_TOO_OLD, reason="X.", retryable=False)
     html = alice.get("/explorer").text
     text = text_of(html)
     assert f"Balance of {ALICE} at block 1,234,567 = 123,456,789.0123… ETH" in text
@@ -253,7 +253,7 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
 def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
     batches.finish(done := batches.a_batch())
     rejected = batches.a_batch(block=13)
-    progress.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
+    batch_states.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     submit(a_key(BOB), request(BOB, block=12))
     answer = alice.get("/explorer.csv")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"

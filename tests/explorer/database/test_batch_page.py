@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts import keys
 from proving.models import AccountProof, FactsRegistry, Share
-from queries import progress
+from queries import batch_states
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, StepKind
 from queries.waits import wait
@@ -39,7 +39,7 @@ def test_every_rejection_has_advice_of_its_own(code):
 
 def test_the_last_error_is_escaped():
     batch = batches.a_batch()
-    progress.note_failure(batches.queries_of(batch), wait("node_fails", problem="<script>alert('x')</script>"))
+    batch_states.note_failure(batches.queries_of(batch), wait("node_fails", problem="<script>alert('x')</script>"))
     html = batches.page(batch)
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in html
     assert "<script>alert" not in html
@@ -63,14 +63,14 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_where_the_registry_
     AccountProof.objects.update(balance=10**18)
     batches.complete(batch, *list(StepKind)[:-1])
     assert shown_to_alice(batch) == [False] * 3
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batch, StepKind.FACTS_PROVEN)
     assert shown_to_alice(batch) == [True] * 3
     FactsRegistry.objects.update(deployed_at=None)
     assert shown_to_alice(batch)[2:] == [False]
     batches.deployed()
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.reopen(batch, StepKind.FACTS_PROVEN)
     assert shown_to_alice(batch) == [False] * 3
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batch, StepKind.FACTS_PROVEN)
     Batch.objects.update(status="REJECTED")
     assert shown_to_alice(batch) == [False] * 3
 
@@ -169,8 +169,8 @@ def test_a_batch_that_is_rejected_at_once_shows_the_steps_that_it_had(queries):
 
 def test_a_rejected_batch_says_once_what_happened_and_what_to_do():
     batch, reason = batches.a_batch(), wait("node_fails", problem="The node is down.")
-    progress.note_failure(batches.queries_of(batch), reason)
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
+    batch_states.note_failure(batches.queries_of(batch), reason)
+    batch_states.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
     text = text_of(batches.page(batch))
     once = ("deadline", "The node is down.", "send the same batch again", "Edit and submit again")
     assert [text.count(word) for word in once] == [1] * len(once)

@@ -104,7 +104,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
     batches.settle(batch)
     answers += answers_about(batch)
     answers += [("ProofBundle", batches.bundle_of(batch, number)) for number in (None, 1, 2, 3)]
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[batch.queries.all()[0].pk])
+    batches.reopen(batch, StepKind.FACTS_PROVEN, of=[batch.queries.all()[0].pk])
     answers.append(("Cancelled", client.post(f"/batch-queries/{batch.pk}/cancel", headers=key).json()))
     answers += answers_about(batch)
     assert refused(models, answers) == []

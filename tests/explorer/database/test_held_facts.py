@@ -56,7 +56,7 @@ def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
     batch = batches.fetch_proofs(batches.accept(submit(a_key(BOB), request(ALICE, block=12))))
     batches.complete(batch, *list(StepKind)[:-1])
     assert facts(account=ALICE) == {"facts": [], "next": None}
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=batches.TRANSACTION)
+    batches.complete(batch, StepKind.FACTS_PROVEN, transaction_hash=batches.TRANSACTION)
     (fact,) = facts(account=ALICE)["facts"]
     assert fact["call"].pop("data").startswith("0x7177899b")
     assert fact == {
@@ -81,9 +81,9 @@ def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
 def test_what_was_taken_back_or_rejected_is_not_told():
     batch = batches.finish(batches.a_batch())
     assert facts(block="12")["facts"]
-    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.reopen(batch, StepKind.FACTS_PROVEN)
     assert not facts(block="12")["facts"]
-    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batch, StepKind.FACTS_PROVEN)
     assert facts(block="12")["facts"]
     Batch.objects.update(status="IN_PROGRESS")
     batches.reject(batch)

@@ -16,7 +16,7 @@ from accounts.models import ApiKey, User
 from batch_query_client.command_line.asked_in_files import BatchOptions, batch_body
 from explorer.new_batch.forms import RowForm
 from proving.models import ChainWatch
-from queries import progress
+from queries import batch_states
 from queries.columns import RejectionCode
 from queries.models import Batch
 from queries.waits import wait
@@ -99,7 +99,7 @@ def rejected() -> Batch:
         block_13={"accounts": {ALICE: {"slots": ["0x1"]}, BOB: {"slots": ["0x1"]}}, "header": ["GAS_USED"]}
     )
     reason = wait("too_many_hops", block=13, chain=31337, hops=4, origin=98_765, gas=1_060_000, most=2, way_out="")
-    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason=reason, retryable=False)
+    batch_states.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason=reason, retryable=False)
     return batch
 
 
@@ -656,9 +656,9 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     alice.post("/new-batch", form(row) | {"do": "submit"})
     work_until_done(Batch.objects.get(), service)
     assert "all, free" in post(alice, "estimate", row)
-    of_transactions = {"at": "block", "block": str(block_with_logs(service)), "transactions": "0 2", "logs": "0"}
-    assert "some, free" in post(alice, "estimate", row, of_transactions)
-    told = " ".join(post(alice, "estimate", of_transactions | {"tx_props": ["STATUS"]}).split())
+    of_entries = {"at": "block", "block": str(block_with_logs(service)), "transactions": "0 2", "logs": "0"}
+    assert "some, free" in post(alice, "estimate", row, of_entries)
+    told = " ".join(post(alice, "estimate", of_entries | {"tx_props": ["STATUS"]}).split())
     for sentence in ("<dt>Receipts and hashes</dt> <dd>2</dd>", "<dt>Logs</dt><dd>2</dd>", "2 transactions"):
         assert sentence in told
 

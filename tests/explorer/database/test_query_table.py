@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from queries import progress
+from queries import batch_states
 from queries.models import Batch, StepKind
 from tests.explorer.batches import TRANSACTION, accept, batch_at, page, queries_of
 from tests.service import ALICE, BOB
@@ -23,7 +23,7 @@ def blocks_and_states() -> Batch:
     both = {"accounts": {ALICE: {"props": ["NONCE"]}, BOB: {"props": ["NONCE"]}}}
     batch = accept(batch_at(block_9=both, block_5=both, block_7={"transactions": {TRANSACTION: {"logs": ["0"]}}}))
     for kind in StepKind:
-        progress.complete(queries_of(batch)[:2], kind)
+        batch_states.complete(queries_of(batch)[:2], kind)
     return batch
 
 

@@ -104,7 +104,7 @@ def of_slots() -> Batch:
     return finish(batch_at(block_12={"accounts": {ALICE: {"slots": [word(number) for number in range(2_000)]}}}))
 
 
-def of_transactions() -> Batch:
+def of_entries() -> Batch:
     batch = finish(batch_at(block_12={"transactions": {str(index): {"props": ["STATUS"]} for index in range(20)}}))
     receipts = zlib.compress((len(receipt()).to_bytes(4) + receipt()) * 20)
     BlockTrie.objects.create(block=Block.objects.get(), root=5, count=12_000, compressed=receipts)
@@ -118,15 +118,15 @@ READS = {
     (of_slots, "/facts.csv"): 3,
     (of_slots, "/bundle.json"): 3,
     (of_slots, "/1/bundle.json"): 3,
-    (of_transactions, ".json"): 1,
-    (of_transactions, "/facts.csv"): 5,
-    (of_transactions, "/bundle.json"): 5,
-    (of_transactions, "/1/bundle.json"): 4,
+    (of_entries, ".json"): 1,
+    (of_entries, "/facts.csv"): 5,
+    (of_entries, "/bundle.json"): 5,
+    (of_entries, "/1/bundle.json"): 4,
 }
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("make", [of_slots, of_transactions])
+@pytest.mark.parametrize("make", [of_slots, of_entries])
 def test_a_large_answer_counts_as_several_reads_of_its_network_and_a_small_one_of_a_page_as_none(make):
     batch, small = make(), a_batch()
     for at, (what, reads) in enumerate((what, reads) for (of, what), reads in READS.items() if of is make):
@@ -148,7 +148,7 @@ def test_nothing_is_read_before_its_query_is_completed():
     assert read(batch).status_code == 404
     finish(batch)
     assert read(batch, 2).status_code == 404
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
+    reopen(batch, StepKind.FACTS_PROVEN)
     assert read(batch).status_code == 404
 
 

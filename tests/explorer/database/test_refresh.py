@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from explorer.batch import fragment
 from proving.models import FactsRegistry, Signer
-from queries import progress
+from queries import batch_states
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, Step
 from queries.waits import wait
@@ -44,7 +44,7 @@ def poll(url: str):
 
 
 def reject(batch: Batch) -> None:
-    progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Because.", retryable=False)
+    batch_states.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Because.", retryable=False)
 
 
 def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragment():
@@ -66,7 +66,7 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
 @pytest.mark.parametrize(
     "change",
     [
-        lambda batch: progress.note_failure(queries_of(batch), NODE_DOWN),
+        lambda batch: batch_states.note_failure(queries_of(batch), NODE_DOWN),
         lambda batch: Step.objects.filter(query__batch=batch).update(transaction_hash="0x" + "ab" * 32),
         lambda _: Batch.objects.update(wait=NODE_DOWN, failing_since=NOW),
         lambda _: Batch.objects.update(gas_used=1),

@@ -10,7 +10,7 @@ from devnet.devchain import DevChain
 from proving import asking as asking_nodes
 from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact
-from proving.gas import Missing, Route, Sample
+from proving.gas import Route, Sample, UnprovenBlock
 from queries.columns import AccountField
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.proving.estimated_batches import estimate
@@ -34,7 +34,7 @@ def test_what_is_not_known_is_taken_for_mainnets_largest():
             AccountFact(ALICE, AccountField.BALANCE),
             *(SlotFact(ALICE, hex(slot)) for slot in range(slots)),
         ]
-        assert gas.estimate([Missing(1, requested, is_known=False)], Sample(), Route()).gas.bound >= took
+        assert gas.estimate([UnprovenBlock(1, requested, is_known=False)], Sample(), Route()).gas.bound >= took
 
 
 # --- Time and concurrency ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from proving.health.service_metrics import ServiceMetrics
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction
 from proving.reconcile import proofs, turn
-from proving.transactions import sending, transaction_monitor
+from proving.sending import orders, transaction_monitor
 from queries.models import Batch, BatchStatus, Block, Pruning
 from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source
@@ -115,7 +115,7 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loses", [(transaction_monitor, "monitor_all"), (sending, "submit_all")])
+@pytest.mark.parametrize("loses", [(transaction_monitor, "monitor_all"), (orders, "submit_all")])
 def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(service, monkeypatch, loses):
     does, taken = getattr(*loses), iter([True])
 

@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 
 from config.configured_chains import get_chains, get_rpc
-from proving import deploying, heads, lanes, packing
+from proving import heads, lanes, packing, registry_setup
 from proving.models import FactsRegistry, Transaction, TransactionState
 from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
@@ -124,7 +124,7 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
     """A user could request the oldest block for which the source vouches, and make others pay for a revert."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
     FactsRegistry.objects.all().delete()
-    deploying.deploy(31337, 31337)
+    registry_setup.deploy(31337, 31337)
     service.mine(60)
     head = service.head()
     sent = Transaction.objects.count()

@@ -14,9 +14,9 @@ from proving import lanes, stops
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.packing import Intent
-from proving.transactions import sending, signing, transaction_monitor
-from proving.transactions.sending import Order
-from proving.transactions.signers import Unsent
+from proving.sending import orders, signing, transaction_monitor
+from proving.sending.orders import Order
+from proving.sending.signers import Unsent
 from queries.models import BatchStatus
 from queries.waits import wait
 from tests.proving.chain_state import signer_nonce
@@ -35,7 +35,7 @@ def lane(db) -> Iterator[HeldLane]:
 def test_who_lost_the_lane_sends_nothing(service, lane):
     lanes.take_away(lane.name)
     with pytest.raises(LaneLost):
-        sending.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")])])
+        orders.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")])])
     assert not Transaction.objects.filter(to=ALICE).exists()
 
 
@@ -44,7 +44,7 @@ def test_what_is_under_way_is_not_sent_twice(service, lane):
     batch = submit(a_key(), request(ALICE, block=service.head()))
     work(2)
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
-    (outcome,) = sending.submit_all(get_chains().chain(31337), lane, [Order([same])])
+    (outcome,) = orders.submit_all(get_chains().chain(31337), lane, [Order([same])])
     assert isinstance(outcome, Unsent)
     assert outcome.is_brief
     assert Transaction.objects.exclude(to=DEPLOYER).count() == 1
@@ -57,7 +57,7 @@ def test_all_of_several_transactions_are_stored_or_none(service, lane):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        sending.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")] * 2, fail)])
+        orders.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")] * 2, fail)])
     assert Transaction.objects.count() == before
     assert signer_nonce(service) == before
 
@@ -148,9 +148,9 @@ def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service)
 
 
 def test_no_nonce_is_reserved_for_what_no_node_takes(service, lane):
-    most = sending._MOST_DATA
-    orders = [Order([Intent(ALICE, bytes(size))]) for size in (most + 1, most)]
-    refused, sent = sending.submit_all(get_chains().chain(31337), lane, orders)
+    most = orders._MOST_DATA
+    both = [Order([Intent(ALICE, bytes(size))]) for size in (most + 1, most)]
+    refused, sent = orders.submit_all(get_chains().chain(31337), lane, both)
     assert isinstance(refused, Unsent)
     assert refused.reason == wait("data_too_long", size=most + 1, most=most)
-    assert isinstance(sent, sending.Sent)
+    assert isinstance(sent, orders.Sent)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queries import progress
+from queries import batch_states
 from queries.models import Batch, BatchStatus, StepKind
 from tests.service import ALICE, header, request, submit
 from tests.side_by_side import meet
@@ -14,16 +14,16 @@ from tests.side_by_side import meet
 def test_of_cancelling_and_becoming_done_one_comes_first(client, key, unreachable_chain, done_first):
     batch = submit(key, request(ALICE, block=1))
     batch.estimated_gas = batch.estimated_wei = 1
-    progress.admit([batch])
+    batch_states.admit([batch])
     queries = list(batch.queries.values_list("pk", flat=True))
     for kind in list(StepKind)[:-1]:
-        progress.complete(queries, kind)
+        batch_states.complete(queries, kind)
 
     def cancel() -> int:
         return int(client.post(f"/batch-queries/{batch.pk}/cancel", headers=header(key)).status_code)
 
     def finish() -> int:
-        progress.complete(queries, StepKind.ACCOUNT_ACCUMULATED)
+        batch_states.complete(queries, StepKind.FACTS_PROVEN)
         return 409
 
     met = meet(finish, cancel) if done_first else meet(cancel, finish)

@@ -32,8 +32,8 @@ from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
-from proving.transactions import sending, signers, signing, transaction_monitor
-from queries import progress, submission
+from proving.sending import orders, signers, signing, transaction_monitor
+from queries import batch_states, submission
 from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
@@ -131,11 +131,11 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
     def accept_own() -> None:
         statements.lock(Block.objects.all())
         own.estimated_gas = own.estimated_wei = 0
-        progress.admit([own])
+        batch_states.admit([own])
         admit._wake_blocks([own])
 
     def cancel_and_release() -> None:
-        progress.cancel(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
+        batch_states.withdraw(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
         turn._give_back(lane, postponement, [block], {block.pk: Settled()})
 
     assert meet(accept_own, cancel_and_release).waited
@@ -151,8 +151,8 @@ def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     complete(batch, *list(StepKind)[:-1])
     first_query, second_query = queries_of(batch)
     met = meet(
-        lambda: progress.complete([first_query], StepKind.ACCOUNT_ACCUMULATED),
-        lambda: progress.complete([second_query], StepKind.ACCOUNT_ACCUMULATED),
+        lambda: batch_states.complete([first_query], StepKind.FACTS_PROVEN),
+        lambda: batch_states.complete([second_query], StepKind.FACTS_PROVEN),
     )
     assert met.waited
     assert Batch.objects.get().status == BatchStatus.DONE
@@ -166,7 +166,7 @@ def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it(lane):
     tx.queries.set(queries)
     version = SignedTransaction.objects.create(transaction=tx, max_fee_per_gas=1, max_priority_fee_per_gas=1)
     met = meet(
-        lambda: progress.complete(queries, StepKind.BLOCKHASH_AVAILABLE, transaction_hash="0x01"),
+        lambda: batch_states.complete(queries, StepKind.BLOCKHASH_AVAILABLE, transaction_hash="0x01"),
         lambda: lane.write(partial(signing.store, {version: b"signed"})),
     )
     assert met.waited
@@ -198,7 +198,7 @@ def stored(chain: Chain, order: object = None) -> int:
     """Store a transaction. Return its nonce at the first signer."""
     with signers.locked(chain) as locked:
         signer = next(iter(locked.values()))
-        nonce = next(sending.next_nonces(signer, 0))
+        nonce = next(orders.next_nonces(signer, 0))
         Transaction.objects.create(signer=signer, nonce=nonce, data=b"", gas_limit=1)
     return nonce
 

@@ -18,9 +18,9 @@ from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops
 from proving.reconcile import decide, observation
 from proving.sources import NotYet, Preparation, Start
+from queries.batch_states import Complete
 from queries.columns import AccountField, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
-from queries.progress import Complete
 from queries.waits import wait
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32
@@ -388,12 +388,12 @@ def users_of(*names: str) -> set[str]:
 
 @pytest.mark.long
 def test_one_module_signs_two_reserve_for_it_and_the_monitor_goes_on():
-    signing = "transactions/signing.py"
+    signing = "sending/signing.py"
     assert users_of("sign_transaction", "tell_all") == {signing}
-    reserving = {"transactions/sending.py", "transactions/replacement.py"}
+    reserving = {"sending/orders.py", "sending/replacement.py"}
     assert users_of("reserve_version", "reserve_cancellation") - {signing} == reserving
     going_on = users_of("send_reserved", "sign_and_store", "broadcast") - {signing}
-    assert going_on == {*reserving, "transactions/transaction_monitor.py"}
+    assert going_on == {*reserving, "sending/transaction_monitor.py"}
 
 
 def test_deciding_reads_and_writes_nothing():

@@ -42,7 +42,7 @@ def test_it_says_how_far_a_batch_is_and_what_it_waits_for(batch, status, django_
         assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
     complete(batch, *list(StepKind)[:-1])
     assert status(batch.pk).json()["queryStatus"] == "IN_PROGRESS"
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    complete(batch, StepKind.FACTS_PROVEN)
     assert status(batch.pk).json() == {"queryStatus": "DONE"}
 
 

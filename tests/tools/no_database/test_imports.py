@@ -48,15 +48,15 @@ MAY_IMPORT = {
 # From the ground up. A module or package imports only from rows above its own.
 INSIDE_PROVING = """
 models broker_wakeup
-migrations batch_waits deployments heads lanes stops
-connections facts kept pruning told_transactions webhooks
-named_transactions transaction_packing
+migrations batch_waits counters deployments heads lanes stops
+connections facts kept pruning requested_entries webhooks
+block_contents entry_packing
 asking block_times fact_search packing
 gas
 money sources
-balance_costs transactions
-creating paths
-deploying
+balance_costs sending
+creations paths
+registry_setup
 health reconcile
 admission
 readable_facts worker
@@ -98,7 +98,7 @@ def test_imports_run_one_way_inside_proving():
         for parts in (module.split(".") for module in _imported_by(path))
         if parts[0] == "proving" and len(parts) > 1 and parts[1] != names[path]
     }
-    assert ("deploying", "sources") in imported
+    assert ("registry_setup", "sources") in imported
     assert [pair for pair in sorted(imported) if levels[pair[0]] <= levels[pair[1]]] == []
 
 
@@ -175,7 +175,7 @@ def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_on
 
 
 SPENDING = {
-    "sending.submit_all",
+    "orders.submit_all",
     *("signing.reserve_version", "signing.reserve_cancellation"),
     *("signing.send_reserved", "signing.sign_and_store", "signing.sign", "signing.store", "signing.broadcast"),
 }
@@ -211,7 +211,7 @@ def test_pages_build_no_sentence_in_python():
 
 def test_few_modules_can_spend_money():
     """docs/developing/architecture.md lists the modules."""
-    inside = PROJECT / "proving/transactions"
+    inside = PROJECT / "proving/sending"
     senders, tenders = set(), set()
     for path in (PROJECT / file for file in FILES):
         nodes = nodes_of(path.relative_to(PROJECT))
@@ -224,18 +224,17 @@ def test_few_modules_can_spend_money():
         froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         if inside not in path.parents:
             assert not froms & {
-                f"proving.transactions.{module}"
-                for module in ("sending", "signing", "replacement", "transaction_monitor")
+                f"proving.sending.{module}" for module in ("orders", "signing", "replacement", "transaction_monitor")
             }
         if inside not in path.parents and names & SPENDING:
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
-    assert senders == {"reconcile/apply.py", "creating.py"}
+    assert senders == {"reconcile/apply.py", "creations.py"}
     assert tenders == {
         "worker.py",
-        "creating.py",
-        "deploying.py",
+        "creations.py",
+        "registry_setup.py",
     }
 
 

@@ -14,8 +14,9 @@ from chains.node_errors import ImplausibleGas, Reverted
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient
 from chains.transaction_fields import least_gas_limit
-from proving import lanes, money, stops
-from proving.lanes import ChainEvent, HeldLane
+from proving import counters, money, stops
+from proving.counters import ChainEvent
+from proving.lanes import HeldLane
 from proving.models import (
     CANCELLATION_GAS,
     SignedTransaction,
@@ -26,9 +27,9 @@ from proving.models import (
 )
 from proving.money import RISE_PERCENT, OfferedFees, market_fees
 from proving.packing import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND
-from proving.transactions import signers, signing
-from proving.transactions.signers import Unsent
-from proving.transactions.signing import is_to_unused_registry
+from proving.sending import signers, signing
+from proving.sending.signers import Unsent
+from proving.sending.signing import is_to_unused_registry
 from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
 from queries.waits import wait
 
@@ -190,7 +191,7 @@ def _replace(
             version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=to_cancel)
         if isinstance(version, SignedTransaction):
             is_first = cancel and not newest.is_cancellation
-            lanes.count(chain.id, ChainEvent.CANCELLED if is_first else ChainEvent.REPLACED)
+            counters.count(chain.id, ChainEvent.CANCELLED if is_first else ChainEvent.REPLACED)
     if not isinstance(version, SignedTransaction):
         return newest
     signing.sign_and_store(chain, lane, [version])
@@ -237,7 +238,7 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
         if isinstance(version, Unsent):
             tx.delete()
             return
-        lanes.count(chain.id, ChainEvent.NONCE_FILLED)
+        counters.count(chain.id, ChainEvent.NONCE_FILLED)
     signing.send_reserved(rpc, lane, [version])
 
 

@@ -9,16 +9,16 @@ from typing import Self
 from django.db.models.functions import Length
 from eth_utils.crypto import keccak
 
-from chains import packed_transactions
+from chains import packed_entries
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import ChainError, OtherRoot
 from chains.receipts import BlockReceipts, TransactionReceipt
 from chains.rpc import RpcClient
 from proving import facts, kept
-from proving.facts import Fact, LogFact, TimeFact, TransactionFact
+from proving.facts import EntryFact, Fact, LogFact, TimeFact
 from proving.models import BlockTrie, ProvenTransaction
-from queries.columns import HeaderField, TransactionField
+from queries.columns import EntryField, HeaderField
 from queries.models import Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
@@ -30,11 +30,11 @@ _HINT_OF_LOGS = "Indexes count within the receipt; for a node's logIndex use blo
 
 
 @dataclass(frozen=True)
-class NamedTransaction:
+class NamedEntry:
     """A transaction of a block by its index or its hash (0x…), and the properties and logs that are asked for."""
 
     name: int | str
-    fields: tuple[TransactionField, ...] = ()
+    fields: tuple[EntryField, ...] = ()
     logs: tuple[int, ...] = ()
     """Indexes within the receipt."""
     block_logs: tuple[int, ...] = ()
@@ -53,10 +53,10 @@ class NamedTransaction:
     @property
     def needs_transactions(self) -> bool:
         """Return whether the trie of transactions is needed, and not only that of receipts."""
-        return isinstance(self.name, str) or TransactionField.HASH in self.fields
+        return isinstance(self.name, str) or EntryField.HASH in self.fields
 
 
-Asked = Fact | NamedTransaction
+Asked = Fact | NamedEntry
 """Something that a request names."""
 
 
@@ -65,11 +65,11 @@ def asked_of(query: Query) -> list[Asked]:
     if query.kind != QueryKind.ENTRY:
         return [*facts.of(query)]
     time = [] if query.timestamp is None else [TimeFact(query.timestamp)]
-    return [NamedTransaction.of_query(query), *time]
+    return [NamedEntry.of_query(query), *time]
 
 
 @dataclass(frozen=True)
-class TransactionSize:
+class EntrySize:
     """The sizes of a transaction and its receipt in packed proofs, without the nodes above them.
 
     Four zero bytes count as one. The defaults are for unknown ones: nine of ten are smaller.
@@ -88,7 +88,7 @@ class BlockSize:
     """The number of a block's transactions, and the sizes of some of them by their indexes."""
 
     count: int = 400
-    transactions: Mapping[int, TransactionSize] = field(default_factory=dict)
+    entries: Mapping[int, EntrySize] = field(default_factory=dict)
 
 
 UNKNOWN_SIZE = BlockSize()
@@ -98,11 +98,11 @@ def stored_sizes(blocks: Collection[int | None]) -> dict[int | None, BlockSize]:
     """Return the sizes of the stored transactions of these blocks (ids)."""
     if not blocks:
         return {}
-    sizes: dict[int | None, dict[int, TransactionSize]] = defaultdict(dict)
+    sizes: dict[int | None, dict[int, EntrySize]] = defaultdict(dict)
     rows = ProvenTransaction.objects.filter(block__in=blocks).annotate(length=Length("receipt"))
     columns = ("receipt_size", "log_count", "transaction_size", "length")
     for block, index, *size in rows.values_list("block", "index", *columns):
-        sizes[block][index] = TransactionSize(*size)
+        sizes[block][index] = EntrySize(*size)
     counts = BlockTrie.objects.filter(block__in=blocks).values_list("block", "count")
     return {block: BlockSize(count, sizes[block]) for block, count in counts}
 
@@ -117,7 +117,7 @@ class Unprovable(Exception):
 
 
 @dataclass(frozen=True)
-class FoundTransaction:
+class FoundEntry:
     """A transaction that was found in its block."""
 
     index: int
@@ -128,7 +128,7 @@ class FoundTransaction:
     """0x…, by the trie of transactions. Empty: that wasn't read."""
     first_log: int | None
     """The index within the block of the receipt's first log. None: nothing needs it."""
-    facts: Sequence[TransactionFact | LogFact]
+    facts: Sequence[EntryFact | LogFact]
 
 
 @dataclass(frozen=True)
@@ -145,23 +145,23 @@ class BlockContents:
     @property
     def tries(self) -> dict[HeaderField, Sequence[bytes]]:
         """Return the values of the tries that were read, by the field of the header that is the root."""
-        of_transactions = {} if self.transactions is None else {HeaderField.TRANSACTIONS_ROOT: self.transactions}
-        return {HeaderField.RECEIPTS_ROOT: self.receipts.values} | of_transactions
+        of_entries = {} if self.transactions is None else {HeaderField.TRANSACTIONS_ROOT: self.transactions}
+        return {HeaderField.RECEIPTS_ROOT: self.receipts.values} | of_entries
 
     def size(self, indexes: Collection[int]) -> BlockSize:
         """Return the sizes of these transactions."""
         sizes = {
-            index: TransactionSize(
-                packed_transactions.size(self.receipts.values[index], is_receipt=True),
+            index: EntrySize(
+                packed_entries.size(self.receipts.values[index], is_receipt=True),
                 len(self._decoded(index).logs),
-                packed_transactions.size(self.transactions[index], is_receipt=False) if self.transactions else 0,
+                packed_entries.size(self.transactions[index], is_receipt=False) if self.transactions else 0,
                 len(self.receipts.values[index]),
             )
             for index in indexes
         }
         return BlockSize(len(self.receipts.values), sizes)
 
-    def find(self, named: NamedTransaction, *, most_bytes: int | None = MOST_BYTES) -> FoundTransaction:
+    def find(self, named: NamedEntry, *, most_bytes: int | None = MOST_BYTES) -> FoundEntry:
         """Return a transaction with what is asked of it, if its receipt isn't too large. Raises `Unprovable`."""
         index = self.index_of(named.name)
         value, receipt = self.receipts.values[index], self._decoded(index)
@@ -169,18 +169,18 @@ class BlockContents:
             raise self._unprovable("receipt_type_unknown", index=index, type=f"{receipt.type:#x}")
         if most_bytes and len(value) > most_bytes:
             raise self._unprovable("receipt_too_large", index=index, size=len(value), most=most_bytes)
-        if most_bytes and TransactionField.HASH in named.fields:
+        if most_bytes and EntryField.HASH in named.fields:
             size = len((self.transactions or ())[index])
             if size > most_bytes:
                 raise self._unprovable("transaction_too_long", index=index, size=size, most=most_bytes, place=["props"])
-        if TransactionField.STATUS in named.fields and receipt.status is None:
+        if EntryField.STATUS in named.fields and receipt.status is None:
             raise self._unprovable("status_missing", index=index, place=["props"])
         first = self._first_log(index) if named.block_logs else None
         logs = dict.fromkeys(self._logs_of(index, named, len(receipt.logs), first))
-        fields = [TransactionFact(index, each) for each in named.fields]
+        fields = [EntryFact(index, each) for each in named.fields]
         tx_hash = "" if self.transactions is None else hex_data(keccak(self.transactions[index]))
         of_logs = (LogFact(index, log) for log in logs)
-        return FoundTransaction(index, value, receipt, tx_hash, first, [*fields, *of_logs])
+        return FoundEntry(index, value, receipt, tx_hash, first, [*fields, *of_logs])
 
     def index_of(self, name: int | str) -> int:
         """Return the index of a transaction by its name. Raises `Unprovable`."""
@@ -210,7 +210,7 @@ class BlockContents:
             self._first_logs.append(self._first_logs[before] + len(self._decoded(before).logs))
         return self._first_logs[index]
 
-    def _logs_of(self, index: int, named: NamedTransaction, count: int, first: int | None) -> Iterator[int]:
+    def _logs_of(self, index: int, named: NamedEntry, count: int, first: int | None) -> Iterator[int]:
         for name, logs, before in (("logs", named.logs, 0), ("blockLogs", named.block_logs, first or 0)):
             for place, log in enumerate(logs):
                 if not before <= log < before + count:
@@ -226,26 +226,26 @@ class BlockContents:
 
 
 @dataclass(frozen=True)
-class NamedInBlock:
+class BlockEntries:
     """The transactions of a block that requests name: each as it was found, or why it can't be proven."""
 
     contents: BlockContents | None
     """None: the block couldn't be read."""
-    found: Mapping[NamedTransaction, FoundTransaction]
+    found: Mapping[NamedEntry, FoundEntry]
     """The transactions of which a fact is asked for."""
-    faults: Mapping[NamedTransaction, Unprovable | ChainError]
+    faults: Mapping[NamedEntry, Unprovable | ChainError]
     """In the order of the names, first the names that no transaction of the block has."""
 
     @cached_property
     def receipt_nodes(self) -> Mapping[int, Sequence[bytes]]:
         """Return the nodes from the root of receipts to each of the found transactions, by its index."""
         values = self.contents.receipts.values if self.contents else ()
-        return packed_transactions.nodes(values, {entry.index for entry in self.found.values()})
+        return packed_entries.nodes(values, {entry.index for entry in self.found.values()})
 
 
 def find(
-    rpc: RpcClient, header: Header, named: Collection[NamedTransaction], *, most_bytes: int | None = MOST_BYTES
-) -> NamedInBlock:
+    rpc: RpcClient, header: Header, named: Collection[NamedEntry], *, most_bytes: int | None = MOST_BYTES
+) -> BlockEntries:
     """Read a block's receipts, and its transactions if any name needs them. Find the named transactions.
 
     If no node's answers make the header's root, the fault of each is `Unprovable`.
@@ -256,12 +256,12 @@ def find(
         transactions = kept.transactions_of(rpc, header) if needs_transactions else None
     except OtherRoot as error:
         reason = wait("root_not_made", chain=rpc.chain.id, block=header.number, problem=str(error))
-        return NamedInBlock(None, {}, dict.fromkeys(named, Unprovable(reason)))
+        return BlockEntries(None, {}, dict.fromkeys(named, Unprovable(reason)))
     except ChainError as error:
-        return NamedInBlock(None, {}, dict.fromkeys(named, error))
+        return BlockEntries(None, {}, dict.fromkeys(named, error))
     contents = BlockContents(rpc.chain.id, header.number, of_receipts, transactions)
-    found: dict[NamedTransaction, FoundTransaction] = {}
-    faults: dict[NamedTransaction, Unprovable | ChainError] = {}
+    found: dict[NamedEntry, FoundEntry] = {}
+    faults: dict[NamedEntry, Unprovable | ChainError] = {}
     for transaction in named:
         try:
             contents.index_of(transaction.name)
@@ -273,4 +273,4 @@ def find(
                 found[transaction] = contents.find(transaction, most_bytes=most_bytes)
         except Unprovable as error:
             faults[transaction] = error
-    return NamedInBlock(contents, found, faults)
+    return BlockEntries(contents, found, faults)

@@ -19,17 +19,17 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from database import statements
-from proving import balance_costs, connections, creating, deployments, lanes, sources
+from proving import balance_costs, connections, creations, deployments, lanes, sources
 from proving.connections import OpenConnection
-from proving.creating import Creation, DeploymentError, contract_address
+from proving.creations import Creation, DeploymentError, contract_address
 from proving.deployments import Call, call, creation_code, revert_reason
 from proving.lanes import LaneKind, LaneName
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.money import market_fees
 from proving.packing import GAS_MARGIN, Intent
+from proving.sending import signing, transaction_monitor
 from proving.sources import beacon_roots
-from proving.transactions import signing, transaction_monitor
-from queries import progress
+from queries import batch_states
 from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def deploy(
         replaced = row
     _require_fit(chain, connection)
     planned, contracts = _planned(connection, passes_over=replace)
-    creating.create(chain, contracts, seconds, tell)
+    creations.create(chain, contracts, seconds, tell)
     _require_attesters(connection, planned)
     if replaced and replaced.address == planned.address:
         # A reorg had removed the contract, or a node had lagged. It is the same contract again.
@@ -105,7 +105,7 @@ def deploy_reader(
             f"{chain.label} has no facts registry that may be used, or more than the {deployments.MOST_OF_A_READER} "
             "of a reader."
         )
-    creating.create(chain, [Creation("FactsReader", reader.creation)], seconds, tell)
+    creations.create(chain, [Creation("FactsReader", reader.creation)], seconds, tell)
     if get_rpc(destination).code(reader.address) != reader.code:
         raise DeploymentError(f"There is other code than the facts reader's at {reader.address} on {chain.label}.")
     for row in deployments.connected(destination):
@@ -137,7 +137,7 @@ def _retire(row: FactsRegistry) -> None:
     statements.lock(blocks)
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
-    progress.lock_batches(admitted.values_list("pk", flat=True))
+    batch_states.lock_batches(admitted.values_list("pk", flat=True))
     # A batch that was DONE meanwhile, by a clock that may be ahead, is DONE before the registry is replaced.
     proven = Query.objects.filter(batch=OuterRef("pk"), block__in=blocks)
     done = Batch.objects.filter(Exists(proven), status=BatchStatus.DONE)
@@ -148,7 +148,7 @@ def _retire(row: FactsRegistry) -> None:
     blocks.update(is_checkpoint=False)
     of_done = Query.objects.filter(block=OuterRef("pk"), batch__status=BatchStatus.DONE)
     blocks.filter(~Exists(of_done)).update(checked_number=None, checked_hash="")
-    progress.reopen(
+    batch_states.reopen(
         list(begun.values_list("pk", flat=True)),
         StepKind.BLOCKHASH_AVAILABLE,
         reason=f"The facts registry at {row.address} is replaced by a new one, to which all is proven again.",
@@ -182,7 +182,7 @@ def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistr
         destination_chain_id=connection.destination_id, source_chain_id=connection.source_id
     ).exclude(replaced_at=None)
     for salt in range(_SALTS):
-        contracts = creations(connection, salt)
+        contracts = planned_creations(connection, salt)
         by_name = {creation.name: creation.address for creation in contracts}
         block_hash_source = by_name[sources.of(connection).contract]
         row = FactsRegistry(
@@ -314,7 +314,7 @@ def change_attesters(
 def _submit(chain: Chain, intent: Intent, seconds: float) -> Transaction:
     """Store and broadcast a transaction. Wait for pending transactions first."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        if sent := creating.send(chain, [intent], Transaction.objects.none()):
+        if sent := creations.send(chain, [intent], Transaction.objects.none()):
             return sent[-1]
     raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
@@ -378,8 +378,8 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
     deploying = 0
-    planned = {each.address: each for connection in missing for each in creations(connection)}
-    for creation in creating.missing_of([*planned.values()], rpc):
+    planned = {each.address: each for connection in missing for each in planned_creations(connection)}
+    for creation in creations.missing_of([*planned.values()], rpc):
         gas = int(_creation_gas(creation) * GAS_MARGIN)
         data = rollups.data_cost(rpc, len(creation.data), gas)
         deploying += (gas + data.gas) * price + data.wei
@@ -388,7 +388,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     return Needed(deploying, each, least, least + _BALANCES * each)
 
 
-def creations(connection: Connection, salt: int = 0) -> list[Creation]:
+def planned_creations(connection: Connection, salt: int = 0) -> list[Creation]:
     """Return the contracts of a connection's registry in the order of their creation, the registry last."""
     source, chain = sources.of(connection), get_chains().chain(connection.source_id)
     first = Creation(source.contract, creation_code(source.contract, *source.arguments(connection)))
@@ -415,7 +415,7 @@ def has_derived_address(connection: Connection, registry: FactsRegistry) -> bool
         row = deployments.deployed(connection.destination_id, connection.parent_id)
         if parent is None or row is None or not has_derived_address(parent, row):
             return False
-    return creations(connection)[-1].address == registry.address
+    return planned_creations(connection)[-1].address == registry.address
 
 
 def _created_history(connection: Connection, block_hash_source: str) -> str:

@@ -29,8 +29,8 @@ from proving import money, stops
 from proving.lanes import HeldLane
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import OfferedFees
-from proving.transactions.signers import Unsent
-from queries import progress, waits
+from proving.sending.signers import Unsent
+from queries import batch_states, waits
 from queries.models import Query
 from queries.waits import WaitReason, wait
 
@@ -200,7 +200,7 @@ def store(signed: Mapping[SignedTransaction, bytes]) -> None:
     Bytes that another worker stored are kept. A transaction that was given up meanwhile gets none.
     """
     queries = Query.objects.filter(transactions__in=[version.transaction for version in signed])
-    progress.lock_batches(queries.values_list("pk", flat=True))
+    batch_states.lock_batches(queries.values_list("pk", flat=True))
     for version, raw in sorted(signed.items(), key=lambda item: item[0].pk):
         tx, tx_hash = version.transaction, hex_data(keccak(raw))
         reserved = SignedTransaction.objects.filter(
@@ -233,7 +233,7 @@ def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
             return  # Other transactions prove its queries again.
         # A step that has just begun shows no hash. It gets this one unless the transaction only leads to the block.
         shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]
-    progress.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
+    batch_states.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
 
 
 def is_to_unused_registry(tx: Transaction) -> bool:

@@ -9,7 +9,7 @@ from queries.models import Query, QueryKind
 
 
 @dataclass(frozen=True)
-class ToldTransaction:
+class RequestedEntry:
     """A transaction as far as it is known, and its logs."""
 
     index: int | None
@@ -24,7 +24,7 @@ class ToldTransaction:
         return self.logs[index] if index < len(self.logs) else None
 
 
-def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
+def entries_of(may_be_told: Mapping[Query, bool]) -> dict[int, RequestedEntry]:
     """Return the transactions of those of these queries that are about one, by the query's id.
 
     `may_be_told` has whether the query's values may be told. One statement reads all that are stored.
@@ -45,7 +45,7 @@ def told(may_be_told: Mapping[Query, bool]) -> dict[int, ToldTransaction]:
         known = receipts.get(_pair(query)) if is_told else None  # another query may be about the same transaction
         named = query.transaction_name if query.transaction_name.startswith("0x") else ""
         tx_hash, logs = (known[0], known[1].logs) if known else ("", ())
-        transactions[query.pk] = ToldTransaction(query.transaction_index, named or tx_hash, logs)
+        transactions[query.pk] = RequestedEntry(query.transaction_index, named or tx_hash, logs)
     return transactions
 
 

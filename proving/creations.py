@@ -29,8 +29,8 @@ from proving.deployments import revert_reason
 from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import LIVE_STATES, Transaction
 from proving.packing import Intent
-from proving.transactions import sending, signers, signing, transaction_monitor
-from proving.transactions.signers import Unsent
+from proving.sending import orders, signers, signing, transaction_monitor
+from proving.sending.signers import Unsent
 from queries.waits import WaitReason
 
 
@@ -169,9 +169,9 @@ def send(chain: Chain, intents: Sequence[Intent], live: QuerySet[Transaction]) -
     with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
         if lane is None or live.exists():
             return ()
-        (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents)])
+        (outcome,) = orders.submit_all(chain, lane, [orders.Order(intents)])
         match result(outcome):
-            case sending.Sent(transactions):
+            case orders.Sent(transactions):
                 return transactions
             case Unsent(is_brief=True):
                 return ()

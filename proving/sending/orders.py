@@ -37,8 +37,8 @@ from proving.lanes import HeldLane, LaneLost
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
 from proving.money import MarketFees, market_of
 from proving.packing import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
-from proving.transactions import signers, signing
-from proving.transactions.signers import Notices, SendingSigner, Unsent
+from proving.sending import signers, signing
+from proving.sending.signers import Notices, SendingSigner, Unsent
 from queries import clock
 from queries.models import Batch
 from queries.waits import wait

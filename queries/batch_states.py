@@ -94,7 +94,7 @@ def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, ret
     return count
 
 
-def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
+def withdraw(batch: str, *, code: RejectionCode, reason: str) -> bool:
     """Reject the batch for good if it is open. Transactions that were sent for it are still paid and monitored."""
     # A program that repeats retryable submissions would undo the cancellation.
     return bool(reject([batch], code=code, reason=reason, retryable=False))
@@ -167,7 +167,7 @@ def _in_order(asking: Mapping[int, Query], changes: Sequence[Complete]) -> dict[
 def _following(query: Query, step: StepKind) -> StepKind | None:
     following = _ORDER[_ORDER.index(step) + 1] if step != _ORDER[-1] else None
     # A header query has no further step, because accumulating the header proves it.
-    return None if query.kind == QueryKind.HEADER and following == StepKind.ACCOUNT_ACCUMULATED else following
+    return None if query.kind == QueryKind.HEADER and following == StepKind.FACTS_PROVEN else following
 
 
 def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:

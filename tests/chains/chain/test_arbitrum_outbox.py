@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import outbox as outbox_module
+from chains import arbitrum_outbox as outbox_module
+from chains.arbitrum_outbox import Outbox
 from chains.header import Header
 from chains.node_errors import InvalidReply, RpcRefused
-from chains.outbox import Outbox
 from chains.rpc import RpcClient
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain

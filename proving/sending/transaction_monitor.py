@@ -27,10 +27,11 @@ from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from database.due_rows import Postponement
+from proving import counters, lanes, money, packing, stops
 from proving import heads as chain_heads
-from proving import lanes, money, packing, stops
+from proving.counters import ChainEvent
 from proving.heads import Heads, poll_seconds
-from proving.lanes import ChainEvent, HeldLane, LaneKind, LaneLost, LaneName
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -40,10 +41,10 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.transactions import signers
-from proving.transactions.replacement import fill, holds_key, is_past, patience, push
-from proving.transactions.signing import show, show_signing_problems, sign_and_store
-from queries import clock, progress
+from proving.sending import signers
+from proving.sending.replacement import fill, holds_key, is_past, patience, push
+from proving.sending.signing import show, show_signing_problems, sign_and_store
+from queries import batch_states, clock
 from queries.models import Block, Query
 from queries.waits import WaitReason, wait
 
@@ -94,7 +95,7 @@ def _try_again(lane: HeldLane, postponement: Postponement[Signer], signer: Signe
 
 
 def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
-    with lanes.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
+    with counters.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
         try:
             chain = get_chains().chain(signer.chain_id)
             states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
@@ -363,7 +364,7 @@ def _show_problem(signer: Signer, problem: str) -> None:
         logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
         if not signer.nonce_problem:
-            lanes.count(signer.chain_id, ChainEvent.NONCE_GAP)
+            counters.count(signer.chain_id, ChainEvent.NONCE_GAP)
 
 
 def _show_receipt_problem(signer: Signer, problem: str) -> None:
@@ -529,7 +530,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
             tx.versions.update(broadcast_at=None, refused_at=None)
     for change in changes:
         if change.has_left_its_block:
-            lanes.count(signer.chain_id, ChainEvent.REORGANISED)
+            counters.count(signer.chain_id, ChainEvent.REORGANISED)
     changed = [change.tx for change in changes]
     _count(signer, changes)
     for tx in changed:
@@ -635,4 +636,4 @@ def _wake_blocks(transactions: Sequence[Transaction]) -> None:
         blocks = Block.objects.filter(pk__in=queries.values("block"))
         statements.lock(blocks)
         blocks.update(due_at=Now())
-        progress.lock_batches(queries.values_list("pk", flat=True))
+        batch_states.lock_batches(queries.values_list("pk", flat=True))
