@@ -581,7 +581,7 @@ class RpcNode:
                 return [refusal]
         by_id: dict[int, Any] = {}
         for entry in reply if isinstance(reply, list) else [reply]:
-            number = _id(entry.get("id")) if isinstance(entry, dict) else None
+            number = _id(entry.get("id")) if isinstance(entry, dict) else -1
             if number not in ids or number in by_id:
                 raise InvalidReply(f"{self.host} sent a reply that belongs to no request")
             by_id[number] = entry
@@ -609,8 +609,7 @@ class RpcNode:
         error = reply.get("error")
         if isinstance(error, dict) and error:
             refusal = self._refusal(method, error)
-            is_refused = isinstance(refusal, RpcRefused) and not isinstance(refusal, FINAL)
-            if is_refused and not is_alone and (is_cut or refusal.code in _OF_BATCH):
+            if type(refusal) is RpcRefused and not is_alone and (is_cut or refusal.code in _OF_BATCH):
                 of_batch = BatchRefused(f"{self.host} refuses a batch")
                 of_batch.refusal = refusal
                 return of_batch
@@ -631,11 +630,11 @@ def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
 
 
-def _id(told: Any) -> int | None:
-    """Return the id of a reply, which some nodes send back as a string."""
+def _id(told: Any) -> int:
+    """Return the id of a reply, which some nodes send back as a string. -1 if it is neither that nor an integer."""
     if isinstance(told, str) and told.isascii() and told.isdecimal():
         return int(told[:20])
-    return told if type(told) is int else None
+    return told if type(told) is int else -1
 
 
 def _is_not_understood(answer: Any) -> bool:

@@ -17,7 +17,6 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, read_object, read_quantity
 from chains.header import Header
 from chains.node_errors import (
-    Cause,
     ChainError,
     NodeUnavailable,
     OtherAccounts,
@@ -480,14 +479,20 @@ def _judge_proofs(
             selected.fault = selected.fault or answer
             break
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # The block's age is the cause only if the node says so, or serves the proof of a younger block.
-            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
+            # The block's age is the cause if nodes prove a younger block.
+            is_too_old = is_served or _proves_head(answers)
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
             problem = answer.about(facts.proof_of(source, request))
             selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
             break
     if selected.no_proof:
         selected.sample, selected.unserved = Sample(), []
+
+
+def _proves_head(answers: SourceAnswers) -> bool:
+    head = answers.head
+    request = ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)
+    return isinstance(answers.connection.source_rpc.proofs([request])[0], VerifiedAccountProof)
 
 
 def takes_proof(facts: Collection[Asked]) -> bool:
