@@ -188,9 +188,9 @@ _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
     ),
 )
 _LIMIT = re.compile(
-    r"(?i)rate.?limit|request (rate|count|limit)|too many (\w+ )*(requests|connections|calls)\b(?! in)|throttl"
-    r"|throughput|(requests?|calls?|credits?|units?) (per|a) (second|minute|hour|day|month)|compute units?"
-    r"|\b(CUPS?|[qrt]ps)\b|\b(month|dai|week|hour)ly\b|quota|\bcredits?\b|allowance|overload|\bbusy\b|slow down|\b(re)?try (again|later)"
+    r"(?i)rate.?limit|request (rate|count|limit)|too many (\w+ )*(requests|connections|calls)\b(?! in)|throttl|quota"
+    r"|throughput|(requests?|calls?|credits?|units?) (per|a) (second|minute|hour|day|month)|compute units?|\bcredits?\b"
+    r"|\b(CUPS?|[qrt]ps)\b|\b(month|dai|week|hour)ly\b|overload|\bbusy\b|slow down|\b(re)?try (again|later)"
 )
 _LIMIT_CODES = {-32005, -32029, *(HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED)}
 # A range of logs is refused with some of these codes, and is made shorter.

@@ -99,8 +99,9 @@ _FORM_SECONDS = 600
 LIMIT_PAUSE_SECONDS = 1
 # Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
 FAIL_FAST_SECONDS = 3
-# geth's codes for a batch that takes too long, or whose answers are too long.
-_OF_BATCH = {-32002, -32003}
+# geth's codes for what takes too long, a batch or a request in it, and for a batch whose answers are too long.
+_TOO_SLOW = -32002
+_OF_BATCH = {_TOO_SLOW, -32003}
 # JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
@@ -429,7 +430,9 @@ class RpcNode:
 
     def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused) and question.lacking:
-            without = type(question.lacking)(f"{self.host} {question.lacking} ({result.code})")
+            # A node that ran out of time may answer later.
+            kind = NodeUnavailable if result.code == _TOO_SLOW else type(question.lacking)
+            without = kind(f"{self.host} {question.lacking} ({result.code})")
             without.message = result.message
             return without
         if isinstance(result, RpcRefused | NodeUnavailable):

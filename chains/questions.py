@@ -120,8 +120,15 @@ class Log:
 
 
 def header(block: int | Tag) -> Question[Header | None]:
-    """Ask for a block's header, and check its hash. None if the block doesn't exist yet."""
-    return Question(("eth_getBlockByNumber", [_block(block), False]), lambda result: _read_header(result, block))
+    """Ask for a block's header, and check its hash. None if the block doesn't exist yet.
+
+    Chains may have no final block, and an answer without a header's form counts as none.
+    """
+
+    def read(result: Any) -> Header | Question[Header | None] | None:
+        return _read_header(result, block)
+
+    return Question(("eth_getBlockByNumber", [_block(block), False]), _optional(read) if block == "finalized" else read)
 
 
 def header_by_hash(block_hash: bytes) -> Question[Header | None]:
@@ -444,10 +451,10 @@ def _read_paid_fee(result: Any) -> int:
     return median_low(paid) if len(paid) >= _LEAST_PAYING_BLOCKS else 0
 
 
-def _optional(read: Callable[[Any], int]) -> Callable[[Any], int | RpcRefused]:
+def _optional(read: Callable[[Any], Answer]) -> Callable[[Any], Answer | RpcRefused]:
     """Read an answer that can be done without. An unusable one counts as a refusal: the node needs no rest."""
 
-    def read_or_refuse(result: Any) -> int | RpcRefused:
+    def read_or_refuse(result: Any) -> Answer | RpcRefused:
         try:
             return read(result)
         except ValueError as error:

@@ -144,13 +144,21 @@ def _of_block(header: Header) -> Question[BlockReceipts]:
     """Ask for all receipts of a block. If they make another root, ask the same node for raw ones."""
 
     def read(result: Any) -> BlockReceipts | Question[BlockReceipts] | RpcRefused:
-        told = result if isinstance(result, list) else []
+        told = sorted(result, key=_index) if isinstance(result, list) else []
         if not told or not all(isinstance(receipt, dict) for receipt in told):
             # Some nodes answer so about a block whose receipts they have by their transactions' hashes.
             return RpcRefused(0, "no receipts of a block that has some")
         return _made(told, header.receipts_root) or _raw(header, told)
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)
+
+
+def _index(receipt: Any) -> int:
+    """Return the index in the block. 0, which keeps the order of a list, if it isn't told."""
+    try:
+        return read_number(receipt["transactionIndex"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def _raw(header: Header, told: Sequence[dict[str, Any]]) -> Question[BlockReceipts]:
