@@ -44,9 +44,15 @@ class LogReader:
     def read_all(self, first: int, last: int) -> list[Log]:
         """Return the logs of these blocks. If they take too many requests, those of the first blocks are left out."""
         logs: list[Log] = []
-        while last >= first and self.requests_left:
-            newest = self.read(first, last, from_end=True)
-            logs[:0], last = newest.logs, newest.first - 1
+        unread = last
+        while unread >= first and self.requests_left:
+            try:
+                newest = self.read(first, unread, from_end=True)
+            except RpcRefused:
+                if self.requests_left or unread == last:
+                    raise
+                break
+            logs[:0], unread = newest.logs, newest.first - 1
         return logs
 
     def read(self, first: int, last: int, *, from_end: bool = False) -> LogRange:
