@@ -332,6 +332,8 @@ class RpcNode:
             # questions.
             is_limited = (isinstance(error, LimitsRequests) or error.retry_after > 0) and not is_answering
             self._rest(error, is_down=self._checked_at is None or is_limited)
+            if is_answering:
+                yield from refusals.items()
             raise
         yield from refusals.items()
         if fault:
@@ -544,9 +546,11 @@ class RpcNode:
         try:
             reply = json.loads(answer.content)
         except (ValueError, RecursionError):
-            if answer.status == HTTPStatus.OK:
-                raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
             reply = answer.content.decode(errors="replace")
+            if answer.status == HTTPStatus.OK:
+                invalid = InvalidReply(f"{self.host} answered with something that is not JSON")
+                invalid.message = plain(words_of(reply), secrets_of(self._url))
+                raise invalid from None
         return reply if answer.status == HTTPStatus.OK else self._refusal_by_status(batch, answer, reply)
 
     def _refusal_by_status(self, batch: Sequence[Request], answer: bounded_http.HttpReply, reply: Any) -> Any:

@@ -155,7 +155,8 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
         say(f"  {line}")
     for host, abilities in abilities_by_host:
         if isinstance(abilities, Abilities) and (end := abilities.provable.end):
-            say(f"  {host} proves no older block: {end.for_operators}")
+            older = "" if abilities.provable.oldest is None else "older "
+            say(f"  {host} proves no {older}block: {end.for_operators}")
     return any(
         isinstance(abilities, Abilities) and not (must_prove and abilities.provable.oldest is None)
         for _, abilities in abilities_by_host
