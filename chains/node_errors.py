@@ -213,13 +213,13 @@ def words_of(reply: Any) -> str:
     """Return the text of an error, which may be a string, an object, a list, or nested."""
     match reply:
         case str():
-            return reply[:_MAX_SEARCHED]
+            return reply
         case [first, *_]:
             return words_of(first)
         case {"error": error}:
             return words_of(error)
         case {"message": str(words)}:
-            return words[:_MAX_SEARCHED]
+            return words
     return ""
 
 

@@ -79,3 +79,20 @@ def test_refused_extras_are_told_and_do_no_harm(devchain, client_of):
     with lying_node(node) as url:
         abilities = probe(client_of(url))
     assert (abilities.finalized, abilities.keeps_hashes, abilities.provable.oldest) == (None, False, None)
+
+
+@pytest.mark.parametrize("told", ["0x", {}, [], {"number": None, "hash": None}, {"number": "0x1"}])
+def test_a_final_block_that_can_t_be_read_counts_as_none(devchain, client_of, told):
+    def node(body: Any) -> Any:
+        questions = body if isinstance(body, list) else [body]
+        replies = ask(devchain.url, body)
+        replies = [
+            result(question, told) if "finalized" in question["params"] else reply
+            for question, reply in zip(questions, replies if isinstance(body, list) else [replies], strict=True)
+        ]
+        return replies if isinstance(body, list) else replies[0]
+
+    with lying_node(node) as url:
+        client = client_of(url)
+        assert probe(client).finalized is None
+        assert not client.resting_nodes()

@@ -168,6 +168,17 @@ def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, o
     assert list(made.values) == block_of(fixture).values
 
 
+def test_at_most_eight_readings_are_compared_with_the_root(client_of, monkeypatch):
+    """Each ambiguity doubles the readings, and a node may tell receipts with all of them."""
+    compared: list[int] = []
+    monkeypatch.setattr(receipts, "root", lambda values: compared.append(len(values)) or root(values))
+    fixture = of_optimism(has_canyon=True)
+    change = each_with(root="0x" + "11" * 32, gasUsed="0x0", cumulativeGasUsed="0x1")
+    with serving(fixture, change) as url, pytest.raises(OtherRoot):
+        receipts.of_block(client_of(url), header_of(fixture))
+    assert len(compared) == 8
+
+
 def test_a_block_without_transactions_needs_no_answer(client_of):
     empty = Header.decode(tries.header(1, b"\1" * 32, roots=(EMPTY_TRIE_ROOT, EMPTY_TRIE_ROOT)))
     silent = client_of("http://127.0.0.1:1")
