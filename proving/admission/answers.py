@@ -33,6 +33,8 @@ from proving.block_contents import Asked, BlockSize, NamedEntry, Unprovable
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Sample
+from proving.health import proof_depth
+from proving.models import ChainWatch
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import BlockTag, Query
@@ -479,10 +481,14 @@ def _judge_proofs(
             selected.fault = selected.fault or answer
             break
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # The block's age is the cause if nodes prove a younger block.
-            is_too_old = is_served or _proves_head(answers)
+            # The block's age is the cause if the nodes prove a younger block, or proved none as old when that was
+            # measured.
+            measured = ChainWatch.objects.filter(pk=source.id).first()
+            is_beyond = bool(measured and request.block_number < (measured.oldest_provable or 0))
+            is_too_old = is_served or is_beyond or _proves_head(answers)
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
-            problem = answer.about(facts.proof_of(source, request))
+            known = [answer.about(facts.proof_of(source, request)), proof_depth.in_words(measured)]
+            problem = " ".join(filter(None, known))
             selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
             break
     if selected.no_proof:
