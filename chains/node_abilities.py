@@ -20,18 +20,6 @@ _STEP_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Abilities:
-    head: Header
-    finalized: int | None
-    """None if the chain has no final block."""
-    keeps_hashes: bool
-    """True if the history contract (EIP-2935) has the hash of the head's parent."""
-    provable: "ProvableBlocks"
-    knows_pending: bool
-    """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
-
-
-@dataclass(frozen=True)
 class ProvableBlocks:
     """The blocks whose accounts nodes prove."""
 
@@ -39,6 +27,18 @@ class ProvableBlocks:
     """Block number. None: not even the head."""
     end: ChainError | None = None
     """Why the next older block that was tried isn't provable. None: nodes gave no reason, or the first block is."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    head: Header
+    finalized: int | None
+    """None if the chain has no final block."""
+    keeps_hashes: bool
+    """True if the history contract (EIP-2935) has the hash of the head's parent."""
+    provable: ProvableBlocks
+    knows_pending: bool
+    """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
 
 
 def probe(rpc: RpcClient) -> Abilities:
