@@ -7,7 +7,6 @@ What a node says is shown, and what it does decides. These patterns of words dec
   batches are rejected. Statuses, codes, and nodes that refuse everything need no words.
 - `_REVERT`: some nodes refuse a call without the code of a revert and without its data, and repeating the call shows
   the same.
-- `_TRANSACTION_REFUSALS`: where `eth_estimateGas` refuses for lack of funds, nothing was sent whose effect would show.
 """
 
 import re
@@ -19,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from chains.encoding import read_data
 
+SEND = "eth_sendRawTransaction"
 _NUMBERS = re.compile(r"(?i)\[redacted\]|0x[0-9a-f]*|[0-9a-f-]*\d[0-9a-f-]*")
 
 
@@ -130,63 +130,12 @@ class Reverted(RpcRefused):
     data: bytes
 
 
-class NonceTooLow(RpcRefused):
-    """A transaction with this nonce is already in a block."""
-
-
-class ReplacementUnderpriced(RpcRefused):
-    """Another transaction with this nonce is pending, and the new fee is not enough above its fee."""
-
-
-class FeeTooLow(RpcRefused):
-    """The transaction offers less than the node's minimum fee."""
-
-
-class InsufficientFunds(RpcRefused):
-    """The sender can't pay for the transaction."""
-
-
-class AlreadyKnown(RpcRefused):
-    """The node already has this transaction. The sender treats this as success."""
-
-
 # Refusals by the chain itself, which every node would repeat. Any other refusal may come from a single node.
-FINAL = (OtherAccounts, Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
+FINAL = (OtherAccounts, Reverted)
 
 
 # --- Recognising errors -----------------------------------------------------------------------------------------------
 
-# tests/chains/no_database/test_node_errors.py has the words of each client. AlreadyKnown and ReplacementUnderpriced
-# come first, because their words may include "transaction underpriced".
-_TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
-    (
-        AlreadyKnown,
-        re.compile(
-            r"(?i)already ?known|existing txn? with same hash|known transaction|already imported|already in the TxPool"
-        ),
-    ),
-    (
-        ReplacementUnderpriced,
-        re.compile(
-            r"(?i)replacement (transaction underpriced|gas too low)|replacementnotallowed|could not replace existing tx"
-        ),
-    ),
-    (NonceTooLow, re.compile(r"(?i)nonce[_ ](is )?too[_ ]low|oldnonce|nonce has already been used")),
-    (
-        InsufficientFunds,
-        re.compile(
-            r"(?i)insufficient ?funds|insufficient (sender )?balance|upfront cost exceeds account balance"
-            r"|have enough (funds|balance)"
-        ),
-    ),
-    (
-        FeeTooLow,
-        re.compile(
-            r"(?i)underpriced|fee ?too ?low|(gas price|priority fee) below|less than block base fee"
-            r"|too low for the next block|pay the minimum gas price|cannot pay basefee"
-        ),
-    ),
-)
 _LIMIT = re.compile(
     r"(?i)rate.?limit|request (rate|count|limit)|too many (\w+ )*(requests|connections|calls)\b(?! in)|throttl|quota"
     r"|throughput|(requests?|calls?|credits?|units?) (per|a) (second|minute|hour|day|month)|compute units?|\bcredits?\b"
@@ -226,7 +175,8 @@ def words_of(reply: Any) -> str:
 def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets: Iterable[str] = ()) -> RpcRefused:
     """Return the typed error for a JSON-RPC error. `secrets` are redacted from its text.
 
-    Raises `LimitsRequests` if the node only limits requests.
+    Raises `LimitsRequests` if the node only limits requests. A refused transaction is no such limit whatever the words,
+    because the state of the chain shows its cause.
     """
     error = {"message": error} if isinstance(error, str) else error
     code = _code(error.get("code"))
@@ -235,7 +185,7 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     refusal = _typed(code, method, words, message, error.get("data"))
     # A revert's words are the contract's, and may look like a limit. Therefore only untyped refusals are searched for
     # limits.
-    if type(refusal) is RpcRefused and _is_limit(method, code, f"{words} {_details(error)}"):
+    if type(refusal) is RpcRefused and method != SEND and _is_limit(method, code, f"{words} {_details(error)}"):
         limit = LimitsRequests(f"{host} limits our requests ({code})")
         limit.message = message
         raise limit
@@ -255,10 +205,6 @@ def _typed(code: int, method: str, words: str, message: str, data: Any) -> RpcRe
         code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(words)
     ):
         return Reverted(code, message, _revert_data(data))
-    if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
-        for kind, sentences in _TRANSACTION_REFUSALS:
-            if sentences.search(words):
-                return kind(code, message, data)
     return RpcRefused(code, message, data)
 
 

@@ -4,12 +4,7 @@ import pytest
 
 from chains.node_errors import (
     MAX_CHARS,
-    AlreadyKnown,
-    FeeTooLow,
-    InsufficientFunds,
     LimitsRequests,
-    NonceTooLow,
-    ReplacementUnderpriced,
     Reverted,
     RpcRefused,
     plain,
@@ -147,83 +142,6 @@ def test_a_code_is_short_too(client_of):
     assert str(caught.value) == "The node refused (0)."
 
 
-# --- Refusals of transactions, in the wording of each kind of node ----------------------------------------------------
-
-# Messages of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, including old versions. They
-# were recorded or come from the source code; the inserted values are examples.
-REFUSALS: dict[type[RpcRefused], list[str]] = {
-    AlreadyKnown: [
-        "already known",
-        "known transaction: 12",
-        "AlreadyKnown",
-        "existing txn with same hash",
-        "existing tx with same hash",
-        "0x12: this transaction is already in the TxPool",
-        "transaction already imported",
-    ],
-    NonceTooLow: [
-        "nonce too low: next nonce 5, tx nonce 4",
-        "OldNonce",
-        "INTERNAL_ERROR: nonce too low",
-        "0x12 tries to send a tx with nonce 0, but account has nonce 1 (tx nonce too low)",
-        "Transaction nonce too low. Expected nonce to be at least 1 but got 0.",
-    ],
-    ReplacementUnderpriced: [
-        "replacement transaction underpriced: new tx gas fee cap 1 < 2 queued",
-        "ReplacementNotAllowed",
-        "could not replace existing tx",
-        "replacement gas too low, got tip 1, min: 2, got fee 3, min: 4",
-        "Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 3 is necessary to replace",
-    ],
-    InsufficientFunds: [
-        "insufficient funds for gas * price + value: balance 0, tx cost 1, overshot 1",
-        "InsufficientFunds, Account balance: 0, cumulative cost: 1",
-        "Upfront cost exceeds account balance",
-        "insufficient funds",
-        "0x12 does not have enough balance to cover transaction costs, need 1, but have 0 (insufficient balance)",
-        "Sender doesn't have enough funds to send tx. The max upfront cost is: 1 and the sender's balance is: 0.",
-    ],
-    FeeTooLow: [
-        "transaction underpriced",
-        "transaction gas price below minimum: gas tip cap 1, minimum needed 1000000",
-        "max fee per gas less than block base fee: address 0x12, maxFeePerGas: 1, baseFee: 7",
-        "FeeTooLow",
-        "FeeTooLowToCompete",
-        "Gas price below configured minimum gas price",
-        "Gas price below current base fee",
-        "underpriced",
-        "fee too low",
-        "transaction priority fee below minimum required priority fee 1000000",
-        "Tx does not pay the minimum gas price of 1",
-        "Tx cannot pay basefee of 7, have 1 (not within 50% range of current basefee)",
-        "Transaction maxFeePerGas (1) is too low for the next block, which has a baseFeePerGas of 7",
-    ],
-    RpcRefused: [
-        "nonce too high",
-        "exceeds block gas limit",
-        "in-flight transaction limit reached for delegated accounts",
-        "nonce too far in future",
-        "An invalid transaction with a lower nonce exists",
-        "gas limit is too high",
-        "txpool is full",
-        "Tx gaslimit of 2 exceeds block gas limit of 1 (exceeds last block gas limit)",
-        "Transaction requires at least 21000 gas but got 20000",
-        "intrinsic gas too low",
-    ],
-}
-
-
-@pytest.mark.parametrize(("message", "kind"), [(words, kind) for kind, all_ in REFUSALS.items() for words in all_])
-def test_refused_transactions_are_told_apart(message, kind):
-    refusal = read_refusal("host", "eth_sendRawTransaction", {"code": -32000, "message": message})
-    assert type(refusal) is kind
-
-
-def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():
-    words = "transaction underpriced: the limit of your plan is exceeded, rate limit"
-    assert type(read_refusal("host", "eth_sendRawTransaction", {"code": -32005, "message": words})) is FeeTooLow
-
-
 # --- Limits that providers tell with status 200 -----------------------------------------------------------------------
 
 # Messages with their codes. A comment names the source of the lines below it.
@@ -265,12 +183,18 @@ LIMITS: list[tuple[int | str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("method", ["eth_getProof", "eth_call", "eth_sendRawTransaction"])
+@pytest.mark.parametrize("method", ["eth_getProof", "eth_call"])
 @pytest.mark.parametrize(("code", "message"), LIMITS)
 def test_limits_are_told_apart(code, message, method):
     with pytest.raises(LimitsRequests, match=rf"^host limits our requests \({code}\)$") as caught:
         read_refusal("host", method, {"code": code, "message": message})
     assert caught.value.message == plain(message)
+
+
+@pytest.mark.parametrize(("code", "message"), LIMITS)
+def test_a_refused_transaction_is_no_limit_whatever_the_words(code, message):
+    """The node is asked for the transaction next, and may limit that."""
+    assert type(read_refusal("host", "eth_sendRawTransaction", {"code": code, "message": message})) is RpcRefused
 
 
 @pytest.mark.parametrize(
