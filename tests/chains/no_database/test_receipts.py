@@ -171,7 +171,12 @@ def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, o
 def test_at_most_eight_readings_are_compared_with_the_root(client_of, monkeypatch):
     """Each ambiguity doubles the readings, and a node may tell receipts with all of them."""
     compared: list[int] = []
-    monkeypatch.setattr(receipts, "root", lambda values: compared.append(len(values)) or root(values))
+
+    def counted(values: Sequence[bytes]) -> bytes:
+        compared.append(len(values))
+        return root(values)
+
+    monkeypatch.setattr(receipts, "root", counted)
     fixture = of_optimism(has_canyon=True)
     change = each_with(root="0x" + "11" * 32, gasUsed="0x0", cumulativeGasUsed="0x1")
     with serving(fixture, change) as url, pytest.raises(OtherRoot):
