@@ -299,12 +299,9 @@ class _Post:
         return response
 
     def json(self) -> HttpResponse:
-        try:
-            if self.form.is_valid:
-                headers = {"Content-Disposition": 'attachment; filename="batch.json"'}
-                return HttpResponse(_as_text(self.form) + "\n", content_type="application/json", headers=headers)
-        except InvalidRequest as invalid:
-            self.form.add_faults(invalid)
+        if self.form.is_valid:
+            headers = {"Content-Disposition": 'attachment; filename="batch.json"'}
+            return HttpResponse(_as_text(self.form) + "\n", content_type="application/json", headers=headers)
         return _answer(self.request, self.form)
 
     def add(self) -> HttpResponse:
