@@ -236,6 +236,7 @@ def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, monkeypatch
         ["--destination", "1", "--chain", "1", "--transaction", "0x12", "--block", "1", "--prop", "STATUS"],
         ["--destination", "1", "--chain", "1", "--transaction", DIGEST],
         ["--destination", "1", "--chain", "1", "--transaction", "1", "--log", "0"],
+        ["--destination", "1", "--chain", "1", "--block", "1", "--header", "TIMESTAMP", "--slot", "1"],
         ["--destination", "1", "--chain", "1", "--account", ALICE, "--block", "1", "--prop", "NONCE", "--log", "0"],
         f"--destination 1 --chain 1 --transaction {DIGEST} --transaction {B}{'0' * 24} --block-log 1".split(),
         ["--destination", "0"],

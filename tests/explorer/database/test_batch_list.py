@@ -254,6 +254,8 @@ def ens(settings, tmp_path, monkeypatch) -> dict[str, Any]:
 
     def resolve(names: list[str], _: object) -> dict[str, Any]:
         known["asked"] += names
+        if "away.eth" in names:
+            raise ens_names.NamesUnavailable("names_unavailable", "Away.")
         return {name: known.get(name, NoAccount("is nobody's")) for name in names}
 
     monkeypatch.setattr(ens_names, "resolve_names", resolve)
@@ -270,12 +272,17 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
     assert "The name nobody.eth is nobody&#x27;s." in alice.get("/explorer", {"q": "nobody.eth"}).text
     assert listed(alice, q="nobody.eth") == []
     assert "or an ENS name" in alice.get("/explorer", {"q": "what is this"}).text
+    for name, status in (("nobody.eth", 400), ("away.eth", 503)):
+        for address in ("/facts", "/facts.csv"):
+            answer = alice.get(address, {"account": name}, headers={"accept": "text/html"})
+            assert (answer.status_code, f"The name {name} " in answer.text) == (status, True)
     # A visitor who may not list batches must cause no request to a node.
     ens["asked"].clear()
     client.get("/explorer", {"q": "bob.eth"})
     assert ens["asked"] == []
     batches.read_files()
     assert "has read the chain too often" in alice.get("/explorer", {"q": "bob.eth"}).text
+    assert alice.get("/facts", {"account": "bob.eth"}, headers={"accept": "text/html"}).status_code == 429
 
 
 def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):

@@ -347,39 +347,45 @@ def test_the_largest_forms_are_taken(alice, settings):
 # --- Lists, tables, slots ---------------------------------------------------------------------------------------------
 
 B = "0x" + "bb" * 20
+# The text, and how many facts it asks for.
 FILES = {
-    "a list": f"{ALICE}\n\n{B}\n",
-    "several on a line": f"{ALICE}, {B}\n",
-    "a list of a spreadsheet": f'\ufeff"{ALICE}";;\r\n;;\r\n{B};;\r\n',
-    "a list with comments": f'# by hand, "5"\n#\n{ALICE}\n# {B}\n',
-    "one column with its name": f"address\n{ALICE}\n{B}\n",
-    "named": f"Chain,Block,Account,Props,Slots,Header\n,finalized,{ALICE} {B},BALANCE,,\n31337,1_000,,,,timestamp\n",
-    "of a spreadsheet": f"\ufeffaddress;chain;block\r\n{ALICE};31337;2026-01-01 00:00\r\n",
-    "tabs": f"block\taddress\n2026-01-01T00:00:00Z\t{ALICE}\nblock:16\t{B}\ntimestamp:5\t{B}\n",
-    "quoted": f'address,slots\n"{ALICE}\n{B}","1, 2"\n',
-    "empty columns behind": f"address,block,,\n{ALICE},16,,\n{B},17\n",
-    "empty columns behind, with tabs": f"address\tblock\t\n{ALICE}\t16\t\t\t\n",
-    "a spreadsheet's numbered lines": f",address,block\n,{ALICE},16\n",
-    "a hint": f"sep=;\r\naddress;block\r\n{ALICE};16\r\n",
-    "a quoted hint, saved again": f'\ufeff\n"SEP=;",,\naddress,block,\n{ALICE},16,\n',
-    "a hint of another delimiter": f"sep=|\naddress|block|properties\n{ALICE}|1,600|BALANCE,NONCE\n",
-    "comments": f'# by hand, "5"\n\nAddress;Block\n# B;\n{ALICE};16\n',
-    "grouped digits": f"address;block\n{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n",
-    "returns alone": f"address,block\r{ALICE},16\r",
-    "two spellings": f"address,block,props\n{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n",
-    "transactions": f"tx,block,props,log\n{TRANSACTION},16,status,0 1\n3 4,16,,\n5,transaction:{TRANSACTION},,2\n",
-    "a hash that names its block": f"transaction,logs\n{TRANSACTION},\n{TRANSACTION},1\n",
-    "transactions and accounts": f"tx,block,props,address\n5,16,nonce HASH,{ALICE}\n6,16,,{B}\n",
+    "a list": (f"{ALICE}\n\n{B}\n", 2),
+    "several on a line": (f"{ALICE}, {B}\n", 2),
+    "a list of a spreadsheet": (f'\ufeff"{ALICE}";;\r\n;;\r\n{B};;\r\n', 2),
+    "a list with comments": (f'# by hand, "5"\n#\n{ALICE}\n# {B}\n', 1),
+    "one column with its name": (f"address\n{ALICE}\n{B}\n", 2),
+    "named": (
+        f"Chain,Block,Account,Props,Slots,Header\n,finalized,{ALICE} {B},BALANCE,,\n31337,1_000,,,,timestamp\n",
+        3,
+    ),
+    "of a spreadsheet": (f"\ufeffaddress;chain;block\r\n{ALICE};31337;2026-01-01 00:00\r\n", 1),
+    "tabs": (f"block\taddress\n2026-01-01T00:00:00Z\t{ALICE}\nblock:16\t{B}\ntimestamp:5\t{B}\n", 3),
+    "quoted": (f'address,slots\n"{ALICE}\n{B}","1, 2"\n', 4),
+    "empty columns behind": (f"address,block,,\n{ALICE},16,,\n{B},17\n", 2),
+    "empty columns behind, with tabs": (f"address\tblock\t\n{ALICE}\t16\t\t\t\n", 1),
+    "a spreadsheet's numbered lines": (f",address,block\n,{ALICE},16\n", 1),
+    "a hint": (f"sep=;\r\naddress;block\r\n{ALICE};16\r\n", 1),
+    "a quoted hint, saved again": (f'\ufeff\n"SEP=;",,\naddress,block,\n{ALICE},16,\n', 1),
+    "a hint of another delimiter": (f"sep=|\naddress|block|properties\n{ALICE}|1,600|BALANCE,NONCE\n", 2),
+    "comments": (f'# by hand, "5"\n\nAddress;Block\n# B;\n{ALICE};16\n', 1),
+    "grouped digits": (f"address;block\n{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n", 2),
+    "returns alone": (f"address,block\r{ALICE},16\r", 1),
+    "two spellings": (f"address,block,props\n{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n", 2),
+    "transactions": (f"tx,block,props,log\n{TRANSACTION},16,status,0 1\n3 4,16,,\n5,transaction:{TRANSACTION},,2\n", 6),
+    "a hash that names its block": (f"transaction,logs\n{TRANSACTION},\n{TRANSACTION},1\n", 2),
+    "transactions and accounts": (f"tx,block,props,address\n5,16,nonce HASH,{ALICE}\n6,16,,{B}\n", 4),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, name):
     """The form and `bqs` fill in the same defaults."""
-    file = SimpleUploadedFile("asked.csv", FILES[name].encode())
+    text, count = FILES[name]
+    file = SimpleUploadedFile("asked.csv", text.encode())
     html = post(alice, "paste", {"at": "block", "block": "15"}, file=file)
     parts = of_all(request_of(alice, filled(html)))
-    assert parts == of_all(asked_there(tmp_path, FILES[name].encode()))
+    assert len(parts) == count
+    assert parts == of_all(asked_there(tmp_path, text.encode()))
     assert {fact[1] for fact in parts if len(fact) == 3} <= {ALICE, B, TRANSACTION, "3", "4", "5", "6"}
 
 
@@ -449,6 +455,7 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
     "names once more": (f"address,block\n{ALICE},16\naddress,block\n{B},block:\n", "3 4", NO_ACCOUNT),
     "no subject": (f"address,block\n{ALICE},16\n,15\n", "3", "It has no address."),
     "a line behind": (f"{ALICE}\n{B}\nTotal: 2 holders.\n", "3", NO_ACCOUNT),
+    "a log without a number": (f"tx,log\n{TRANSACTION},one\n", "2", "The index of a log "),
     "lines after breaks in a cell": (
         f'\nsep=;\naddress;block\n"{ALICE}\n{B}";soon\n{B};noon\n',
         "4 6",
