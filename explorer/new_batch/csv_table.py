@@ -124,7 +124,7 @@ def _line(number: int, columns: Sequence[str], cells: Sequence[str], *, is_table
 
 def _is_account(word: str) -> bool:
     """Return whether the word looks like an address or a name, valid or not."""
-    is_name = "." in word[1:-1] and {*word}.isdisjoint(":/") and not word.replace(".", "").isdecimal()
+    is_name = "." in word[1:-1] and not word.replace(".", "").isdecimal()
     return word[:2].lower() == "0x" or is_name
 
 
