@@ -6,7 +6,7 @@ Nothing is written to the database here. After the proofs are stored, no archive
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chains import questions
@@ -84,7 +84,15 @@ class WaitingQueries:
     )
     """The transactions that select a block, with the ids of the queries."""
     partly: set[int] = field(default_factory=set)
-    """The ids of blocks with more accounts."""
+    """The ids of blocks with more accounts, or left for the next turn."""
+
+    def leave(self, blocks: Collection[Block]) -> None:
+        """Leave all queries of these blocks for the next turn."""
+        self.accounts = [account for account in self.accounts if account.block not in blocks]
+        for block in blocks:
+            self.headers.pop(block, None)
+            self.transactions.pop(block, None)
+        self.partly |= {block.pk for block in blocks}
 
 
 def waiting(blocks: Sequence[Block], most: int) -> WaitingQueries:
@@ -118,14 +126,19 @@ def waiting(blocks: Sequence[Block], most: int) -> WaitingQueries:
     return waiting
 
 
-def unselected(source: RpcClient, waiting: WaitingQueries) -> dict[int, dict[int, WaitReason]]:
+def unselected(
+    source: RpcClient, waiting: WaitingQueries, should_end: Callable[[], bool]
+) -> dict[int, dict[int, WaitReason]]:
     """Return the faults of queries whose blocks don't hold the transactions that select them.
 
     The faults are by block id and query id. Admission checked blocks that existed then, but a reorganisation moves
-    transactions.
+    transactions. If the turn should end, the blocks that aren't read wait for the next one.
     """
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for block, named in waiting.selecting.items():
+    for place, (block, named) in enumerate(waiting.selecting.items()):
+        if place and should_end():
+            waiting.leave([*waiting.selecting][place:])
+            break
         entries = block_contents.find(source, _header(block), named)
         for transaction, fault in entries.faults.items():
             faults[block.pk] |= dict.fromkeys(named[transaction], _fault(fault, _receipts_of(source, block)))

@@ -265,7 +265,7 @@ def _fetch(
     begun: set[int] = set()
     finished: set[int] = set()
     source = turn.context.source_rpc
-    unselected = proofs.unselected(source, waiting)
+    unselected = proofs.unselected(source, waiting, turn.should_end)
     for pk, wrong in unselected.items():
         faults[pk] |= wrong
     parts = itertools.chain(
