@@ -30,6 +30,7 @@ _FIELDS = {
 PROPERTIES = tuple(
     sorted({name for fields in _FIELDS.values() for name in fields.names} | {"SLOT", "LOG", "BLOCK_AT_TIMESTAMP"})
 )
+PropertyName = Literal[PROPERTIES]  # type: ignore[valid-type]  # the type is built from names
 # Maximum characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
 
@@ -39,7 +40,7 @@ class FactFilters(BaseModel):
     sourceChainId: Number | None = None
     account: Address | None = Field(None, description="This or `block` must be given.")
     block: Number | None = None
-    property: Literal[PROPERTIES] | None = None  # type: ignore[valid-type]  # the type is built from names
+    property: PropertyName | None = None
     slot: Slot | None = None
     transaction: TransactionName | None = Field(None, description="At the `block`: its index, decimal, or its hash.")
 

@@ -6,7 +6,7 @@ garbage collector can't look inside pydantic's errors.
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from ninja.params import functions
@@ -22,6 +22,7 @@ from queries.strict_json import invalid
 # The largest integer that the databases store.
 _MOST = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _OFFSET_AFTER_SPACE = re.compile(r" (?=[\d:]+$)", re.ASCII)
 
 
@@ -62,6 +63,16 @@ def _in_utc(value: datetime) -> datetime:
         raise invalid("beyond the calendar") from None
 
 
+def _from_midnight(by: timedelta) -> BeforeValidator:
+    def moment(value: object) -> datetime:
+        if isinstance(value, str) and _DAY.fullmatch(value):
+            with suppress(ValueError, OverflowError):
+                return datetime.fromisoformat(f"{value}T00:00:00Z") + by
+        raise invalid("not a day such as 2026-01-31")
+
+    return BeforeValidator(moment)
+
+
 Number = Annotated[
     int, BeforeValidator(_number, json_schema_input_type=Annotated[str, Field(pattern=DECIMAL)]), Field(le=_MOST)
 ]
@@ -80,6 +91,12 @@ TransactionName = Annotated[
 
 Time = Annotated[AwareDatetime, BeforeValidator(_time, json_schema_input_type=AwareDatetime), AfterValidator(_in_utc)]
 """ISO 8601, in its extended form, with an offset from UTC."""
+
+BeforeDay = Annotated[datetime, _from_midnight(-timedelta(microseconds=1))]
+"""The last moment before a day such as 2026-01-31, in UTC."""
+
+AfterDay = Annotated[datetime, _from_midnight(timedelta(days=1))]
+"""The first moment after a day, in UTC."""
 
 Ulid = Annotated[str, Field(pattern=f"^{ULID}$"), AfterValidator(columns.batch_id)]
 """The identifier of a batch as rows have it, from any case."""

@@ -4,38 +4,40 @@ A page begins after the identifier in its address, so new batches don't change i
 because it counts all rows and numbers the pages.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, timedelta
 from itertools import groupby
-from typing import Self
+from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from pydantic import Field
 
 from accounts import read_rate
 from accounts.models import User
 from accounts.throttle import client_address
+from api.batches import BatchFilters
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import iso
 from explorer.formatting import csv_lines
-from explorer.lists import batch_rows, fact_list, first_query, searched_account
+from explorer.lists import batch_rows, fact_list, first_query, searched_account, typed_filters
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import PROPERTIES, START, FactCursor, search, with_property
+from explorer.lists.typed_filters import UnreadableFilters
+from proving.fact_search import PROPERTIES, START, FactCursor, PropertyName, search, with_property
 from proving.models import SignedTransaction, Transaction
 from queries import columns
 from queries.models import Batch, BatchStatus, Block, Query
+from queries.query_parameters import AfterDay, BeforeDay, Number, Ulid
 
 PAGE_SIZE = 25
 # Maximum lines of a file.
@@ -46,45 +48,20 @@ _COLUMNS = (
     *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
     *("rejection_code", "fee_wei"),
 )
-_STATUS, _PROPERTY = re.compile("|".join(BatchStatus.values)), re.compile("|".join(PROPERTIES))
 
 
-@dataclass(frozen=True)
-class BatchListFilters:
-    """The filters in a page's address."""
+class BatchListFilters(BatchFilters):
+    """The API's filters by their names in a page's address, and a search."""
 
-    everybody: bool = False
-    status: str = ""
-    chain: str = ""  # the destination's chain id
-    source: str = ""  # a source chain's id
-    property: str = ""  # one of `fact_search.PROPERTIES`
-    since: str = ""  # dates in UTC, of which the last counts too
-    until: str = ""
-    search: str = ""
-    before: str = ""  # identifier; older batches are shown
-    after: str = ""  # identifier; newer batches are shown
-
-    @classmethod
-    def of(cls, query: QueryDict) -> Self:
-        """Read the filters. A malformed filter counts as empty."""
-        forms = {"status": _STATUS, "chain": NUMBER, "source": NUMBER, "property": _PROPERTY}
-        given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
-        given |= {name: _date(query.get(name, "")) for name in ("since", "until")}
-        given |= {name: columns.batch_id(query.get(name, "")) for name in ("before", "after")}
-        search = query.get("q", "").strip().replace("\0", "")[:100]
-        return cls(everybody=query.get("of") == "everybody", search=search, **given)
-
-
-def _date(text: str) -> str:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return ""
-    return day.isoformat() if day.year < date.max.year else ""  # there is a day after it
-
-
-def _midnight(day: str) -> datetime:
-    return datetime.combine(date.fromisoformat(day), time.min, UTC)
+    destinationChainId: Number | None = Field(None, alias="chain")
+    sourceChainId: Number | None = Field(None, alias="source")
+    createdAfter: BeforeDay | None = Field(None, alias="since")
+    createdBefore: AfterDay | None = Field(None, alias="until")
+    cursor: Ulid | None = Field(None, alias="before")
+    after: Ulid | None = None
+    property: PropertyName | None = None
+    search: str = Field("", alias="q")
+    owner: str = Field("", alias="of")
 
 
 def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
@@ -108,44 +85,52 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. Redirect an identifier to its batch."""
-    filters = BatchListFilters.of(request.GET)
+    typed = typed_filters.typed(BatchListFilters, request.GET)
     user = request.user if isinstance(request.user, User) else None
-    wanted = columns.batch_id(filters.search)
+    context = {
+        "typed": typed,
+        "everybody": _is_everybodys(user, typed.get("of", "")),
+        "public": settings.PUBLIC_BATCH_LIST,
+        "resolves_names": get_chains().ens is not None,
+        "statuses": BatchStatus.values,
+        "properties": PROPERTIES,
+        "sources": fact_list.source_chains(),
+        "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
+    }
+    context["may_list"] = bool(user or context["everybody"])
+    try:
+        filters = typed_filters.read(BatchListFilters, typed)
+    except UnreadableFilters as unreadable:
+        return render(request, "explorer/batch_list/page.html", context | {"faults": unreadable.faults}, status=400)
     if found := _only(filters, user):
         return HttpResponseRedirect(reverse("explorer:batch", args=[found]))
-    context = {"filters": filters, "is_identifier": bool(wanted), "resolves_names": get_chains().ens is not None}
-    rows, is_everybodys = [], _is_everybodys(user, filters)
-    if user or is_everybodys:
-        account = searched_account.read(filters.search, client_address(request))
-        batches, searched_for = _matching(filters, user, account)
-        batches_of_page, has_newer, has_older = _page(batches, filters)
-        rows, fact_filters = batch_rows.read(batches_of_page), fact_list.searched(filters.search, account)
-        facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
-        context |= {
-            "everybody": is_everybodys,
-            "public": settings.PUBLIC_BATCH_LIST,
-            "may_list": True,
-            "days": _by_day(rows),
-            # The neighbouring pages begin after these identifiers.
-            "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
-            "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
-            "searched_for": searched_for,
-            "not_understood": bool(filters.search) and not searched_for,
-            "has_none": not rows and filters == BatchListFilters(everybody=filters.everybody),
-            "account": account,
-            "facts_address": f"{reverse('facts')}?{urlencode(fact_filters.model_dump(exclude_none=True))}"
-            if fact_filters
-            else "",
-            "facts": list(fact_list.rows(facts)),
-            "has_more_facts": more_facts is not None,
-            "statuses": BatchStatus.values,
-            "properties": PROPERTIES,
-            "sources": fact_list.source_chains(),
-            "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
-        }
-    return render(
-        request, "explorer/batch_list/page.html", context | {"command": None if rows else first_query.command()}
-    )
+    context["is_identifier"] = bool(columns.batch_id(filters.search))
+    if context["may_list"]:
+        context |= _found(filters, user, searched_account.read(filters.search, client_address(request)))
+        context["has_none"] = not context["days"] and not typed.keys() - {"of"}
+    context["command"] = None if context.get("days") else first_query.command()
+    return render(request, "explorer/batch_list/page.html", context)
+
+
+def _found(filters: BatchListFilters, user: User | None, account: SearchedAccount | None) -> dict[str, Any]:
+    """Return the batches of the page, and the facts next to them."""
+    batches, searched_for = _matching(filters, user, account)
+    batches_of_page, has_newer, has_older = _page(batches, filters)
+    fact_filters = fact_list.searched(filters.search, account)
+    facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
+    query = urlencode(fact_filters.model_dump(exclude_none=True)) if fact_filters else ""
+    return {
+        "days": _by_day(batch_rows.read(batches_of_page)),
+        # The neighbouring pages begin after these identifiers.
+        "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
+        "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
+        "searched_for": searched_for,
+        "not_understood": bool(filters.search) and not searched_for,
+        "account": account,
+        "facts_address": f"{reverse('facts')}?{query}" if query else "",
+        "facts": list(fact_list.rows(facts)),
+        "has_more_facts": more_facts is not None,
+    }
 
 
 @never_cache
@@ -153,13 +138,15 @@ def page(request: HttpRequest) -> HttpResponse:
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
     """Return the list as CSV. If it doesn't fit into one file, the header `Link` names the next file."""
-    filters = BatchListFilters.of(request.GET)
+    typed = typed_filters.typed(BatchListFilters, request.GET)
     user = request.user if isinstance(request.user, User) else None
-    if not user and not _is_everybodys(user, filters):
+    if not user and not _is_everybodys(user, typed.get("of", "")):
         return redirect_to_login(request.get_full_path())
+    try:
+        filters = typed_filters.read(BatchListFilters, typed)
+    except UnreadableFilters as unreadable:
+        return typed_filters.refusing_file(unreadable.faults, "batches.csv")
     batches, _ = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
-    if filters.before:
-        batches = batches.filter(pk__lt=filters.before)
     rows = batch_rows.read(_first(batches, "-pk", MOST_IN_FILE + 1))
     following = ""
     if len(rows) > MOST_IN_FILE:
@@ -180,8 +167,8 @@ def _cells(row: BatchRow) -> Iterator[str]:
     yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code, str(batch.fee))
 
 
-def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
-    return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
+def _is_everybodys(user: User | None, owner: str) -> bool:
+    return settings.PUBLIC_BATCH_LIST and (owner == "everybody" or user is None)
 
 
 def _only(filters: BatchListFilters, user: User | None) -> str:
@@ -211,10 +198,8 @@ def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequen
     if filters.after:
         batches_of_page = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
         return batches_of_page[:PAGE_SIZE][::-1], len(batches_of_page) > PAGE_SIZE, True
-    if filters.before:
-        batches = batches.filter(pk__lt=filters.before)
     batches_of_page = _first(batches, "-pk", PAGE_SIZE + 1)
-    return batches_of_page[:PAGE_SIZE], bool(filters.before), len(batches_of_page) > PAGE_SIZE
+    return batches_of_page[:PAGE_SIZE], bool(filters.cursor), len(batches_of_page) > PAGE_SIZE
 
 
 def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
@@ -252,20 +237,11 @@ def _matching(
 
 def _filtered(filters: BatchListFilters, user: User | None) -> "QuerySet[Batch]":
     """Return the batches of the list, without the search."""
-    batches = Batch.objects.all()
-    if user and not _is_everybodys(user, filters):
-        batches = batches.filter(user=user)
-    if filters.status:
-        batches = batches.filter(status=filters.status)
-    if filters.chain:
-        batches = batches.filter(destination_chain_id=int(filters.chain))
-    if filters.since:
-        batches = batches.filter(created_at__gte=_midnight(filters.since))
-    if filters.until:
-        batches = batches.filter(created_at__lt=_midnight(filters.until) + timedelta(days=1))
-    if filters.source or filters.property:
-        queries = Query.objects.filter(batch=OuterRef("pk"))
-        if filters.source:
-            queries = queries.filter(source_chain_id=int(filters.source))
-        batches = batches.filter(Exists(with_property(filters.property or None, queries)))
-    return batches
+    is_everybodys = not user or _is_everybodys(user, filters.owner)
+    batches = filters.apply(Batch.objects.all() if is_everybodys else Batch.objects.filter(user=user))
+    if not filters.property:
+        return batches
+    queries = Query.objects.filter(batch=OuterRef("pk"))
+    if filters.sourceChainId is not None:
+        queries = queries.filter(source_chain_id=filters.sourceChainId)
+    return batches.filter(Exists(with_property(filters.property, queries)))

@@ -3,7 +3,6 @@
 `proving.fact_search` finds them for these and for the API.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,19 +14,20 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
-from pydantic import ValidationError
+from pydantic import Field
 
 from accounts import read_rate
 from accounts.throttle import client_address
-from chains.encoding import fault, hex_data
+from chains.encoding import hex_data
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.error_answers import is_page
 from explorer.batch import code_snippets, fact_display, facts_csv
 from explorer.batch.fact_display import Value
 from explorer.formatting import csv_lines
-from explorer.lists import searched_account
+from explorer.lists import searched_account, typed_filters
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
+from explorer.lists.typed_filters import UnreadableFilters
 from proving import fact_search, facts
 from proving.fact_search import FactCursor, FactFilters, FoundFact
 from proving.facts import SlotFact
@@ -41,15 +41,6 @@ _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
     *("registry", "calldata", "transaction", *facts_csv.TRANSACTION_COLUMNS),
 )
-# Sentences by the filter's name.
-_FAULT_SENTENCES = {
-    "account": "The account {}.",
-    "block": "The block must be a number, in decimal digits.",
-    "property": "There is no such property.",
-    "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
-    "sourceChainId": "The source chain must be a chain id, in decimal digits.",
-    "destinationChainId": "The destination chain must be a chain id, in decimal digits.",
-}
 _TOO_FEW_SENTENCES = {"account": "Name an account or a block."}
 
 
@@ -61,14 +52,25 @@ class FactRow:
     value: Value
 
 
+class PageFilters(FactFilters):
+    cursor: str = Field(fact_search.START, pattern=fact_search.CURSOR)
+
+
 @dataclass(frozen=True)
 class FactSearch:
     """The filters in the page's address, and their errors."""
 
     typed: Mapping[str, str]  # text by field, without empty fields
     account: SearchedAccount | None = None
-    filters: FactFilters | None = None  # None: the filters name neither account nor block, or are invalid
+    filters: PageFilters | None = None  # None: the filters name neither account nor block, or are invalid
     faults: Mapping[str, str] = field(default_factory=dict)  # sentences by field
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status of an answer."""
+        if self.account and self.account.problem:
+            return self.account.status
+        return 400 if self.faults else 200
 
 
 def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
@@ -133,8 +135,9 @@ def file(request: HttpRequest) -> HttpResponse:
         return redirect_to_login(request.get_full_path())
     search = _search(request)
     if search.filters is None:
-        return _page(request, search)
-    facts_found, following = fact_search.search(search.filters, FactCursor.of(_cursor(request)), MOST_IN_FILE)
+        return typed_filters.refusing_file(search.faults or _TOO_FEW_SENTENCES, "facts.csv", max(search.status, 400))
+    start = FactCursor.of(search.filters.cursor)
+    facts_found, following = fact_search.search(search.filters, start, MOST_IN_FILE)
     parts = request.GET.copy()
     parts["cursor"] = str(following)
     lines = map(csv_lines.line, [_COLUMNS, *map(_cells, facts_found)])
@@ -147,14 +150,15 @@ def _may_search(request: HttpRequest) -> bool:
 
 
 def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
-    cursor, chains = _cursor(request), get_chains()
+    chains = get_chains()
     facts_found: list[FoundFact] = []
     following: FactCursor | None = None
     if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     filters = search.filters
-    if settings.PUBLIC_BATCH_LIST and not search.typed:
-        filters = FactFilters()
+    if settings.PUBLIC_BATCH_LIST and not search.faults and not filters:
+        filters = PageFilters.model_validate(search.typed)
+    cursor = filters.cursor if filters else fact_search.START
     if filters:
         facts_found, following = fact_search.search(filters, FactCursor.of(cursor), PAGE_SIZE, reader=request.user.pk)
     context = {
@@ -168,18 +172,11 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         "sources": source_chains(),
         "destinations": [chain_name(chain.id) for chain in chains.destinations()],
     }
-    return render(request, "explorer/fact_list/page.html", context)
-
-
-def _cursor(request: HttpRequest) -> str:
-    text = request.GET.get("cursor", "")
-    return text if re.fullmatch(fact_search.CURSOR, text) else fact_search.START
+    return render(request, "explorer/fact_list/page.html", context, status=search.status)
 
 
 def _search(request: HttpRequest) -> FactSearch:
-    typed = {
-        name: text for name in _FAULT_SENTENCES if (text := request.GET.get(name, "").strip().replace("\0", "")[:100])
-    }
+    typed = typed_filters.typed(PageFilters, request.GET)
     account = searched_account.read(typed["account"], client_address(request)) if "account" in typed else None
     faults, values = {}, dict(typed)
     if account and account.address:
@@ -187,15 +184,12 @@ def _search(request: HttpRequest) -> FactSearch:
     elif account:
         faults["account"] = account.problem
     try:
-        filters = FactFilters.model_validate(values)
-    except ValidationError as invalid:
-        for error in invalid.errors(include_url=False, include_context=False, include_input=False):
-            name = str(error["loc"][0])
-            faults.setdefault(name, _FAULT_SENTENCES[name].format(fault(typed.get("account", ""))))
-        return FactSearch(typed, account, faults=faults)
+        filters = typed_filters.read(PageFilters, values)
+    except UnreadableFilters as unreadable:
+        return FactSearch(typed, account, faults={**unreadable.faults, **faults})
     if "account" in typed or "block" in typed:
         return FactSearch(typed, account, filters)
-    return FactSearch(typed, faults=_TOO_FEW_SENTENCES if typed else {})
+    return FactSearch(typed, faults=_TOO_FEW_SENTENCES if typed.keys() - {"cursor"} else {})
 
 
 def _cells(fact: FoundFact) -> Iterator[str]:

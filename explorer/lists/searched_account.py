@@ -19,6 +19,7 @@ _PROBLEM_SENTENCES = {
     "names_unavailable": "The name {name} can't be resolved now. Try again in a moment.",
     "too_many_requests": "Your network has read the chain too often. Try again in {seconds} s.",
 }
+_STATUS_BY_CODE = {"no_account": 400, "names_unavailable": 503, "too_many_requests": 429}
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,11 @@ class SearchedAccount:
     address: str = ""  # with its EIP-55 checksum; empty: there is none
     name: str = ""  # the normalized ENS name that was searched
     problem: str = ""  # a sentence that says why there is no address
+    status: int = 200  # the HTTP status of an answer that needs the address
 
     @classmethod
     def unknown(cls, code: str, **values: object) -> Self:
-        return cls(problem=_PROBLEM_SENTENCES[code].format(**values))
+        return cls(problem=_PROBLEM_SENTENCES[code].format(**values), status=_STATUS_BY_CODE[code])
 
 
 def read(text: str, client_address: str) -> SearchedAccount | None:

@@ -15,7 +15,7 @@ from proving import money
 from proving.admission import estimates
 from proving.gas import CostPart
 from queries import submission
-from queries.batch_request import AUTO, InvalidRequest
+from queries.batch_request import AUTO
 from queries.submission import ESTIMATES
 from queries.waits import Actor
 
@@ -29,17 +29,15 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
         return {}
     try:
         return _estimated(user, form) if form.is_valid else {}
-    except InvalidRequest:
-        return {}
     except Refused as refused:
         return {"not_estimated": refused.sentence}
 
 
 def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
-    """Return the estimate of a batch that is above the operator's limits for the form. Empty: it needs no confirmation.
+    """Return the estimate of a valid batch that is above the operator's limits. Empty: it needs no confirmation.
 
     Nothing asks for the cost where the fee already limits it, or where no node tells it now.
-    Raises `InvalidRequest` if the form is too large, and `Refused` where the user has used up the estimates.
+    Raises `Refused` where the user has used up the estimates.
     """
     is_large, most = form.size > settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI
     fee = form.document.get("fee", "0")  # A self-funded batch costs the service nothing.
@@ -57,7 +55,8 @@ def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
 
 
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
-    request = form.parse()
+    request = form.request
+    assert request is not None
     submission.count_queries(user, request.size, ESTIMATES)
     estimate = estimates.estimate(request, ApiKey(user=user))
     blocks = {

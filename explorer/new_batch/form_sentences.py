@@ -9,53 +9,36 @@ FORM_SENTENCES = {
     "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
 }
 LINE_SENTENCES = {
-    "above_columns": "It names an account above the columns, which line {number} names.",
     "bad_account": "{word!r} {why}.",
-    "bad_csv": "It can't be read as CSV: look at its quotation marks.",
-    "bad_block": (
-        "{word!r} is not a block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or as latest or "
-        "finalized."
-    ),
-    "column_twice": "It names the column {name} twice.",
     "faulty_line": "Line {numbers}: {sentence}",
     "faulty_lines": "Lines {numbers}: {sentence}",
     "faulty_lines_and_more": "Lines {numbers} and {more:,} more: {sentence}",
-    "nameless_column": "In a column without a name: {words}.",
-    "no_address": "It has no address. One about a transaction or a header needs none.",
     "no_lines": "No line asks for anything.",
-    "no_table": "It names neither an account nor a column: {cells}.",
-    "no_table_at_all": "It names neither an account nor a column: {cells}. The columns are {names}.",
-    "too_many_cells": "It has {count} cells, and there are {columns} columns.",
     "too_many_lines": "It has more than {most:,} lines. Add them in parts.",
     "too_many_rows": (
         "It asks for {count:,} different things: blocks, or what is proven at them. The form holds {most} rows. Add "
         "them in parts, or use the API."
     ),
-    "unknown_column": "{name!r} is not a column. The columns are {names}.",
-    "value_above_columns": "It says {cells} above the columns, which line {number} names: put it into a column.",
 }
 FIELD_SENTENCES = {
     "absent_chain": "Chain {chain}, not connected here",
-    "block_of": "The hash of a transaction is 0x and 64 hexadecimal digits.",
-    "block": "A block number has decimal digits, such as 26,441,180.",
     "empty": "It is empty.",
-    "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
-    "fee_too_large": "The fee cap is too large.",
-    "file": "The file is not UTF-8 text.",
     "nothing_asked": "Name an account or a transaction, or tick a header field.",
     "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
-    "props": "Tick a property, or name a slot.",
     "slots_too_long": "The name of a slot has at most {most:,} characters. This one has {count:,}.",
     "slots_twice": "The key {key!r} appears twice in one object.",
-    "tx_props": "Tick a property, or name a log.",
-    "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }
-# Sentences by field, for fields with a single possible error. The API's own sentences are about its JSON.
+# Sentences by field, for fields with a single possible error, or without a word in it. The API's are about its JSON.
 API_FAULT_SENTENCES = {
+    "block": "A block number has decimal digits, such as 26,441,180.",
+    "block_of": "The hash of a transaction is 0x and 64 hexadecimal digits.",
     "destination": "This service can't make facts readable on this chain.",
+    "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
+    "props": "Tick a property, or name a slot.",
     "sender": "The service has no signer on this chain, so it can't pay there. Choose “I pay myself”.",
     "source": "This chain can't be proven on the destination that you chose.",
-    "time": "Name a time after 1970.",
+    "time": "Write a time after 1970 as 2026-11-20 12:00:00, in UTC.",
+    "tx_props": "Tick a property, or name a log.",
 }
 # Sentences by field. The field of accounts has two.
 HINT_SENTENCES = {

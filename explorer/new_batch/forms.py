@@ -5,14 +5,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from datetime import datetime
-from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from django import forms
 from django.conf import settings
-from django.core.exceptions import NON_FIELD_ERRORS
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import QueryDict
 
 from accounts.models import User
@@ -40,7 +38,10 @@ _WHEN = (
     *(("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time")),
     ("transaction", "Transaction"),
 )
-HASH = "0x[0-9a-fA-F]{64}"
+# Characters within numbers, because people group digits.
+_GROUPING = re.compile(r"[\s,_]")
+# An amount in whole units.
+_AMOUNT = re.compile(r"(?=.*[0-9])([0-9]{0,78})\.?([0-9]{0,18})", re.ASCII)
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
     "accounts": {"props": "props", "slots": "slots"},
@@ -59,10 +60,6 @@ def _area(rows: int, **attributes: str) -> forms.Textarea:
     return forms.Textarea({"class": "mono", "rows": str(rows), "spellcheck": "false", **attributes})
 
 
-class _BlockNumber(forms.IntegerField):
-    re_decimal = re.compile(r"[\s,_]")  # characters to ignore, because people group digits
-
-
 class BatchForm(forms.Form):
     """The fields for all rows, and the pasted text that is converted to rows."""
 
@@ -70,18 +67,7 @@ class BatchForm(forms.Form):
     sender = forms.ChoiceField(
         label="Who pays", choices=(("service", "The service"), ("self", "I pay myself")), widget=forms.RadioSelect
     )
-    fee = forms.DecimalField(
-        label="Fee cap",
-        required=False,
-        min_value=0,
-        max_value=Decimal(f"{(1 << 256) - 1}e-18"),
-        decimal_places=18,
-        widget=_text(inputmode="decimal"),
-        error_messages={
-            **dict.fromkeys(("invalid", "min_value", "max_decimal_places"), FIELD_SENTENCES["fee"]),
-            "max_value": FIELD_SENTENCES["fee_too_large"],
-        },
-    )
+    fee = forms.CharField(label="Fee cap", required=False, widget=_text(inputmode="decimal"))
     webhook = forms.CharField(required=False, widget=_text(inputmode="url", placeholder="https://…"))
     pasted = forms.CharField(label="Addresses or CSV", required=False, widget=_area(4, **{"class": "mono not-asked"}))
     token = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -90,38 +76,24 @@ class BatchForm(forms.Form):
         super().__init__(*args, **kwargs)
         _offer(self, "destination", get_chains().destinations())
 
-    def clean(self) -> None:
-        if self.cleaned_data.get("sender") == "self":
-            self.errors.pop("fee", None)
-
 
 class RowForm(forms.Form):
     """A row of the form: a source chain, a block, and accounts or transactions with their facts, or header fields."""
 
     source = forms.ChoiceField(label="Source chain")
     at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
-    block = _BlockNumber(
-        label="Block number",
-        required=False,
-        min_value=0,
-        max_value=(1 << 63) - 1,
-        widget=_text(inputmode="numeric"),
-        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), FIELD_SENTENCES["block"]),
-    )
-    time = forms.DateTimeField(
+    block = forms.CharField(label="Block number", required=False, widget=_text(inputmode="numeric"))
+    time = forms.CharField(
         label="Time, in UTC",
         required=False,
         widget=forms.DateTimeInput({"type": "datetime-local", "step": "1"}),
         help_text=HINT_SENTENCES["time"],
-        error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
-    block_of = forms.RegexField(
-        f"^{HASH}$",
+    block_of = forms.CharField(
         label="Hash of a transaction",
         required=False,
         widget=_text(placeholder="0x…"),
         help_text=HINT_SENTENCES["block_of"],
-        error_messages={"invalid": FIELD_SENTENCES["block_of"]},
     )
     accounts = forms.CharField(required=False, strip=False, widget=_area(2))
     props = forms.MultipleChoiceField(
@@ -172,23 +144,13 @@ class RowForm(forms.Form):
         self.fields["accounts"].help_text = HINT_SENTENCES["addresses_or_names" if chains.ens else "addresses"]
 
     def clean(self) -> None:
-        at = self.cleaned_data.get("at")
-        place = _FIELDS_OF_WHEN.get(at or "", "")
-        for name in {*_FIELDS_OF_WHEN.values()} - {place}:
-            self.errors.pop(name, None)
-        if place and place not in self.errors and self.cleaned_data[place] in {None, ""} and not self.is_blank:
-            self.add_error(place, FIELD_SENTENCES["empty"])
+        """Add the faults of what the request leaves out, which the API can't see."""
         if self.contents["slots"] and not self.contents["accounts"]:
             self.add_error("accounts", FIELD_SENTENCES["empty"])
-        if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
-            self.add_error("props", FIELD_SENTENCES["props"])
         for sentence in storage_slots.faults(self.contents["slots"]):
             self.add_error("slots", sentence)
-        logs = bool(self.contents["logs"] or self.contents["block_logs"])
-        if logs and not self.contents["transactions"]:
+        if self.logs_count and not self.contents["transactions"]:
             self.add_error("transactions", FIELD_SENTENCES["empty"])
-        if self.contents["transactions"] and not (self.contents["tx_props"] or logs):
-            self.add_error("tx_props", FIELD_SENTENCES["tx_props"])
 
     def focus(self, control: str) -> None:
         """Set the page's focus to this control if it belongs to this row."""
@@ -213,15 +175,6 @@ class RowForm(forms.Form):
         return len(self.contents["logs"]) + len(self.contents["block_logs"])
 
     @property
-    def facts(self) -> int:
-        of_each = len(self.contents["props"]) + len(self.contents["slots"])
-        of_transaction = len(self.contents["tx_props"]) + self.logs_count
-        of_header = len(self.contents["header"])
-        return (
-            of_each * len(self.contents["accounts"]) + of_transaction * len(self.contents["transactions"]) + of_header
-        )
-
-    @property
     def size(self) -> int:
         """Return the row's size, as limits count it."""
         of_accounts = len(self.contents["accounts"]) * (1 + len(self.contents["slots"]))
@@ -232,20 +185,22 @@ class RowForm(forms.Form):
         """Return the characters of its slots, for each of its accounts."""
         return len(self.contents["accounts"]) * sum(map(len, self.contents["slots"]))
 
-    @property
+    @cached_property
     def selector(self) -> str:
-        """Return the block's selector in the API's request. If the block is invalid, return any valid selector."""
-        values = self.cleaned_data
-        match values.get("at"), values.get("block"), values.get("time"):
-            case "block", int(number), _:
-                return f"block:{number}"
-            case "time", _, datetime() as time:
-                return f"timestamp:{int(time.timestamp())}"
-            case "finalized", _, _:
-                return "finalized"
-            case "transaction", _, _ if of := values.get("block_of"):
-                return f"transaction:{of.lower()}"
-        return "latest"
+        """Return the block's selector in the API's request. The API refuses what is typed wrongly."""
+        at = self["at"].value()
+        typed = str(self[_FIELDS_OF_WHEN[at]].value() or "").strip().lower() if at in _FIELDS_OF_WHEN else ""
+        match at:
+            case "block":
+                digits = _GROUPING.sub("", typed)
+                return f"block:{digits.lstrip('0') or digits[:1]}"
+            case "time":
+                with suppress(ValidationError):
+                    return f"timestamp:{int(forms.DateTimeField().clean(typed).timestamp())}"
+                return "timestamp:"
+            case "transaction":
+                return f"transaction:{typed}"
+        return "finalized" if at == "finalized" else "latest"
 
     def field_of(self, fault: BodyFault) -> str:
         """Return the field that a fault of the API's request is about; empty if this row has no such field."""
@@ -328,9 +283,9 @@ class NewBatchForm:
 
     @property
     def facts(self) -> int:
-        """Count the facts that the rows request. In a posted form, a fact in several rows counts once."""
-        if not self.batch.is_bound or self._excess:
-            return sum(row.facts for row in self.rows)
+        """Count the facts that the rows request, each once. 0: there are too many to count."""
+        if self._excess:
+            return 0
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
         entries = blocks + [entry for block in blocks for kind in _FIELDS_OF for entry in block.get(kind, {}).values()]
         names = "props", "slots", "header", "logs", "blockLogs"
@@ -350,30 +305,24 @@ class NewBatchForm:
             return BodyFault("/data", FORM_SENTENCES["slots_too_large"].format(most=most))
         return None
 
-    @cached_property
+    @property
     def is_valid(self) -> bool:
-        """Validate the form. If a row has an error, also add the errors that the API finds in other rows."""
-        if self._is_well_typed and not self.is_blank:
-            return True
+        """Return whether the API takes the form's request. Add the faults to their fields. Raises `Refused`."""
         if self.is_blank:
             first: forms.Form = self.rows[0] if self.rows.forms else self.batch
             first.add_error("accounts" if self.rows.forms else None, FIELD_SENTENCES["nothing_asked"])
-        else:
-            with suppress(InvalidRequest):
-                self.parse()
-        return False
+            return False
+        return self.request is not None and self._is_well_typed
 
-    def parse(self) -> BatchRequest:
-        """Return the request as the API reads it, and count it as an estimate. Raises `Refused`: too_many_requests.
-
-        Also raises `InvalidRequest`, after adding its faults to their fields.
-        """
+    @cached_property
+    def request(self) -> BatchRequest | None:
+        """Read the request as the API does, counted as an estimate. None: it is invalid. Raises `Refused`."""
         assert self.user is not None
         try:
             return submission.read(self.user, self.body, ESTIMATES)
         except InvalidRequest as invalid:
             self.add_faults(invalid)
-            raise
+            return None
 
     def add_faults(self, invalid: InvalidRequest) -> None:
         self.status = status_of(invalid) if self._is_well_typed else 400
@@ -395,11 +344,12 @@ class NewBatchForm:
             return
         except InvalidRequest as invalid:
             for row in self.rows:
-                row.errors.clear()  # The API finds the same, and the block may be corrected later.
+                row.errors.clear()  # The API finds the same.
             for fault in invalid.faults:
                 place = "".join(f"/{name}" for name in fault.path.lower().split("/")[4:6])
-                for form, _, sentence in self._places(fault):
-                    if form is not self.batch:
+                for form, field, sentence in self._places(fault):
+                    # A block that is typed wrongly may be corrected later.
+                    if form is not self.batch and (fault.reason or field not in _FIELDS_OF_WHEN.values()):
                         yield RowFault(int(str(form.prefix).removeprefix("rows-")), place, sentence)
 
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
@@ -413,7 +363,9 @@ class NewBatchForm:
         for form, field in places or [(self.batch, of_batch)]:
             # The form's own faults of slots are those that the API can't see.
             if (field or NON_FIELD_ERRORS) not in form.errors or field == "slots":
-                yield form, field, sentence if fault.reason else API_FAULT_SENTENCES.get(field or "", sentence)
+                is_of_word = isinstance(form, RowForm) and bool(form.contents.get(field or ""))
+                own = "" if fault.reason or is_of_word else API_FAULT_SENTENCES.get(field or "", "")
+                yield form, field, own or sentence
 
     @property
     def faults(self) -> Iterator[FormFault]:
@@ -462,15 +414,16 @@ class NewBatchForm:
         for entry in entries.values():
             if "slots" in entry:
                 entry["slots"] = list(storage_slots.as_requested(entry["slots"]))
-        values = self.batch.cleaned_data
-        request = {"destinationChainId": self.batch["destination"].value() or ""}
-        if values.get("sender") == "self":
-            request["sender"] = "self"
-        else:
-            fee = values.get("fee")
-            request["fee"] = AUTO if fee is None else str(int(fee.scaleb(18, Context(prec=100))))
-        webhook = {"webhook": {"url": values["webhook"]}} if values.get("webhook") else {}
-        return {**request, "data": data, **webhook}
+        values = {name: str(self.batch[name].value() or "").strip() for name in _OF_BATCH.values()}
+        paid = {"sender": "self"} if values["sender"] == "self" else {"fee": _wei(values["fee"])}
+        webhook = {"webhook": {"url": values["webhook"]}} if values["webhook"] else {}
+        return {"destinationChainId": values["destination"], **paid, "data": data, **webhook}
+
+
+def _wei(typed: str) -> str:
+    """Return an amount in whole units as the API takes it. It refuses what is no amount."""
+    amount = _AMOUNT.fullmatch(typed)
+    return str(int(amount[1] + amount[2].ljust(18, "0"))) if amount else typed or AUTO
 
 
 def _unique(words: Iterable[str]) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +26,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
-from explorer.new_batch import csv_rows, estimate_panel, storage_slots
+from explorer.new_batch import csv_rows, csv_table, estimate_panel, storage_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, RowFault, posted, typed
 from queries import columns, submission
@@ -141,7 +140,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
         row.focus(more.get("focus", ""))
     context = {
         "form": form,
-        "columns": csv_rows.COLUMNS,
+        "columns": csv_table.COLUMNS,
         "max_queries": settings.MAX_QUERIES_PER_BATCH,
         "base_url": settings.BASE_URL,
         **_beside(form),
@@ -214,15 +213,7 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a request. Accounts with the same facts share one."""
     for source, blocks in data.items():
         for selector, block in blocks.items():
-            kind, _, number = selector.partition(":")
-            where = {"source": source, "at": {"timestamp": "time"}.get(kind, kind)}
-            if kind == "block":
-                where["block"] = number
-            elif kind == "transaction":
-                where["block_of"] = number
-            elif kind == "timestamp":
-                with suppress(ValueError, OverflowError, OSError):  # the year has too many digits
-                    where["time"] = csv_rows.typed_time(int(number))
+            where = {"source": source, **csv_rows.block_fields(selector)}
             header = block.get("header", [])
             alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
             for account, account_request in (block.get("accounts") or {}).items():
@@ -308,12 +299,9 @@ class _Post:
         return response
 
     def json(self) -> HttpResponse:
-        try:
-            if self.form.is_valid:
-                headers = {"Content-Disposition": 'attachment; filename="batch.json"'}
-                return HttpResponse(_as_text(self.form) + "\n", content_type="application/json", headers=headers)
-        except InvalidRequest as invalid:
-            self.form.add_faults(invalid)
+        if self.form.is_valid:
+            headers = {"Content-Disposition": 'attachment; filename="batch.json"'}
+            return HttpResponse(_as_text(self.form) + "\n", content_type="application/json", headers=headers)
         return _answer(self.request, self.form)
 
     def add(self) -> HttpResponse:
@@ -346,13 +334,13 @@ class _Post:
         names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
         file = self.request.FILES.get("file")
         try:
-            text = file.read().decode() if file else form.batch["pasted"].value() or ""
+            text = csv_table.text_of(file.read()) if file else form.batch["pasted"].value() or ""
             like = rows[-1] if rows else typed(form.rows.empty_form)
             pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
-        except UnicodeDecodeError:
-            form.batch.add_error("pasted", FIELD_SENTENCES["file"])
         except ValidationError as error:
             form.batch.add_error("pasted", error)
+        except ValueError as error:
+            form.batch.add_error("pasted", str(error))
         else:
             rows = [*([] if form.is_blank else rows), *pasted]
             if len(rows) <= MAX_ROWS:

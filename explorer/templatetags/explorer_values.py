@@ -352,33 +352,13 @@ def copy(text: str, what: str) -> SafeString:
     )
 
 
-@register.simple_tag
-def copy_link(url: str) -> SafeString:
-    """Return a button that copies a link. The button has a visible label."""
-    return html('<button type="button" class="copy" data-copy="{}">Copy link {}</button>', url, _COPY_ICON)
+@register.inclusion_tag("explorer/shared/_copy_from.html")
+def copy_from(element_id: str, what: str) -> dict[str, str]:
+    """Show a button like `copy` that copies an element's text, so that the page contains the text once."""
+    return {"of": element_id, "what": what}
 
 
-@register.simple_tag
-def copy_from(element_id: str, what: str) -> SafeString:
-    """Return a button like `copy` that copies an element's text, so that the page contains the text once."""
-    return html(
-        '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">{}</button>',
-        element_id,
-        what,
-        _COPY_ICON,
-    )
-
-
-# --- Links of every page ----------------------------------------------------------------------------------------------
-
-
-@register.simple_tag(takes_context=True)
-def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
-    """Return a link to the page of this URL name. It is marked if it is the current page."""
-    # Error pages may have no request, or a request that matched no URL.
-    match = getattr(context.get("request"), "resolver_match", None)
-    current = ' aria-current="page"' if match and match.view_name == name else ""
-    return html('<a href="{}"{}>{}</a>', reverse(name), SafeString(current), text)
+# --- Addresses in every page ------------------------------------------------------------------------------------------
 
 
 @register.simple_tag

@@ -280,7 +280,7 @@ PICTURES = (
     Picture("Facts: the latest", at("/facts"), rows=states.a_page_of_batches, settings=_PUBLIC),
     Picture("Facts of an account", at(f"/facts?account={ALICE}"), rows=states.a_page_of_batches, who=BOB),
     Picture("Facts of a block", after(states.everything_done, "/facts?block=12"), who=BOB),
-    Picture("Facts: a wrong filter", at("/facts?account=0x12&block=x"), who=ALICE),
+    Picture("Facts: a wrong filter", at("/facts?account=0x12&block=x"), who=ALICE, status=400),
     Picture("Sign in", at("/sign-in")),
     Picture("Sign in, beside a demo", _beside_a_demo),
     Picture("Sign in by hand", at("/sign-in"), then=_sign_by_hand),

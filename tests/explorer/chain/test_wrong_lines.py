@@ -109,10 +109,10 @@ def test_the_command_line_names_every_line_of_a_file(live_server, key, monkeypat
     assert run([command, str(tmp_path / "asked.csv"), *options]) == 2
     check(named(re.findall(r"(?m)^  (lines? .*)$", capsys.readouterr().err)))
     # If the service alone finds faults, programs get its code and details too.
-    (tmp_path / "asked.csv").write_text(f"{ALICE},99999999\n0x12,99999999\n{BOB},15\n")
+    (tmp_path / "asked.csv").write_text(f"address,block\n{ALICE},99999999\n0x12,99999999\n{BOB},15\n")
     assert run([command, str(tmp_path / "asked.csv"), *options, "--json"]) == 2
     told = json.loads(capsys.readouterr().err)
-    assert sorted(named(told["error"].splitlines()[1:])) == [1, 2]
+    assert sorted(named(told["error"].splitlines()[1:])) == [2, 3]
     assert (told["code"], len(told["details"])) == ("invalid_request", 2)
     assert run([command, *options, "--block", "99999999", "--account", ALICE]) == 2
     far = "Block 99999999 of chain 31337 is 99,999,899 blocks above the newest one, 100. A batch waits for at most 64 "

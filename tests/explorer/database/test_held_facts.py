@@ -321,6 +321,36 @@ def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
     assert batches.path(own) in opened(Client())
 
 
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"account": "0x12"}, "The account has 2 hexadecimal digits after 0x, and an address has 40."),
+        ({"block": "abc"}, "The block must be a number, in decimal digits."),
+        ({"property": "balance"}, "There is no such property."),
+        ({"slot": "0xg"}, "The slot must be 0x and up to 64 hexadecimal digits."),
+        ({"transaction": "0x12"}, "The transaction must be a hash, or an index in decimal digits."),
+        ({"sourceChainId": "x"}, "The source chain must be a chain id, in decimal digits."),
+        ({"cursor": "1.2"}, "There is no such page of the list."),
+        ({"account": "", "property": "BALANCE"}, "Name an account or a block."),
+    ],
+    ids=str,
+)
+def test_a_filter_that_cannot_be_read_is_refused_in_the_form_that_is_asked_for(parameters, sentence):
+    batches.finish(batches.a_batch())
+    asked_for = {"account": ALICE} | parameters
+    bob = client_of(BOB)
+    page, file, program = (
+        bob.get("/facts", asked_for, headers=BROWSER),
+        bob.get("/facts.csv", asked_for),
+        asked(**asked_for),
+    )
+    assert [answer.status_code for answer in (page, file, program)] == [400] * 3
+    assert sentence in page.text
+    assert "123,456,789" not in page.text
+    assert list(csv.reader(io.StringIO(file.content.decode("utf-8-sig")))) == [["error"], [sentence]]
+    assert program.json()["code"] == "invalid_request"
+
+
 @pytest.mark.long
 def test_the_latest_facts_go_on_page_by_page(settings):
     settings.PUBLIC_BATCH_LIST = True
@@ -337,7 +367,6 @@ def test_the_latest_facts_go_on_page_by_page(settings):
         following = re.search(r'href="([^"]+)" rel="next"', html)
         address = f"/facts{following[1]}" if following else ""
     assert listed == expected
-    assert "Name an account or a block." in opened(Client(), property="BALANCE")
 
 
 def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):

@@ -1,7 +1,5 @@
 """Queries from a command's arguments, a JSON file or a CSV file, as the body of an API request."""
 
-import csv
-import io
 import json
 import re
 import sys
@@ -9,31 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from batch_query_client import TRANSACTION_PROPERTIES, Account, Header, InvalidRequest, Transaction, Webhook
+from batch_query_client.command_line import csv_table
+from batch_query_client.command_line.csv_table import Line
 from batch_query_client.questions import Slot, body, slot_hex
 
-# The order of columns if no line names the columns.
-_COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
-_FACT_COLUMNS = ("properties", "slots", "header")
-_OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
-_SEPARATORS = re.compile(r"[\s,;|+]+")
-# A number, whose digits may be grouped by three.
-_NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
-_NAME_ENDS = re.compile('[",;\t]+')
-# A first line that tells Excel the delimiter. Other spreadsheets may append their own delimiters to the line.
-_HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _MOST_FAULTS = 20
 
-_Line = tuple[int, list[str]]
-Read = TypeVar("Read")
+_ByLine = Mapping[int, Sequence[Account | Header | Transaction]]
 
 ChainIds = Callable[[], Mapping[str, int]]
 """Returns the ids of the service's chains by their names in lower case. Called if a file names a chain."""
@@ -173,15 +159,21 @@ def _body(options: BatchOptions, queries: Sequence[Account | Header | Transactio
     )
 
 
-def _lines_by_pointer(queries: Mapping[int, Sequence[Account | Header]]) -> Mapping[str, Sequence[int]]:
-    """Return the numbers of lines by the pointers to their chains, blocks, and accounts or headers."""
+def _lines_by_pointer(queries: _ByLine) -> Mapping[str, Sequence[int]]:
+    """Return the numbers of lines by the pointers to their chains, blocks, and accounts, transactions or headers."""
     lines: dict[str, list[int]] = {}
     for number, of_line in queries.items():
         for query in of_line:
+            match query:
+                case Account():
+                    subject = ["accounts", query.address]
+                case Transaction():
+                    subject = ["transactions", str(query.transaction)]
+                case Header():
+                    subject = ["header"]
             path = "/data"
-            subject = ("header",) if isinstance(query, Header) else ("accounts", query.address.lower())
             for name in (str(query.chain), query.selector, *subject):
-                path += f"/{name.replace('~', '~0').replace('/', '~1')}"
+                path += f"/{name.lower().replace('~', '~0').replace('/', '~1')}"
                 lines.setdefault(path, []).append(number)
     return lines
 
@@ -201,9 +193,9 @@ def _connected(options: BatchOptions, connections: Connections) -> BatchOptions:
 def _text(file: str) -> str:
     content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
-        return content.decode("utf-8-sig")  # without the byte order mark that spreadsheets write
-    except UnicodeDecodeError:
-        raise click.UsageError("The file is not UTF-8. In a spreadsheet, save it as “CSV UTF-8”.") from None
+        return csv_table.text_of(content)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 # --- Arguments --------------------------------------------------------------------------------------------------------
@@ -218,6 +210,8 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transa
         )
     if (options.logs or options.block_logs) and not options.transactions:
         raise click.UsageError("Name the transaction of the log: --transaction.")
+    if options.slots and not options.accounts:
+        raise click.UsageError("Name the account of the slot: --account.")
     if len(options.transactions) > 1 and options.block_logs:
         raise click.UsageError("--block-log is of one transaction: submit the others apart.")
     # The service checks the names.
@@ -293,23 +287,60 @@ def _from_json(text: str) -> dict[str, Any]:
     return value
 
 
-def _from_csv(
-    options: BatchOptions, text: str, chain_ids: ChainIds, faults: LineFaults
-) -> Mapping[int, Sequence[Account | Header]]:
+def _from_csv(options: BatchOptions, text: str, chain_ids: ChainIds, faults: LineFaults) -> _ByLine:
     """Return the queries by the numbers of their lines, and add the faults of the other lines.
 
     Options replace what a line leaves out. Raises `click.UsageError` if no line asks for anything.
     """
-    columns, lines = _table(list(_lines(text, faults)), faults)
-    queries: dict[int, Sequence[Account | Header]] = {}
-    for number, cells in lines:
-        before = len(faults)
-        of_line = _queries_of(options, columns, cells, chain_ids, partial(faults.add, number))
-        if len(faults) == before:
-            queries[number] = of_line
+    queries: dict[int, Sequence[Account | Header | Transaction]] = {}
+    for line in csv_table.lines_of(text):
+        told = [*line.faults]
+        if not told:
+            try:
+                queries[line.number] = list(_from_arguments(_options_of(line, options, chain_ids)))
+            except click.UsageError as error:
+                told.append(error.message)
+            except (ValueError, TypeError) as error:
+                told.append(str(error))
+        for sentence in told:
+            faults.add(line.number, sentence)
     if not queries and not faults:
-        raise click.UsageError("The file has no line that asks for anything.")
+        raise click.UsageError("No line of the file asks for anything.")
     return queries
+
+
+def _options_of(line: Line, options: BatchOptions, chain_ids: ChainIds) -> BatchOptions:
+    """Return what the line asks for as options. Raises `ValueError`."""
+    accounts, transactions = line.words("address"), line.words("transaction")
+    props, header = ([name.upper() for name in line.words(column)] for column in ("properties", "header"))
+    slots = [slot_hex(slot) for slot in line.words("slots")]
+    logs = [*map(_log_index, line.words("logs"))]
+    if not (props or slots or header or logs):
+        of_transactions = [name for name in options.props if name in TRANSACTION_PROPERTIES] or ["STATUS"]
+        of_accounts = [name for name in options.props if name not in TRANSACTION_PROPERTIES]
+        props = of_transactions * bool(transactions)
+        if accounts:
+            props += of_accounts or ["BALANCE"] * (not options.slots)
+        slots, header = [*options.slots] if accounts else [], [*options.header]
+    block = line.cells.get("block", "")
+    return replace(
+        options,
+        chain=_chain(options, line.cells.get("chain", ""), chain_ids),
+        block=csv_table.selector(block) if block else options.block,
+        time=None if block else options.time,
+        accounts=accounts,
+        transactions=transactions,
+        props=props,
+        slots=slots,
+        logs=logs,
+        header=header,
+    )
+
+
+def _log_index(word: str) -> int:
+    if not re.fullmatch("[0-9]{1,19}", word):
+        raise ValueError(f"The index of a log is a number, not {word[:80]!r}.")
+    return int(word)
 
 
 def _named_lines(numbers: Sequence[int]) -> str:
@@ -318,168 +349,6 @@ def _named_lines(numbers: Sequence[int]) -> str:
     more = len(numbers) - _MOST_FAULTS
     first = ", ".join(map(str, numbers[:_MOST_FAULTS]))
     return f"line{'s' * (len(numbers) > 1)} {first}{f' and {more} more' if more > 0 else ''}"
-
-
-# --- Lines and columns, read as in the service's form -----------------------------------------------------------------
-
-
-def _lines(text: str, faults: LineFaults) -> Iterator[_Line]:
-    """Yield the number and the cells of each line. Skip blank lines, comments and empty cells at the end."""
-    hint = _HINT.match(text)
-    above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
-    delimiter = (hint and hint[1]) or _delimiter(text)
-    # Line breaks are kept, because a quoted cell may contain them.
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
-    number = above + 1
-    try:
-        for record in reader:
-            cells = [cell.strip() for cell in record]
-            while cells and not cells[-1]:
-                cells.pop()
-            if cells and not _is_comment(cells):
-                yield number, cells
-            number = above + reader.line_num + 1
-    except csv.Error:
-        faults.add(number, "It can't be read as CSV: look at its quotation marks.")
-
-
-def _is_comment(cells: Sequence[str]) -> bool:
-    words = [cells[0].lstrip("# "), *cells[1:]]
-    # Some tools write # before the names of columns, or call the column of line numbers "#".
-    is_of_names = len(cells) > 1 and all(word and " " not in word for word in words[1:]) and " " not in words[0]
-    return cells[0].startswith("#") and not is_of_names
-
-
-def _delimiter(text: str) -> str:
-    """Return the delimiter of the line that names columns, else of the first line with an address, else of line 1."""
-    lines = [
-        line for line in re.split(r"[\r\n]+", text) if line.strip() and not _is_comment(_NAME_ENDS.split(line.strip()))
-    ]
-    head = max(lines, key=lambda line: _likeness(_NAME_ENDS.split(line)), default="")
-    if {*map(_column, _NAME_ENDS.split(head))}.isdisjoint(_COLUMNS):
-        head = next(filter(_ADDRESS.search, lines), lines[0] if lines else "")
-    head = re.sub('"[^"]*"', "", head)
-    return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
-
-
-def _table(lines: Sequence[_Line], faults: LineFaults) -> tuple[Sequence[str], Sequence[_Line]]:
-    """Return the columns, and the lines below the line that names them. Add the faults of the lines up to that line."""
-    heads = [line for line in lines if _names_columns(line[1])]
-    if not heads:
-        above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
-        for at, cells in above:
-            names = f" The columns are {', '.join(_COLUMNS)}." if at == above[-1][0] else ""
-            faults.add(at, f"It names neither an account nor a column: {_shown(cells[:3])}.{names}")
-        # Below names of other columns, cells may be anything.
-        below = [line for line in lines[len(above) :] if not above or len(line[1]) == 1]
-        return _COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in below]
-    number, head = max(heads, key=lambda line: _likeness(line[1]))
-    columns = [*map(_column, head)]
-    for at, cells in takewhile(lambda line: line[0] < number, lines):
-        if _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells))):
-            faults.add(at, f"It names an account above the columns, which line {number} names.")
-        if _says_column(cells):
-            where = f"above the columns, which line {number} names: put it into a column"
-            faults.add(at, f"It says {_shown(cells[:3])} {where}.")
-    for name in columns:
-        if name and name not in _COLUMNS:
-            faults.add(number, f"{name!r} is no column; the columns are {', '.join(_COLUMNS)}.")
-    for name in _COLUMNS:
-        if columns.count(name) > 1:
-            faults.add(number, f"It names the column {name} twice.")
-    return columns, [line for line in lines if line[0] > number]
-
-
-def _begins_table(cells: Sequence[str]) -> bool:
-    """Return whether a line is data, not a title and not column names of another tool."""
-    return all(map(_is_account, _words(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
-
-
-def _names_columns(cells: Sequence[str]) -> bool:
-    return not {*map(_column, cells)}.isdisjoint(_COLUMNS) and not any(map(_is_account, cells))
-
-
-def _says_column(cells: Sequence[str]) -> bool:
-    """Return whether a line sets a column's value for the whole file, like `Chain,Ethereum` and `Block: 5`."""
-    name, colon, _ = cells[0].partition(":")
-    return _column(name) in _COLUMNS and (len(cells) > 1 or bool(colon))
-
-
-def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
-    """Rank a line as the one that names columns. Lines above that line may be like `Chain,Ethereum`."""
-    names = [name for name in map(_column, head) if name]
-    known = [name for name in names if name in _COLUMNS]
-    return known == names != [], "address" in known, len(known)
-
-
-def _column(cell: str) -> str:
-    name = cell.strip().casefold()
-    name = name.lstrip("# ") or name
-    return _OTHER_NAMES.get(name, name)
-
-
-def _is_account(word: str) -> bool:
-    """Return whether a word seems to be an address or a name, valid or not."""
-    is_name = "." in word[1:-1] and {*word}.isdisjoint(":/ ") and not word.replace(".", "").isdecimal()
-    return word[:2].lower() == "0x" or is_name
-
-
-def _one_cell_of_addresses(cells: list[str]) -> list[str]:
-    """Join the cells of a line if all are addresses, because all of them are accounts."""
-    return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
-
-
-def _shown(cells: Sequence[str]) -> str:
-    return ", ".join(bounded([repr(cell[:40]) for cell in cells]))
-
-
-# --- Queries ----------------------------------------------------------------------------------------------------------
-
-
-def _queries_of(
-    options: BatchOptions,
-    columns: Sequence[str],
-    values: Sequence[str],
-    chain_ids: ChainIds,
-    tell: Callable[[str], None],
-) -> list[Account | Header]:
-    """Return the queries of a line, or tell its faults."""
-    if len(values) > len(columns):
-        tell("There are more cells than columns.")
-    if nameless := [cell for name, cell in zip(columns, values, strict=False) if cell and not name]:
-        tell(f"In a column without a name: {_shown(nameless)}.")
-    cells = dict(zip(columns, values, strict=False))
-    accounts, props, slot_texts, header = (_words(cells.get(name, "")) for name in ("address", *_FACT_COLUMNS))
-    if not (props or slot_texts or header):
-        props, slot_texts, header = list(options.props), list(options.slots), list(options.header)
-    chain = _told(tell, lambda: _chain(options, cells.get("chain", ""), chain_ids))
-    at = _told(tell, lambda: _at(options, cells.get("block", "")))
-    slots: Any = [_told(tell, partial(read_slot, text)) for text in slot_texts]
-    if not accounts and not header:
-        tell("It names neither an account nor properties of a header.")
-    if wrong := [word for word in accounts if not _is_account(word)]:
-        tell(f"Neither an address nor a name: {_shown(wrong)}.")
-    if chain is None or at is None or None in slots:
-        return []
-    where: Any = {"chain": chain, **at}
-    names: Any = [name.upper() for name in props]
-
-    def queries() -> list[Account | Header]:
-        of_accounts = [Account(account, props=names, slots=slots, **where) for account in accounts]
-        return [*of_accounts, *([Header([name.upper() for name in header], **where)] if header else [])]
-
-    return _told(tell, queries) or []
-
-
-def _told(tell: Callable[[str], None], read: Callable[[], Read]) -> Read | None:
-    """Return what `read` returns, or tell its error."""
-    try:
-        return read()
-    except click.UsageError as error:
-        tell(error.message)
-    except (ValueError, TypeError) as error:
-        tell(str(error))
-    return None
 
 
 def _chain(options: BatchOptions, cell: str, chain_ids: ChainIds) -> int:
@@ -493,25 +362,3 @@ def _chain(options: BatchOptions, cell: str, chain_ids: ChainIds) -> int:
     if chain_id is None:
         raise ValueError(f"{cell!r} is no chain of this service.")
     return chain_id
-
-
-def _at(options: BatchOptions, cell: str) -> dict[str, int | str | None]:
-    """Return the arguments `block` or `time` of `Account`. Raises `click.UsageError`."""
-    if not cell:
-        return _options_at(options)
-    kind, _, number = cell.casefold().partition(":")
-    if cell.casefold() in {"latest", "finalized"}:
-        return {"block": kind}
-    if _NUMBER.fullmatch(digits := number.strip() if kind == "block" else cell):
-        return {"block": read_block(re.sub("[^0-9]", "", digits))}
-    try:
-        return {"time": read_time(number if kind == "timestamp" else cell)}
-    except click.UsageError:
-        raise ValueError(
-            f"{cell[:80]!r} is no block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or as "
-            "latest or finalized."
-        ) from None
-
-
-def _words(cell: str) -> list[str]:
-    return [word for word in _SEPARATORS.split(cell) if word]

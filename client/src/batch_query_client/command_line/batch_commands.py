@@ -69,9 +69,9 @@ def submit(
 ) -> None:
     """Submit a batch of queries, and print its identifier.
 
-    FILE is a request's JSON body in the API's form, a list of addresses, or CSV. The CSV columns are address, block,
-    properties, slots, header and chain, in this order or as the first line names them. Options replace what a line
-    leaves out. - is standard input.
+    FILE is a request's JSON body in the API's form, a list of addresses, or CSV. The first line of CSV names its
+    columns: address, block, properties, slots, header, chain, transaction or logs. Options replace what a line leaves
+    out. - is standard input.
     """
     service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
     body = _body(options, service)

@@ -1,0 +1,57 @@
+"""Filters in the addresses of pages and files: the API's query parameters, with sentences for people."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from django.http import HttpResponse, QueryDict
+from pydantic import BaseModel, ValidationError
+
+from chains.encoding import fault
+from explorer.formatting import csv_lines
+
+Filters = TypeVar("Filters", bound=BaseModel)
+# Sentences by the filter's name.
+_FAULT_SENTENCES = {
+    "account": "The account {}.",
+    "block": "The block must be a number, in decimal digits.",
+    "status": "There is no such status.",
+    "property": "There is no such property.",
+    "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
+    "transaction": "The transaction must be a hash, or an index in decimal digits.",
+    **dict.fromkeys(("sourceChainId", "source"), "The source chain must be a chain id, in decimal digits."),
+    **dict.fromkeys(("destinationChainId", "chain"), "The destination chain must be a chain id, in decimal digits."),
+    **dict.fromkeys(("since", "until"), "A day is written as 2026-01-31."),
+    **dict.fromkeys(("before", "after", "cursor"), "There is no such page of the list."),
+}
+
+
+class UnreadableFilters(Exception):
+    """Filters can't be read. `faults` has sentences by their names."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+def typed(model: type[BaseModel], query: QueryDict) -> dict[str, str]:
+    """Return the texts of the filters by their names, without empty ones."""
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return {name: text for name in names if (text := query.get(name, "").strip().replace("\0", "")[:100])}
+
+
+def read(model: type[Filters], texts: Mapping[str, str]) -> Filters:
+    """Return the filters. Raises `UnreadableFilters`."""
+    try:
+        return model.model_validate(texts)
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False, include_context=False, include_input=False)
+        names = dict.fromkeys(str(error["loc"][0]) for error in errors)
+        faults = {name: _FAULT_SENTENCES[name].format(fault(texts.get("account", ""))) for name in names}
+        raise UnreadableFilters(faults) from None
+
+
+def refusing_file(faults: Mapping[str, str], name: str, status: int = 400) -> HttpResponse:
+    """Return a file that holds the sentences alone."""
+    response = csv_lines.file(map(csv_lines.line, [["error"], *([sentence] for sentence in faults.values())]), name)
+    response.status_code = status
+    return response
