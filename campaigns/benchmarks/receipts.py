@@ -150,8 +150,9 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
             entries.contents.size({entry.index for entry in entries.found.values()})
 
         def prove() -> None:
-            (fetched,) = next(proofs.of_entries(client(), {row: queries})).values()
-            assert len(fetched.complete) == count
+            subject = proofs.Subject(row, QueryKind.ENTRY, "", queries)
+            *_, part = proofs.fetch(client(), proofs.Waiting([subject], {}, ()))
+            assert len(part[row.pk].complete) == count
 
         entries = find(client(), block.header, asked)
         assert entries.contents

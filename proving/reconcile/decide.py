@@ -27,7 +27,7 @@ from proving.reconcile.observation import (
     SourceBlock,
     Unfetched,
 )
-from proving.reconcile.proofs import Fetched, Proven, StoredContents
+from proving.reconcile.proofs import Fetched
 from proving.sources import NotYet, Preparation, Start
 from queries.batch_states import Complete
 from queries.columns import PASSING_CODES, HeaderField, RejectionCode
@@ -88,8 +88,7 @@ class TakeHeader:
 
 @dataclass(frozen=True)
 class StoreProofs:
-    proofs: Sequence[Proven]
-    transactions: Sequence[StoredContents] = ()
+    fetched: Fetched
 
 
 @dataclass(frozen=True)
@@ -232,6 +231,10 @@ class Decision:
     then: End | Continue | FindWhatIsGone | FindPath | FindTime
     actions: Sequence[Action] = ()
 
+    @property
+    def changes(self) -> list[Change]:
+        return [action for action in self.actions if isinstance(action, Change)]
+
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
 
@@ -285,12 +288,6 @@ def source_block(seen: SourceBlock) -> Decision:
         return Decision(Requeue(heads.not_there_yet(seen.source, seen.number, seen.head), seconds))
     is_stored = seen.stored_hash == hex_data(seen.header.hash)
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
-
-
-def fetched(block: Fetched) -> Decision:
-    """Store the proofs of a block, and complete INITIAL_STATE of the queries that have all proofs."""
-    stored = StoreProofs(block.proofs, block.transactions)
-    return Decision(Continue(), [stored, Complete(block.complete, StepKind.INITIAL_STATE)])
 
 
 def unfetched(seen: Unfetched) -> Decision:
