@@ -5,6 +5,7 @@ first. Each page begins where the previous page ended. A query may have thousand
 query.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self
@@ -14,10 +15,10 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, 
 from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
-from proving import facts, requested_entries
+from proving import facts, query_values
 from proving.facts import AccountFact, EntryFact, Fact, LogFact, SlotFact
 from proving.models import FactsRegistry, ProvenTransaction
-from proving.requested_entries import RequestedEntry
+from proving.query_values import RequestedEntry
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind
 from queries.query_parameters import Address, Number, Slot, TransactionName
@@ -286,17 +287,15 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
 
 
 def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader: int | None) -> Iterator[FoundFact]:
-    facts_by_block: dict[Block, list[Fact]] = {}
+    told: dict[Query, list[Fact]] = defaultdict(list)
     for match in matches:
-        assert match.query.block
-        facts_by_block.setdefault(match.query.block, []).append(match.fact)
-    words = facts.proven(facts_by_block)
-    transactions = _transactions({match.query.pk for match in matches})
-    about = requested_entries.entries_of({match.query: True for match in matches})
+        told[match.query].append(match.fact)
+    values = query_values.read(told)
+    transactions = _transactions({query.pk for query in told})
     for match in matches:
-        block = match.query.block
+        block, of_query = match.query.block, values[match.query.pk]
         assert block
-        word = words[block.pk].get(match.fact)
+        word = of_query.words.get(match.fact)
         if word is None:
             continue
         is_of_account = isinstance(match.fact, AccountFact | SlotFact)
@@ -309,7 +308,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
             match.fact if is_known or not isinstance(match.fact, SlotFact) else replace(match.fact, name=None),
             word,
             held.rows[block.destination_chain_id, block.source_chain_id],
-            about.get(match.query.pk),
+            of_query.entry,
             transactions.get((match.query.pk, kind), ""),
             match.query.batch if is_known else None,
         )

@@ -11,7 +11,7 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display
 from explorer.batch.fact_display import SLOTS_PAGE, Meaning
-from proving import deployments, facts
+from proving import deployments, facts, query_values
 from proving.deployments import Registry
 from queries.models import Batch, Query, QueryKind
 
@@ -54,7 +54,8 @@ def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
     number, slots = query.number, Paginator(fact_display.listed(query), SLOTS_PAGE).get_page(slots_page or 1)
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
     row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)
-    proven = fact_display.proven([query], slots.start_index() or 1)[query.pk]
+    shown = fact_display.shown(query, slots.start_index() or 1)
+    proven = query_values.read({query: shown})[query.pk].words
     if row is None or query.block is None or not proven:
         return Reading(number, READING_SENTENCES["no_registry"])
     try:
