@@ -19,7 +19,7 @@ from chains.receipts import TransactionReceipt
 from chains.rpc import RpcClient, result
 from chains.trie import NO_CODE_HASH, StateAccount
 from database.statements import chunks
-from proving.deployments import Call, Registry, selector
+from proving.deployments import Registry, selector
 from proving.models import AccountProof, ProvenTransaction, SlotProof
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind
@@ -391,7 +391,7 @@ class ViewRequest:
 
     def questions(self, registry: Registry) -> list[Question[bytes]]:
         calls = [registry.state_root(self.block_number)]
-        calls += [_call(registry, self.block_number, fact) for fact in self.facts]
+        calls += [(registry.address, _calldata(self.block_number, fact, tries=True)) for fact in self.facts]
         return [questions.call(*call, self.at) for call in calls]
 
     def view(self, registry: Registry, answers: Sequence[bytes | ChainError]) -> RegistryView | ChainError:
@@ -426,48 +426,36 @@ def read(
     return result(views(rpc, registry, [ViewRequest(block_number, list(dict.fromkeys(facts)), at)])[0])
 
 
-def _call(registry: Registry, block_number: int, fact: Fact) -> Call:
-    """Return a call whose answer `Registry.decode_try` reads."""
-    function, words = _reading(block_number, fact)
-    return registry.address, _calldata(f"try{function[0].upper()}{function[1:]}", words)
-
-
 def calldata(block_number: int, fact: Fact) -> str:
     """Return the calldata (0x and hex) that reads a fact from its registry.
 
     The call reverts if the fact isn't proven.
     """
-    return hex_data(_calldata(*_reading(block_number, fact)))
+    return hex_data(_calldata(block_number, fact, tries=False))
 
 
-def _reading(block_number: int, fact: Fact) -> tuple[str, Sequence[int]]:
-    """Return the function that reads a fact, and its arguments. Each argument is one word."""
+def _calldata(block_number: int, fact: Fact, *, tries: bool) -> bytes:
+    """Return the calldata that reads a fact. If it `tries`, `Registry.decode_try` reads the answer."""
+    # Each argument is one word.
+    function, words = "", tuple[int, ...]()
     match fact:
         case AccountFact():
-            return "accountField", (int(fact.address, 16), block_number, fact.field)
+            function, words = "accountField", (int(fact.address, 16), block_number, fact.field)
         case SlotFact():
-            return "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
+            function, words = "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
         case HeaderFact():
-            return "headerField", (block_number, fact.field)
-        case EntryFact() | LogFact():
-            return _entry_reading(block_number, fact)
-        case TimeFact():
-            return "blockAtTimestamp", (fact.timestamp,)
-
-
-def _entry_reading(block_number: int, fact: EntryFact | LogFact) -> tuple[str, Sequence[int]]:
-    match fact:
+            function, words = "headerField", (block_number, fact.field)
         case EntryFact(field=EntryField.HASH):
-            return "transactionHash", (block_number, fact.entry)
+            function, words = "transactionHash", (block_number, fact.entry)
         case EntryFact():
-            return "receiptField", (block_number, fact.entry, fact.field)
+            function, words = "receiptField", (block_number, fact.entry, fact.field)
         case LogFact():
-            return "logHash", (block_number, fact.entry, fact.log)
-
-
-def _calldata(function: str, words: Sequence[int]) -> bytes:
+            function, words = "logHash", (block_number, fact.entry, fact.log)
+        case TimeFact():
+            function, words = "blockAtTimestamp", (fact.timestamp,)
     # A batch may have thousands of facts, and a general encoder takes ten times as long.
-    return selector("FactsRegistry", function) + b"".join(word.to_bytes(32) for word in words)
+    name = f"try{function[0].upper()}{function[1:]}" if tries else function
+    return selector("FactsRegistry", name) + b"".join(word.to_bytes(32) for word in words)
 
 
 # --- Comparison -------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ INSIDE_PROVING = """
 models broker_wakeup
 migrations batch_waits counters deployments heads lanes stops
 connections facts kept pruning webhooks
-block_contents entry_packing query_values
+block_contents query_values
 asking block_times fact_search packing
 gas
 money sources
