@@ -140,6 +140,11 @@ class ChainDetail(Schema):
     finalBlock: Decimal | None = Field(description="null: its nodes don't tell.")
     gasPrice: Decimal | None = Field(description="Wei, decimal; of a destination.")
     keepsHashes: bool | None = Field(description="Whether its state has a history of block hashes (EIP-2935).")
+    provesBack: Decimal | None = Field(
+        description="Of a source: at least so many blocks below the newest one its nodes prove accounts, as measured "
+        "once a day. null: not measured yet, or none is proven."
+    )
+    provesEveryBlock: bool = Field(description="Whether they prove accounts at every block.")
     observedAt: Time | None = Field(description="When a worker last looked, whether a node answered or not.")
     problems: list[str] = Field(description="What was wrong then, in sentences.")
 
@@ -204,6 +209,8 @@ def detail_of_chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
         finalBlock=watch.final,
         gasPrice=watch.gas_price,
         keepsHashes=watch.keeps_hashes,
+        provesBack=watch.proves_back,
+        provesEveryBlock=watch.oldest_provable is not None and watch.oldest_provable <= 1,
         observedAt=watch.looked_at,
         problems=[sentence for _, sentence, *_ in watch.problems],
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from chains import questions
+from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot
 from chains.header import Header
 from chains.node_errors import FINAL, ChainError, Reverted, RpcRefused, UnreadableHeader
@@ -12,6 +13,10 @@ from chains.rpc import RpcClient, result
 # Distances below the head, which include the usual limits: geth and Nethermind keep 128 states, Erigon 1,000. The
 # history contract (EIP-2935) keeps 8,191 hashes.
 DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
+
+
+# Seconds that a step of the search may take: a user's batch wouldn't wait longer for its proof.
+_STEP_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,11 @@ def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
             break
         oldest = number
     return oldest
+
+
+def patient_client(chain: Chain) -> RpcClient:
+    """Return a client for `oldest_provable`. Its nodes rest for no one else if they are too slow."""
+    return RpcClient(chain, timeout_seconds=_STEP_SECONDS)
 
 
 def _proves(rpc: RpcClient, number: int) -> bool:

@@ -516,6 +516,11 @@ class ChainWatch(models.Model):
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, if nodes report one
     gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, for a destination: base fee plus priority fee
     keeps_hashes = models.BooleanField(null=True)  # True if its state has a history of block hashes (EIP-2935)
+    # For a source: when it was last measured how far back its nodes prove, its head then, and the oldest block that one
+    # proved. null: not measured yet, or none proved any.
+    proofs_measured_at = models.DateTimeField(null=True)
+    measured_head = models.PositiveBigIntegerField(null=True)
+    oldest_provable = models.PositiveBigIntegerField(null=True)
     # Set for destinations: the signers' balances in wei by address, as decimal digits, and the wei that count against
     # the daily limit.
     balances = models.JSONField(default=dict, null=True)
@@ -525,6 +530,13 @@ class ChainWatch(models.Model):
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"
+
+    @property
+    def proves_back(self) -> int | None:
+        """Return the number of blocks below the head of which a node proves accounts, at least. None: of none."""
+        if self.measured_head is None or self.oldest_provable is None:
+            return None
+        return self.measured_head - self.oldest_provable
 
 
 def new_problem_id() -> str:

@@ -41,7 +41,7 @@ from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
 from proving import counters, lanes, money, pruning
 from proving.admission import admit
-from proving.health import findings, problem_reports
+from proving.health import findings, problem_reports, proof_depth
 from proving.lanes import MANY_BLOCKS, HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import WorkerHeartbeat
 from proving.paths import checkpoints
@@ -142,6 +142,7 @@ class Worker:
         if is_first:
             # chains.toml may have changed.
             findings.wake()
+            proof_depth.forget()
             checkpoints.deployed().update(due_at=Now())
         checkpoints.wake()
         if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
@@ -373,6 +374,7 @@ def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
         from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
 
         attester_checks.watch(lane)
+    proof_depth.measure_next(lane)
     return 0
 
 

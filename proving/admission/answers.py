@@ -34,6 +34,8 @@ from proving.block_contents import Asked, BlockSize, NamedEntry, Unprovable
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Sample
+from proving.health import proof_depth
+from proving.models import ChainWatch
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import BlockTag, Query
@@ -480,10 +482,14 @@ def _judge_proofs(
             selected.fault = selected.fault or answer
             break
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # The block's age is the cause only if the node says so, or serves the proof of a younger block.
-            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
+            # The block's age is the cause if the node says so, serves the proof of a younger block, or served none as
+            # old when that was measured.
+            measured = ChainWatch.objects.filter(pk=source.id).first()
+            is_beyond = bool(measured and request.block_number < (measured.oldest_provable or 0))
+            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and (is_served or is_beyond))
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
-            problem = answer.about(facts.proof_of(source, request))
+            known = [answer.about(facts.proof_of(source, request)), proof_depth.in_words(measured)]
+            problem = " ".join(filter(None, known))
             selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
             break
     if selected.no_proof:

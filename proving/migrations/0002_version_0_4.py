@@ -9,6 +9,9 @@ class Migration(migrations.Migration):
         migrations.AddField("signer", "accounted_nonce", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("signer", "foreign_count", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("signer", "foreign_since", models.DateTimeField(null=True)),
+        migrations.AddField("chainwatch", "proofs_measured_at", models.DateTimeField(null=True)),
+        migrations.AddField("chainwatch", "measured_head", models.PositiveBigIntegerField(null=True)),
+        migrations.AddField("chainwatch", "oldest_provable", models.PositiveBigIntegerField(null=True)),
         # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
         migrations.AlterField("factsregistry", "waiting_for", models.TextField(blank=True, db_default="")),
         migrations.AlterField("signer", "notice", models.TextField(blank=True, db_default="")),

@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -536,6 +538,58 @@ def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, clie
         reconfigure(settings, service.url, url)
         (rejection,) = estimate(client, key, body)["rejections"]
     assert "(-32000). Accounts and slots at old blocks take an archive node." in rejection["error"]
+
+
+@pytest.mark.long
+def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, client, key, settings, old):
+    """The node refuses older states in words that no pattern knows."""
+    asked: list[str] = []
+
+    def refuse_old(question: Any, reply: Any) -> Any:
+        asked.append(question["params"][2]["blockHash"])
+        number = int(service.rpc("eth_getBlockByHash", asked[-1], False)["number"], 16)
+        return error(question, -32000, "Zustand unbekannt") if number < service.head() - 130 else reply
+
+    def proves() -> tuple[str | None, bool]:
+        (chain,) = client.get("/chains.json").json()["chains"]
+        return chain["provesBack"], chain["provesEveryBlock"]
+
+    assert proves() == (None, False)
+    work()
+    assert proves() == (str(service.head() - 1), True)
+    with instead_of_proofs(service, refuse_old) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        assert proves() == (str(service.head() - 1), True)
+        ChainWatch.objects.update(proofs_measured_at=timezone.now() - timedelta(hours=25))
+        before = len(asked)
+        work()
+        assert proves() == ("128", False)
+        # Its last step is the first that fails. Two more belong to the check that nodes prove at all.
+        assert len(asked) - before <= 5
+        assert "prove accounts at least 128 blocks back" in " ".join(client.get("/chains").text.split())
+        (rejection,) = estimate(client, key, request(ALICE, block=old))["rejections"]
+    assert "The nodes prove accounts at least 128 blocks back. Accounts and slots at old blocks" in rejection["error"]
+
+
+@pytest.mark.long
+def test_a_node_that_hangs_at_old_states_is_measured_in_seconds(service, settings, old):
+    released = threading.Event()
+
+    def hang(question: Any, reply: Any) -> Any:
+        number = int(service.rpc("eth_getBlockByHash", question["params"][2]["blockHash"], False)["number"], 16)
+        if number < service.head() - 100:
+            released.wait(30)
+        return reply
+
+    with instead_of_proofs(service, hang) as url:
+        reconfigure(settings, service.url, url)
+        began = time.monotonic()
+        work()
+        took = time.monotonic() - began
+        released.set()
+    assert 4 < took < 15
+    assert ChainWatch.objects.get().proves_back == 0
 
 
 @pytest.mark.long

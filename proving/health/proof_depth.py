@@ -1,0 +1,53 @@
+"""How far back a source chain's nodes prove accounts: measured when a worker starts, and once a day.
+
+Nodes keep different numbers of states, and refuse older ones in words of their own. The measurement asks for proofs
+ever further below the head until one fails (`chains.node_abilities`). A page, `/chains.json` and rejections tell it.
+"""
+
+from datetime import timedelta
+from functools import partial
+
+from django.db.models.functions import Now
+
+from chains.node_abilities import oldest_provable, patient_client
+from chains.node_errors import ChainError
+from config.configured_chains import get_chains
+from proving.lanes import HeldLane
+from proving.models import ChainWatch
+
+_EACH = timedelta(days=1)
+
+
+def forget() -> None:
+    """Have all chains measured again, because chains.toml may have changed."""
+    ChainWatch.objects.update(proofs_measured_at=None)
+
+
+def measure_next(lane: HeldLane) -> None:
+    """Measure one source chain that wasn't measured for a day. A chain may take half a minute, so others come later.
+
+    If no node tells the head, the earlier measurement stays, and the next turn tries again.
+    """
+    sources = {connection.source_id for connection in get_chains().connections}
+    watches = ChainWatch.objects.filter(pk__in=sources).exclude(seen_at=None)
+    # A later time was stored by a clock that was ahead.
+    watch = watches.exclude(proofs_measured_at__range=(Now() - _EACH, Now() + _EACH)).order_by("looked_at").first()
+    if watch is None:
+        return
+    rpc = patient_client(get_chains().chain(watch.chain_id))
+    try:
+        head = rpc.head()
+    except ChainError:
+        return
+    measured = {"measured_head": head.number, "oldest_provable": oldest_provable(rpc, head)}
+    update = partial(ChainWatch.objects.filter(pk=watch.pk).update, proofs_measured_at=Now(), **measured)
+    lane.write(update)
+
+
+def in_words(watch: ChainWatch | None) -> str:
+    """Return a sentence about how far back the chain's nodes prove accounts. It is empty if that isn't known."""
+    if watch is None or watch.proves_back is None or watch.oldest_provable is None:
+        return ""
+    if watch.oldest_provable <= 1:
+        return "The nodes prove accounts at every block."
+    return f"The nodes prove accounts at least {watch.proves_back:,} blocks back."
