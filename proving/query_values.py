@@ -1,4 +1,4 @@
-"""What is proven of queries, as pages, answers and files tell it. Each stored proof is read once."""
+"""Proven values of queries, as pages, answers and files tell them. Each stored proof is read once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class RequestedEntry:
 
 @dataclass(frozen=True)
 class QueryValues:
-    """What may be told of a query."""
+    """The values that may be told of a query."""
 
     words: Mapping[Fact, bytes] = field(default_factory=dict)
     """The 32-byte words of the facts that have a stored proof."""

@@ -36,7 +36,7 @@ _SLOTS_PER_REQUEST = 50
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What queries ask of a block together: its header, one account, or its entries."""
+    """A part of a block that queries ask for: its header, one account, or its entries."""
 
     block: Block
     kind: QueryKind
@@ -47,7 +47,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What the open queries of blocks wait for, as far as a turn fetches it."""
+    """Subjects that open queries of blocks wait for, as far as a turn fetches them."""
 
     subjects: Sequence[Subject]
     selecting: Mapping[Block, Mapping[NamedEntry, Sequence[int]]]
@@ -69,7 +69,7 @@ class Fetched:
     """The fetched proofs of one block, in rows that aren't stored yet."""
 
     accounts: dict[str, ProvenAccount] = field(default_factory=dict)
-    """By address."""
+    """They are by their addresses."""
     tries: Sequence[BlockTrie] = ()
     entries: Sequence[ProvenTransaction] = ()
     places: Sequence[Query] = ()
