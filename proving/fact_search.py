@@ -89,10 +89,15 @@ class FoundFact:
     batch: Batch | None  # one that asks for the fact, if the reader may know of it
 
 
-def search(
-    filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None
-) -> tuple[list[FoundFact], FactCursor | None]:
-    """Return a page of matching facts, newest first, and where the next page begins.
+@dataclass(frozen=True)
+class FactPage:
+    facts: Sequence[FoundFact]
+    next: FactCursor | None
+    """The beginning of the next page. None: there is none."""
+
+
+def search(filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None) -> FactPage:
+    """Return a page of matching facts, newest first.
 
     `filters` name an account or a block, or nothing for the latest facts. Registries may hold more facts, which others
     have proven. A fact of several queries may appear again on a later page. Among batches that ask for the same fact,
@@ -101,8 +106,8 @@ def search(
     """
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
-    page, following = _page(filters, rows, start, limit, reader)
-    return list(_held_facts(page, held, reader)), following
+    page = _page(filters, rows, start, limit, reader)
+    return FactPage(list(_held_facts(page.matches, held, reader)), page.next)
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -239,24 +244,28 @@ class _FactOfQuery:
     fact: Fact
 
 
-def _page(
-    filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int, reader: int | None
-) -> tuple[list[_FactOfQuery], FactCursor | None]:
-    """Return the facts, and where the next page begins. `rows` has more than `limit` rows if there are more."""
+@dataclass(frozen=True)
+class _MatchPage:
+    matches: Sequence[_FactOfQuery]
+    next: FactCursor | None
+
+
+def _page(filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int, reader: int | None) -> _MatchPage:
+    """Return the facts of a page. `rows` has more than `limit` rows if there are more."""
     chosen = _enough(rows, start.fact + limit)
     matches: dict[tuple[int, Fact], _FactOfQuery] = {}
     for place, match in _in_order(filters, chosen):
         if place.query == start.query and place.fact < start.fact:
             continue
         if len(matches) == limit:
-            return list(matches.values()), place
+            return _MatchPage(list(matches.values()), place)
         known = matches.setdefault((place.block, match.fact), match)
         if match.query.batch.user_id == reader != known.query.batch.user_id:
             matches[place.block, match.fact] = match
     next_row = rows[len(chosen)] if len(chosen) < len(rows) else None
     if next_row is None and len(rows) > limit:
         next_row = _Row(rows[-1].query - 1, rows[-1].block, 0)
-    return list(matches.values()), FactCursor(next_row.block, next_row.query) if next_row else None
+    return _MatchPage(list(matches.values()), FactCursor(next_row.block, next_row.query) if next_row else None)
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:

@@ -32,7 +32,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import PROPERTIES, START, FactCursor, search, with_property
+from proving.fact_search import PROPERTIES, START, FactCursor, FactPage, search, with_property
 from proving.models import SignedTransaction, Transaction
 from queries import columns
 from queries.models import Batch, BatchStatus, Block, Query
@@ -120,7 +120,7 @@ def page(request: HttpRequest) -> HttpResponse:
         batches, searched_for = _matching(filters, user, account)
         batches_of_page, has_newer, has_older = _page(batches, filters)
         rows, fact_filters = batch_rows.read(batches_of_page), fact_list.searched(filters.search, account)
-        facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
+        facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else FactPage([], None)
         context |= {
             "everybody": is_everybodys,
             "public": settings.PUBLIC_BATCH_LIST,
@@ -136,8 +136,8 @@ def page(request: HttpRequest) -> HttpResponse:
             "facts_address": f"{reverse('facts')}?{urlencode(fact_filters.model_dump(exclude_none=True))}"
             if fact_filters
             else "",
-            "facts": list(fact_list.rows(facts)),
-            "has_more_facts": more_facts is not None,
+            "facts": list(fact_list.rows(facts.facts)),
+            "has_more_facts": facts.next is not None,
             "statuses": BatchStatus.values,
             "properties": PROPERTIES,
             "sources": fact_list.source_chains(),

@@ -195,7 +195,7 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     chain = context.source_rpc.chain
     known = context.heads.known if context.connection.is_own else {}
-    headers, head = _headers(context.source_rpc, [block.number for block in blocks], known)
+    read = _headers(context.source_rpc, [block.number for block in blocks], known)
     return {
         block.pk: header
         if isinstance(header, ChainError)
@@ -206,32 +206,37 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
             # A header whose bytes were pruned is stored again.
             stored_hash=block.hash if block.header_rlp is not None else "",
             poll_seconds=heads.poll_seconds(chain),
-            head=head,
-            seconds=(block.number - head - 1) * chain.block_seconds,
+            head=read.newest,
+            seconds=(block.number - read.newest - 1) * chain.block_seconds,
         )
-        for block, header in zip(blocks, headers, strict=True)
+        for block, header in zip(blocks, read.headers, strict=True)
     }
 
 
-def _headers(
-    rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]
-) -> tuple[list[Header | ChainError | None], int]:
-    """Return the headers of blocks in order. If any is missing, also return the number of the newest block.
+@dataclass(frozen=True)
+class _Headers:
+    headers: Sequence[Header | ChainError | None]
+    newest: int = 0
+    """The number of the newest block, if any header is missing."""
+
+
+def _headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]) -> _Headers:
+    """Return the headers of blocks in order.
 
     Those that the turn has read already are `known`. A block up to the newest one is missing only if nodes lack it.
     """
     headers = heads.headers(rpc, numbers, known)
     if None not in headers:
-        return headers, 0
+        return _Headers(headers)
     (latest,) = rpc.ask([questions.header("latest")])
     if not isinstance(latest, Header):
         # Without the head, the time until a missing block is unknown.
-        return [latest if header is None else header for header in headers], 0
+        return _Headers([latest if header is None else header for header in headers])
     # Blocks that were created meanwhile exist now.
     lacking = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
     for at, header in zip(lacking, rpc.ask([questions.header(numbers[at]) for at in lacking]), strict=True):
         headers[at] = header
-    return headers, latest.number
+    return _Headers(headers, latest.number)
 
 
 def unfetched(
@@ -466,8 +471,8 @@ def _with_trust(
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
     # A block's end is only known from the next block's header.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
-    following = dict(zip(timed, read, strict=True))
+    read = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
+    following = dict(zip(timed, read.headers, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
     calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
     vouched = dict(zip(there, context.destination_rpc.ask(calls), strict=True))
@@ -477,7 +482,7 @@ def _with_trust(
         try:
             if block in following:
                 header = result(following[block])
-                if header is None and block.number < newest:
+                if header is None and block.number < read.newest:
                     context.source_rpc.must_have(block.number + 1, header)
                 trust = Trust(header, registry.decode_vouches(vouched[block])) if header else None
             if trust is not None:
