@@ -319,10 +319,9 @@ def prove(seen: Observation) -> Decision:
     """Complete the steps whose facts the registry holds, and decide how to prove the missing facts."""
     if not seen.root_is_confirmed and seen.queries and any(seen.view.state_root):
         return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
-    header_steps = _header_steps(seen)
+    known = list(_completed(seen))
     if seen.contradiction:
-        return Decision(Fail(seen.contradiction), header_steps)
-    known = [*header_steps, *_fact_steps(seen)]
+        return Decision(Fail(seen.contradiction), known)
     lacking = seen.lacking
     if lacking is None or not lacking.missing_now:
         return _moved(seen, known) or Decision(Continue(), known)
@@ -404,16 +403,6 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     return None
 
 
-def _header_steps(seen: Observation) -> list[Action]:
-    actions: list[Action] = [_hash_available(seen)]
-    if seen.root_is_confirmed:
-        # Header queries complete this step only when their facts are read.
-        plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
-        accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
-        actions = [ShowPath(0), *actions, accumulated]
-    return actions
-
-
 def _hash_available(seen: Observation) -> Complete:
     # No path is planned for transactions that others send, so the registry must already trust the block.
     at_step = [
@@ -424,8 +413,17 @@ def _hash_available(seen: Observation) -> Complete:
     return Complete(at_step, StepKind.BLOCKHASH_AVAILABLE)
 
 
-def _fact_steps(seen: Observation) -> Iterator[Action]:
-    """Yield completed steps of queries whose facts are all proven, and of queries that lack only account facts."""
+def _completed(seen: Observation) -> Iterator[Action]:
+    """Yield the steps that the registry's header and facts complete. A contradicted query completes none by facts."""
+    if seen.root_is_confirmed:
+        yield ShowPath(0)
+    yield _hash_available(seen)
+    if seen.root_is_confirmed:
+        # Header queries complete this step only when their facts are read.
+        plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
+        yield Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
+    if seen.contradiction:
+        return
     lacking = {pk for asking in seen.missing.values() for pk in asking}
     held = defaultdict(list)
     for pk in seen.queries:

@@ -120,7 +120,7 @@ def fetch(source: RpcClient, waiting: Waiting) -> Iterator[dict[int, Fetched]]:
     subjects: dict[QueryKind, list[Subject]] = defaultdict(list)
     for subject in waiting.subjects:
         subjects[subject.kind].append(subject)
-    unselected = _unselected(source, waiting.selecting)
+    unselected = _unselected(source, waiting.selecting) if waiting.selecting else {}
     headers: dict[int, Fetched] = defaultdict(Fetched)
     for block, faults in unselected.items():
         headers[block].faults |= faults

@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
+from chains.header import Header
 from database import statements
 from database.statements import by_size, chunks
 from proving import counters, deployments
@@ -107,7 +108,8 @@ def _write(context: WorkContext, changes: Sequence[tuple[int, Change]], *, may_r
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
-    _reopen_held(held)
+    if held:
+        _reopen_held(held)
     _store(fetched)
     completed = batch_states.complete_all([change for _, change in changes if isinstance(change, Complete)])
     # The check is stored together with the steps that it completes.
@@ -142,8 +144,8 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
             Block.objects.filter(pk=new_block).update(due_at=Now())
         case Reject():
             _reject(change)
-        case TakeHeader():
-            _take_header(block, change)
+        case TakeHeader(header):
+            _take_header(block, header)
 
 
 def _held_by_replaced(context: WorkContext, blocks: Collection[int]) -> list[tuple[str, FactsRegistry]]:
@@ -181,8 +183,8 @@ def _note_checked(context: WorkContext, block: Block) -> None:
     block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
 
-def _take_header(block: Block, change: TakeHeader) -> None:
-    now = hex_data(change.header.hash)
+def _take_header(block: Block, header: Header) -> None:
+    now = hex_data(header.hash)
     if block.hash not in {"", now}:
         for model in (AccountProof, BlockTrie, ProvenTransaction):
             model.objects.filter(block=block).delete()
@@ -193,7 +195,7 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         batch_states.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
         counters.count(block.source_chain_id, ChainEvent.REORGANISED)
-    block.take(change.header)
+    block.take(header)
 
 
 def _store(fetched: Sequence[Fetched]) -> None:
