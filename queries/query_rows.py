@@ -1,6 +1,6 @@
 """Reading of a batch, its queries with their blocks, and their steps, in one statement each."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from queries import columns
 from queries.models import Batch, Query, Step
@@ -13,11 +13,7 @@ def find_batch(internal_id: str) -> Batch | None:
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:
     """Return up to `most` queries of the batch from number `first` on, with their blocks."""
-    return at(batch, range(first - 1, first - 1 + most))
-
-
-def at(batch: Batch, positions: Collection[int]) -> list[Query]:
-    """Return the queries at these positions, with their blocks."""
+    positions = range(first - 1, first - 1 + most)
     return list(batch.queries.filter(position__in=positions).order_by("position").prefetch_related("block"))
 
 
