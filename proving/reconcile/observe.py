@@ -214,29 +214,29 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
 
 
 @dataclass(frozen=True)
-class _Headers:
+class _SourceHeaders:
     headers: Sequence[Header | ChainError | None]
     newest: int = 0
     """The number of the newest block, if any header is missing."""
 
 
-def _headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]) -> _Headers:
+def _headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]) -> _SourceHeaders:
     """Return the headers of blocks in order.
 
     Those that the turn has read already are `known`. A block up to the newest one is missing only if nodes lack it.
     """
     headers = heads.headers(rpc, numbers, known)
     if None not in headers:
-        return _Headers(headers)
+        return _SourceHeaders(headers)
     (latest,) = rpc.ask([questions.header("latest")])
     if not isinstance(latest, Header):
         # Without the head, the time until a missing block is unknown.
-        return _Headers([latest if header is None else header for header in headers])
+        return _SourceHeaders([latest if header is None else header for header in headers])
     # Blocks that were created meanwhile exist now.
     lacking = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
     for at, header in zip(lacking, rpc.ask([questions.header(numbers[at]) for at in lacking]), strict=True):
         headers[at] = header
-    return _Headers(headers, latest.number)
+    return _SourceHeaders(headers, latest.number)
 
 
 def unfetched(
