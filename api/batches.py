@@ -110,10 +110,7 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
     A page stays the same while new batches are submitted.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    own = filters.apply(Batch.objects.filter(user=key.user_id)).order_by("-pk")
-    # SQLite sorts identifiers several times as fast as whole rows.
-    page = own.values("pk")[: limit + 1]
-    rows = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
+    rows = query_rows.first(filters.apply(Batch.objects.filter(user=key.user_id)), limit + 1)
     batches = rows[:limit]
     counts = batch_json.count([batch.pk for batch in batches])
     return {

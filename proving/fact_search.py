@@ -90,13 +90,13 @@ class FoundFact:
 
 
 @dataclass(frozen=True)
-class FactPage:
+class FoundFacts:
     facts: Sequence[FoundFact]
     next: FactCursor | None
     """The beginning of the next page. None: there is none."""
 
 
-def search(filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None) -> FactPage:
+def search(filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None) -> FoundFacts:
     """Return a page of matching facts, newest first.
 
     `filters` name an account or a block, or nothing for the latest facts. Registries may hold more facts, which others
@@ -107,7 +107,7 @@ def search(filters: FactFilters, start: FactCursor, limit: int, *, reader: int |
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
     page = _page(filters, rows, start, limit, reader)
-    return FactPage(list(_held_facts(page.matches, held, reader)), page.next)
+    return FoundFacts(list(_held_facts(page.matches, held, reader)), page.next)
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------

@@ -32,9 +32,9 @@ from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import PROPERTIES, START, FactCursor, FactPage, search, with_property
+from proving.fact_search import PROPERTIES, START, FactCursor, FoundFacts, search, with_property
 from proving.models import SignedTransaction, Transaction
-from queries import columns
+from queries import columns, query_rows
 from queries.models import Batch, BatchStatus, Block, Query
 
 PAGE_SIZE = 25
@@ -118,17 +118,17 @@ def page(request: HttpRequest) -> HttpResponse:
     if user or is_everybodys:
         account = searched_account.read(filters.search, client_address(request))
         batches, searched_for = _matching(filters, user, account)
-        batches_of_page, has_newer, has_older = _page(batches, filters)
-        rows, fact_filters = batch_rows.read(batches_of_page), fact_list.searched(filters.search, account)
-        facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else FactPage([], None)
+        page = _page(batches, filters)
+        rows, fact_filters = batch_rows.read(page.batches), fact_list.searched(filters.search, account)
+        facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else FoundFacts([], None)
         context |= {
             "everybody": is_everybodys,
             "public": settings.PUBLIC_BATCH_LIST,
             "may_list": True,
             "days": _by_day(rows),
             # The neighbouring pages begin after these identifiers.
-            "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
-            "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
+            "newer": page.batches[0].pk if page.batches and page.has_newer else "",
+            "older": page.batches[-1].pk if page.batches and page.has_older else "",
             "searched_for": searched_for,
             "not_understood": bool(filters.search) and not searched_for,
             "has_none": not rows and filters == BatchListFilters(everybody=filters.everybody),
@@ -160,7 +160,7 @@ def file(request: HttpRequest) -> HttpResponse:
     batches, _ = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
-    rows = batch_rows.read(_first(batches, "-pk", MOST_IN_FILE + 1))
+    rows = batch_rows.read(query_rows.first(batches, MOST_IN_FILE + 1))
     following = ""
     if len(rows) > MOST_IN_FILE:
         rows = rows[:MOST_IN_FILE]
@@ -206,21 +206,22 @@ def _ids(text: str) -> tuple[str, str] | None:
 # --- Search -----------------------------------------------------------------------------------------------------------
 
 
-def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
-    """Return the rows to show, newest first, and whether there are newer rows and older rows."""
+@dataclass(frozen=True)
+class _BatchPage:
+    batches: Sequence[Batch]
+    """The newest come first."""
+    has_newer: bool
+    has_older: bool
+
+
+def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> _BatchPage:
     if filters.after:
-        batches_of_page = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
-        return batches_of_page[:PAGE_SIZE][::-1], len(batches_of_page) > PAGE_SIZE, True
+        rows = query_rows.first(batches.filter(pk__gt=filters.after), PAGE_SIZE + 1, order="pk")
+        return _BatchPage(rows[:PAGE_SIZE][::-1], has_newer=len(rows) > PAGE_SIZE, has_older=True)
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
-    batches_of_page = _first(batches, "-pk", PAGE_SIZE + 1)
-    return batches_of_page[:PAGE_SIZE], bool(filters.before), len(batches_of_page) > PAGE_SIZE
-
-
-def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
-    """Return the first batches in this order. Databases sort only identifiers faster than whole rows."""
-    chosen = batches.order_by(order).values("pk")[:most]
-    return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
+    rows = query_rows.first(batches, PAGE_SIZE + 1)
+    return _BatchPage(rows[:PAGE_SIZE], has_newer=bool(filters.before), has_older=len(rows) > PAGE_SIZE)
 
 
 def _matching(

@@ -29,7 +29,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import searched_account
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving import fact_search, facts
-from proving.fact_search import FactCursor, FactFilters, FactPage, FoundFact
+from proving.fact_search import FactCursor, FactFilters, FoundFact, FoundFacts
 from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
@@ -148,7 +148,7 @@ def _may_search(request: HttpRequest) -> bool:
 
 def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     cursor, chains = _cursor(request), get_chains()
-    page = FactPage([], None)
+    page = FoundFacts([], None)
     if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     filters = search.filters
