@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from chains.encoding import read_data
 
+SEND = "eth_sendRawTransaction"
 _NUMBERS = re.compile(r"(?i)\[redacted\]|0x[0-9a-f]*|[0-9a-f-]*\d[0-9a-f-]*")
 
 
@@ -119,63 +120,12 @@ class Reverted(RpcRefused):
     data: bytes
 
 
-class NonceTooLow(RpcRefused):
-    """A transaction with this nonce is already in a block."""
-
-
-class ReplacementUnderpriced(RpcRefused):
-    """Another transaction with this nonce is pending, and the new fee is not enough above its fee."""
-
-
-class FeeTooLow(RpcRefused):
-    """The transaction offers less than the node's minimum fee."""
-
-
-class InsufficientFunds(RpcRefused):
-    """The sender can't pay for the transaction."""
-
-
-class AlreadyKnown(RpcRefused):
-    """The node already has this transaction. The sender treats this as success."""
-
-
 # Refusals by the chain itself, which every node would repeat. Any other refusal may come from a single node.
-FINAL = (OtherAccounts, Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
+FINAL = (OtherAccounts, Reverted)
 
 
 # --- Recognising errors -----------------------------------------------------------------------------------------------
 
-# tests/chains/no_database/test_node_errors.py has the words of each client. AlreadyKnown and ReplacementUnderpriced
-# come first, because their words may include "transaction underpriced".
-_TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
-    (
-        AlreadyKnown,
-        re.compile(
-            r"(?i)already ?known|existing txn? with same hash|known transaction|already imported|already in the TxPool"
-        ),
-    ),
-    (
-        ReplacementUnderpriced,
-        re.compile(
-            r"(?i)replacement (transaction underpriced|gas too low)|replacementnotallowed|could not replace existing tx"
-        ),
-    ),
-    (NonceTooLow, re.compile(r"(?i)nonce[_ ](is )?too[_ ]low|oldnonce|nonce has already been used")),
-    (
-        InsufficientFunds,
-        re.compile(
-            r"(?i)insufficient ?funds|insufficient (sender )?balance|upfront cost exceeds account balance"
-            r"|have enough (funds|balance)"
-        ),
-    ),
-    (
-        FeeTooLow,
-        re.compile(
-            r"(?i)underpriced|fee ?too ?low|(gas price|priority fee) below|less than block base fee"
-            r"|too low for the next block|pay the minimum gas price|cannot pay basefee"
-        ),
-    ),
-)
 # Words of limits on our requests. If `_OF_ONE_REQUEST` matches too, only the certain words count.
 _RATE = re.compile(
     r"(?i)rate.?limit|too many (\w+ )?(requests|connections|calls)\b(?! in)|request limit|throttl"
@@ -295,7 +245,8 @@ def words_of(reply: Any) -> str:
 def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets: Iterable[str] = ()) -> RpcRefused:
     """Return the typed error for a JSON-RPC error. `secrets` are redacted from its text.
 
-    Raises `LimitsRequests` if the node only limits requests.
+    Raises `LimitsRequests` if the node only limits requests. A refused transaction is no such limit whatever the words,
+    because the state of the chain shows its cause.
     """
     error = {"message": error} if isinstance(error, str) else error
     code = _code(error.get("code"))
@@ -304,7 +255,7 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     refusal = _typed(code, method, words, message, error.get("data"))
     # A revert's words are the contract's, and may look like a limit. Therefore only untyped refusals are searched for
     # limits.
-    if type(refusal) is RpcRefused:
+    if type(refusal) is RpcRefused and method != SEND:
         if limit := limit_in(host, f"{words} {_details(error)}", code):
             raise limit
         refusal.cause = cause_of(words)
@@ -329,10 +280,6 @@ def _typed(code: int, method: str, words: str, message: str, data: Any) -> RpcRe
         code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(words)
     ):
         return Reverted(code, message, _revert_data(data))
-    if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
-        for kind, sentences in _TRANSACTION_REFUSALS:
-            if sentences.search(words):
-                return kind(code, message, data)
     return RpcRefused(code, message, data)
 
 

@@ -205,15 +205,17 @@ class ChainNodes:
                 ]
         return told
 
-    def tell_all(self, question: Question[Any]) -> None:
-        """Send the question to every node that isn't resting, and ignore the answers.
+    def tell_all(self, question: Question[Answer]) -> list[Answer | ChainError]:
+        """Send the question to every node that isn't resting. Return the answers of those that answer.
 
         Do nothing if there is only one node.
         """
+        answers: list[Any] = []
         for node in self._in_order() if len(self.all) > 1 else ():
             if not node.is_resting:
                 with suppress(NodeUnavailable):
-                    list(node.ask({0: question}))
+                    answers += [answer for _, answer in node.ask({0: question})]
+        return answers
 
     def _in_order(self) -> "list[RpcNode]":
         """Return the nodes in the order of the configuration, with resting nodes at the end."""

@@ -15,7 +15,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader, UnknownLayout
 from chains.node_batches import Request
-from chains.node_errors import ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
+from chains.node_errors import SEND, ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.transaction_fields import gas_before_execution
 from chains.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
@@ -218,7 +218,7 @@ def gas_estimate(
     least_execution: int = 0,
     most: int | None = None,
 ) -> Question[int]:
-    """Ask for a node's estimate of gas. If every node refuses, it may be `Reverted` or `InsufficientFunds`.
+    """Ask for a node's estimate of gas. If every node refuses, it may be `Reverted`.
 
     `to=None` creates a contract. An estimate above `most`, or that leaves less than `least_execution` beside the bytes,
     is an `ImplausibleGas`.
@@ -259,7 +259,18 @@ def raw_transaction(raw: bytes) -> Question[bytes]:
             raise ValueError("another transaction's hash")
         return tx_hash
 
-    return Question(("eth_sendRawTransaction", [hex_data(raw)]), read)
+    return Question((SEND, [hex_data(raw)]), read)
+
+
+def is_known(tx_hash: bytes) -> Question[bool]:
+    """Ask whether the node has a transaction, in a block or waiting for one."""
+
+    def read(result: Any) -> bool:
+        if result is not None and _read_field(read_object(result), "hash", _read_hash) != tx_hash:
+            raise ValueError("another transaction")
+        return result is not None
+
+    return Question(("eth_getTransactionByHash", [hex_data(tx_hash)]), read)
 
 
 def receipt(tx_hash: bytes) -> Question[Receipt | None]:

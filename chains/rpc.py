@@ -14,12 +14,10 @@ from chains.encoding import in_units
 from chains.header import Header
 from chains.node_errors import (
     FINAL,
-    AlreadyKnown,
     ChainError,
     InvalidReply,
     NodeOfWrongChain,
     NodeUnavailable,
-    NonceTooLow,
     Reverted,
     RpcRefused,
 )
@@ -329,24 +327,22 @@ class RpcClient:
     def estimate_gas(
         self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending", *, most: int | None = None
     ) -> int:
-        """Return the node's estimate of gas. Raises `Reverted`, `InsufficientFunds`, `ImplausibleGas`."""
+        """Return the node's estimate of gas. Raises `Reverted`, `ImplausibleGas`."""
         return self.answer(questions.gas_estimate(sender, to, data, block, most=most))
 
-    def tell_all(self, question: Question[Any]) -> None:
-        """Send a request to every node if there are several, because the first node may not pass it on."""
-        self._nodes.tell_all(question)
+    def tell_all(self, question: Question[Answer]) -> list[Answer | ChainError]:
+        """Send a request to every node if there are several, because the first node may not pass it on.
+
+        Return the answers of those that answer.
+        """
+        return self._nodes.tell_all(question)
 
     def sent(self, raw: bytes, answer: bytes | ChainError) -> bytes:
-        """Return the hash of a sent transaction, according to the node's answer. `AlreadyKnown` is a success.
+        """Return the hash of a sent transaction. It is sent although a node refuses it, if the node has it already.
 
-        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `ChainError`.
+        Raises `ChainError`.
         """
         tx_hash = keccak(raw)
-        if isinstance(answer, AlreadyKnown):
-            return tx_hash
-        if isinstance(answer, NonceTooLow):
-            # This transaction itself may have used the nonce, if it was sent before and is now in a block.
-            if self.call("eth_getTransactionByHash", f"0x{tx_hash.hex()}") is None:
-                raise answer
+        if isinstance(answer, RpcRefused) and self.ask([questions.is_known(tx_hash)]) == [True]:
             return tx_hash
         return result(answer)

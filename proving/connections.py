@@ -38,6 +38,11 @@ class OpenConnection:
             raise OutOfTime
 
     @property
+    def has_client(self) -> bool:
+        """Return whether a client waits, and not a worker's lane."""
+        return self.ends_at != math.inf
+
+    @property
     def is_own(self) -> bool:
         """Return whether source and destination are the same chain, which vouches for a block only for a while."""
         return self.config.source_id == self.config.destination_id

@@ -4,9 +4,10 @@ Admission asks for account proofs and for the receipts of blocks. The turn that 
 batches may be about the same blocks. Hashes decide whether an answer is valid, so none gets old.
 """
 
+import pickle
 import threading
+import zlib
 from collections.abc import Callable, Sequence
-from sys import getsizeof
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,8 @@ from chains.node_errors import ChainError
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 
-# Maximum proofs that are kept of a chain, and maximum bytes of its receipts, and of its transactions.
+# Maximum proofs that are kept of a chain, and maximum bytes of its blocks' receipts, and of their
+# transactions.
 _MOST_PROOFS = 64
 _MOST_BYTES = 8 * 1024 * 1024
 
@@ -53,29 +55,33 @@ T = TypeVar("T")
 
 
 class _BlockCache(Generic[T]):
-    """The contents of blocks of each source chain, by the block's hash. The oldest go first."""
+    """The contents of blocks of each source chain, compressed, by the block's hash. The least recently used go first.
 
-    def __init__(self, read: Callable[[RpcClient, Header], T], values: Callable[[T], Sequence[bytes]]) -> None:
-        self._read, self._values = read, values
-        self._kept: WeakKeyDictionary[RpcClient, dict[bytes, T]] = WeakKeyDictionary()
+    A block of 1,300 transfers takes about 130 KiB of receipts and as much of transactions.
+    """
+
+    def __init__(self, read: Callable[[RpcClient, Header], T]) -> None:
+        self._read = read
+        self._kept: WeakKeyDictionary[RpcClient, dict[bytes, bytes]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def of_block(self, source: RpcClient, header: Header) -> T:
         """Return the contents of a block, kept or read now. Raises the errors of reading them."""
         with self._lock:
             kept = self._kept.setdefault(source, {})
-            if header.hash in kept:
-                return kept[header.hash]
+            if compressed := kept.pop(header.hash, None):
+                kept[header.hash] = compressed
+        if compressed:
+            contents: T = pickle.loads(zlib.decompress(compressed))  # noqa: S301 (made below)
+            return contents
         contents = self._read(source, header)
+        compressed = zlib.compress(pickle.dumps(contents), 1)
         with self._lock:
-            kept[header.hash] = contents
-            while kept and sum(map(self._size, kept.values())) > _MOST_BYTES:
+            kept[header.hash] = compressed
+            while sum(map(len, kept.values())) > _MOST_BYTES:
                 del kept[next(iter(kept))]
         return contents
 
-    def _size(self, contents: T) -> int:
-        return sum(map(getsizeof, self._values(contents)))
 
-
-receipts_of = _BlockCache(receipts.of_block, lambda block: block.values).of_block
-transactions_of = _BlockCache[tuple[bytes, ...]](block_transactions.of_block, lambda values: values).of_block
+receipts_of = _BlockCache(receipts.of_block).of_block
+transactions_of = _BlockCache(block_transactions.of_block).of_block

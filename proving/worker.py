@@ -29,7 +29,21 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, Func, IntegerField, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import (
+    Case,
+    Count,
+    Func,
+    IntegerField,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 
@@ -50,7 +64,7 @@ from proving.sending import transaction_monitor
 from proving.webhooks import delivery
 from queries import batch_states, clock
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Pruning, Query, Step, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Pruning, Query, QueryKind, Step, StepStatus
 from queries.waits import uncoded, wait
 
 logger = logging.getLogger(__name__)
@@ -218,6 +232,8 @@ _USERS = 64
 # part of a second. The maximum of a large block is higher while one user waits, because each turn about it requests its
 # facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
+# The number of proofs that take as long as reading a whole block and packing some of its transactions.
+_WHOLE_BLOCK = 75
 # Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
 # Maximum batches that a turn of the house rejects.
@@ -287,7 +303,8 @@ def _pick(name: LaneName) -> list[Any]:
     match name.kind:
         case LaneKind.CONNECTION:
             unproven = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
-            size = Subquery(unproven.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
+            whole = Max(Case(When(Q(kind=QueryKind.ENTRY), then=_WHOLE_BLOCK), default=0))
+            size = Subquery(unproven.annotate(size=Count("pk") + Sum(_Length("slots")) + whole).values("size"))
             return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_shared_by_users(due, "user", MANY_BLOCKS, size="block_count"))

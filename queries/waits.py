@@ -38,6 +38,8 @@ _parts = Formatter().parse
 _table = tomllib.loads((Path(__file__).parent / "wait_sentences.toml").read_text("utf-8"))
 SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for code, sentence in codes.items()}
 ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
+# The code for an error of a chain's nodes.
+NODE_FAILS = "node_fails"
 # The code for a sentence that a version without codes stored.
 _STORED = ""
 
@@ -92,7 +94,7 @@ def uncoded(sentence: str) -> WaitReason | None:
 
 def fault(error: ChainError) -> WaitReason:
     """Return the reason that users see for an error of a chain's nodes."""
-    return wait("node_fails", problem=str(error))
+    return wait(NODE_FAILS, problem=str(error))
 
 
 # --- Sentences --------------------------------------------------------------------------------------------------------

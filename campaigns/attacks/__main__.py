@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from campaigns.attacks import lists, money, nodes, parameters, proofs, requests, starvation, storage, threads
+from campaigns.attacks import lists, money, nodes, parameters, proofs, receipts, requests, starvation, storage, threads
 from campaigns.attacks.table import Seen, run_all
 
 Attack = Callable[[int], Iterator[Seen]]
@@ -25,6 +25,7 @@ def attacks(count: int, orders: int) -> Mapping[str, Attack]:
         "nodes": nodes.run,
         "parameters": parameters.run,
         "proofs": proofs.run,
+        "receipts": receipts.run,
         "requests": lambda seed: requests.run(seed, count),
         "sequences": lambda seed: money.search(seed, orders),
         "starvation": starvation.run,

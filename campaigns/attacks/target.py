@@ -46,18 +46,21 @@ def target(
     others: Sequence[int] = (),
     arguments: Sequence[str] = (),
     prepare: Callable[[DevChain], None] = lambda _: None,
+    url_of: Callable[[DevChain], str] = lambda chain: chain.url,
     **environment: str,
 ) -> Iterator[Target]:
     """Yield a healthy service with its registries deployed.
 
     `chains_toml` has `%s` for the node's URL. `others` are more chains, each connected to itself. `arguments` are
-    passed to anvil. `prepare` changes the chain before the service first connects to it.
+    passed to anvil. `prepare` changes the chain before the service first connects to it, at `url_of` it.
     """
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
         prepare(chain)
-        service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, free_port(), **environment)
+        service = Service(
+            running, folder / "state", chains_toml % url_of(chain), _SIGNER_KEY, free_port(), **environment
+        )
         for chain_id in (CHAIN_ID, *others):
             service.deploy_registry(chain_id, chain_id)
         service.serve()

@@ -14,7 +14,7 @@ from aiohttp import web
 class DistantNode:
     """A proxy that forwards JSON-RPC to `url` with a delay of `seconds` for each exchange.
 
-    `exchanges` lists the methods of each exchange, in order.
+    `exchanges` lists the methods of each exchange, in order. `asked` counts questions by method and first parameter.
     """
 
     def __init__(self, url: str, seconds: float = 0) -> None:
@@ -23,6 +23,7 @@ class DistantNode:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="distant node", daemon=True)
         self.exchanges: list[list[str]] = []
+        self.asked: Counter[tuple[str, str]] = Counter()
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -40,6 +41,7 @@ class DistantNode:
 
     def forget(self) -> None:
         self.exchanges.clear()
+        self.asked.clear()
 
     def methods(self) -> Counter[str]:
         return Counter(method for exchange in self.exchanges for method in exchange)
@@ -62,7 +64,9 @@ class DistantNode:
     async def _forward(self, request: web.Request) -> web.Response:
         content = await request.read()
         body = json.loads(content)
-        self.exchanges.append([question["method"] for question in (body if isinstance(body, list) else [body])])
+        questions = body if isinstance(body, list) else [body]
+        self.exchanges.append([question["method"] for question in questions])
+        self.asked.update((question["method"], str(*question.get("params", ())[:1])) for question in questions)
         await asyncio.sleep(self.seconds / 2)
         async with self._session.post(
             self._target, data=content, headers={"Content-Type": "application/json"}

@@ -151,7 +151,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
 
         def prove() -> None:
             subject = proofs.Subject(row, QueryKind.ENTRY, "", queries)
-            *_, part = proofs.fetch(client(), proofs.Waiting([subject], {}, ()))
+            *_, part = proofs.fetch(client(), proofs.Waiting([subject], {}, set()), lambda: False)
             assert len(part[row.pk].complete) == count
 
         entries = find(client(), block.header, asked)

@@ -207,8 +207,9 @@ def _unanswered(batch: Batch, account: SpendingAccount | None, estimates: Sequen
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
         return _End(tuple(map(waits.fault, faults)))
-    unusable = [reason for source in estimates if not source.selected for reason in source.waits]
-    return _End(tuple(unusable), _UNUSABLE) if unusable else None
+    lacking = [source for source in estimates if not source.selected]
+    pause = timedelta() if all(source.is_unread for source in lacking) else _UNUSABLE
+    return _End(tuple(reason for source in lacking for reason in source.waits), pause) if lacking else None
 
 
 def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:

@@ -5,12 +5,15 @@ entries, headers and tries are like; the registry's chain tells what it holds of
 asked once.
 """
 
+import math
+import random
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from chains import questions
 from chains.chains_file import Chain
@@ -30,7 +33,7 @@ from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rpc import FEE_QUESTIONS, RpcClient, result
 from database.statements import by_size, chunks
 from proving import block_contents, block_times, connections, facts, gas, heads, kept, money
-from proving.block_contents import Asked, BlockSize, NamedEntry, Unprovable
+from proving.block_contents import UNKNOWN_SIZE, Asked, BlockSize, NamedEntry, Unprovable
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Sample
@@ -46,8 +49,10 @@ Answer = TypeVar("Answer")
 _LACKS = "A node of chain {} lacks headers that it must have."
 # Every node keeps this number of newest states. A refusal for one of these says little.
 _KEPT_BY_ALL = 128
-# Seconds after which a turn reads no receipts of further batches.
-_SECONDS_OF_RECEIPTS = 10
+# Seconds after which a turn reads no further block.
+_SECONDS_OF_RECEIPTS = 0.5
+# Maximum facts and blocks of which it is kept what was found.
+_MOST_KEPT_FACTS = 50_000
 # Maximum blocks, and transactions, that nodes are compared about.
 _MOST_COMPARED = 100
 # Headers, blocks or facts that are read at a time.
@@ -160,7 +165,7 @@ class SelectedBlocks:
     unprovable: list[WaitReason] = field(default_factory=list)
     """Why requested transactions can't be proven. The codes are also those of rejections."""
     is_unread: bool = False
-    """True if the receipts of other batches took too long before."""
+    """True if the receipts of its blocks, or of other batches', take longer than a turn."""
     sample: Sample = field(default_factory=Sample)
     """The shape of the source chain's tries, from a proof if a node served one."""
     no_proof: WaitReason | None = None
@@ -177,10 +182,6 @@ class SelectedBlocks:
     @property
     def coming(self) -> list[Collection[Asked]]:
         return [*self.later.values(), *self.times.values()]
-
-    @property
-    def names_entries(self) -> bool:
-        return any(isinstance(asked, NamedEntry) for group in self.existing.values() for asked in group)
 
     @property
     def asks_accounts(self) -> bool:
@@ -316,44 +317,122 @@ def _finalized(rpc: RpcClient) -> int | str:
 # --- The entries of blocks that exist ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _BlockEntries:
+    """The entries that a batch names in a block, as facts, and their sizes."""
+
+    facts: Sequence[Fact] = ()
+    size: BlockSize = UNKNOWN_SIZE
+    unprovable: WaitReason | None = None
+
+
+_Names = tuple[NamedEntry, ...]
+
+
+@dataclass
+class _NamingBatch:
+    """A batch that names transactions: its blocks with their names, and those that are read."""
+
+    selected: SelectedBlocks
+    unread: dict[int, _Names]
+    read: dict[tuple[int, _Names], _BlockEntries] = field(default_factory=dict)
+
+
+# Entries that were found in blocks, by the block's hash and the names. The oldest go first.
+_kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] = WeakKeyDictionary()
+
+
 def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
-    """Put facts in the place of the transactions that batches name. The last batches must wait if that takes long."""
-    ends_at = time.monotonic() + _SECONDS_OF_RECEIPTS
-    for place, selected in enumerate(selections):
-        if place and time.monotonic() > ends_at and selected.names_entries:
-            selected.is_unread, selected.existing = True, {}
-        for number, asked in selected.existing.items():
-            named = [fact for fact in asked if isinstance(fact, NamedEntry)]
-            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedEntry)]
-            if named and not selected.fault:
-                _find_entries_at(answers, selected, number, named)
+    """Put facts in the place of the transactions that batches name.
 
-
-def _find_entries_at(
-    answers: SourceAnswers, selected: SelectedBlocks, number: int, named: Sequence[NamedEntry]
-) -> None:
+    A turn reads for about half a second, so that it delays no other batches, and the next turn goes on. Batches that
+    need the fewest blocks come first, and in every second turn, by lot, the one that has waited longest. For a client
+    all are read.
+    """
+    naming = [_NamingBatch(selected, names) for selected in selections if (names := _take_names(selected))]
+    if not naming:
+        return
     connection = answers.connection
     if not connection.registry.proves_transactions:
         ends = {"chain": connection.destination_rpc.chain.id, "source": answers.source.id}
         reason = wait("registry_lacks_logs", registry=connection.registry.contract.address, **ends)
-        selected.unprovable = selected.unprovable or [reason]
+        for batch in naming:
+            batch.selected.unprovable.append(reason)
         return
-    connection.check_time()
-    answers.read_headers([number])
+    answers.read_headers(sorted({number for batch in naming for number in batch.unread}))
+    for batch in naming:
+        _take_kept(answers, batch)
+    ends_at = math.inf if connection.has_client else time.monotonic() + _SECONDS_OF_RECEIPTS
+    by_need = sorted(naming, key=lambda batch: len(batch.unread))
+    (leader,) = random.sample((naming[0], by_need[0]), 1)
+    in_order = [leader, *(batch for batch in by_need if batch is not leader)]
+    for place, (reading, number) in enumerate([(batch, number) for batch in in_order for number in batch.unread]):
+        if place and time.monotonic() > ends_at:
+            break
+        _read_block(answers, reading, number)
+    for batch in naming:
+        _keep(answers, batch)
+        if batch.unread or batch.selected.fault:
+            batch.selected.is_unread, batch.selected.existing = True, {}
+        else:
+            _note_entries(batch)
+
+
+def _take_names(selected: SelectedBlocks) -> dict[int, _Names]:
+    """Return the transactions that a batch names, by their blocks' numbers, and take them out of the selection."""
+    names: dict[int, _Names] = {}
+    for number, asked in selected.existing.items():
+        if of_block := tuple(fact for fact in asked if isinstance(fact, NamedEntry)):
+            names[number] = of_block
+            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedEntry)]
+    return names
+
+
+def _read_block(answers: SourceAnswers, batch: _NamingBatch, number: int) -> None:
+    answers.connection.check_time()
+    names = batch.unread.pop(number)
+    if batch.selected.fault:
+        return
     if error := answers.errors.get(number):
-        selected.fault = error
+        batch.selected.fault = error
         return
-    entries = block_contents.find(connection.source_rpc, answers.headers[number], named)
+    entries = block_contents.find(answers.connection.source_rpc, answers.headers[number], names)
     match next(iter(entries.faults.values()), None):
         case Unprovable(reason=reason):
-            selected.unprovable.append(reason)
+            batch.read[number, names] = _BlockEntries(unprovable=reason)
         case ChainError() as error:
-            selected.fault = error
+            batch.selected.fault = error
         case None if entries.contents:
             found = entries.found.values()
-            of_entries = chain.from_iterable(entry.facts for entry in found)
-            selected.existing[number] = list(dict.fromkeys(chain(selected.existing[number], of_entries)))
-            selected.sizes[number] = entries.contents.size({entry.index for entry in found})
+            of_entries = list(dict.fromkeys(chain.from_iterable(entry.facts for entry in found)))
+            size = entries.contents.size({entry.index for entry in found})
+            batch.read[number, names] = _BlockEntries(of_entries, size)
+
+
+def _note_entries(batch: _NamingBatch) -> None:
+    selected = batch.selected
+    for (number, _), entries in sorted(batch.read.items(), key=lambda item: item[0][0]):
+        if entries.unprovable:
+            selected.unprovable.append(entries.unprovable)
+        else:
+            selected.existing[number] = list(dict.fromkeys(chain(selected.existing[number], entries.facts)))
+            selected.sizes[number] = entries.size
+
+
+def _keep(answers: SourceAnswers, batch: _NamingBatch) -> None:
+    """Keep what is found for the next turn, so that batches of blocks too large to keep are read to their end."""
+    kept = _kept.setdefault(answers.connection.source_rpc, {})
+    kept |= {(answers.headers[number].hash, names): entries for (number, names), entries in batch.read.items()}
+    while sum(1 + len(entries.facts) for entries in kept.values()) > _MOST_KEPT_FACTS:
+        del kept[next(iter(kept))]
+
+
+def _take_kept(answers: SourceAnswers, batch: _NamingBatch) -> None:
+    kept = _kept.get(answers.connection.source_rpc, {})
+    for number, names in list(batch.unread.items()):
+        if (header := answers.complete(number)) and (entries := kept.pop((header.hash, names), None)):
+            batch.read[number, names] = entries
+            del batch.unread[number]
 
 
 # --- Headers, and what the registry knows -----------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class SourceEstimate:
     jump_origin: int | None = None  # number of the block where jumps begin, if they need one
     waits: Sequence[WaitReason] = ()
     fault: ChainError | None = None  # why nothing is known; it is also in the waits
+    is_unread: bool = False  # the next turn goes on reading its blocks
 
     @property
     def blocks(self) -> Mapping[Selector, int]:
@@ -85,12 +86,13 @@ def ask_sources(
 ) -> Mapping[str, Sequence[SourceEstimate]]:
     """Ask each source chain once about all of these queries of batches, which have one destination and may be unsaved.
 
-    Return the estimates for source chains by the batch's id. Without `with_costs`, only find the selected blocks. If
-    `ends_at` is given, a client waits until then. Raises `OutOfTime`.
+    Return the estimates for source chains by the batch's id, the first batches first. Without `with_costs`, only find
+    the selected blocks. If `ends_at` is given, a client waits until then. Raises `OutOfTime`.
     """
     deadlines = {batch.pk: batch.deadline_at for batch in batches}
     estimates: dict[str, list[SourceEstimate]] = defaultdict(list)
-    for source, requests in answers.requests_of(queries).items():
+    for source, of_batches in answers.requests_of(queries).items():
+        requests = {batch: of_batches[batch] for batch in deadlines if batch in of_batches}
         try:
             told = answers.inquire(batches[0].destination_chain_id, source, ends_at, requests.values())
             of_source = _estimates(told, requests, deadlines) if with_costs else _blocks(told, requests)
@@ -149,10 +151,10 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    if selected.is_unread:
-        return SourceEstimate(told.source.id, waits=[wait("check")])
     if selected.fault:
         raise selected.fault
+    if selected.is_unread:
+        return SourceEstimate(told.source.id, waits=[wait("check")], is_unread=True)
     lacking = missing_facts.of_blocks(told, selected)
     properties = missing_facts.lacking_properties(told, selected)
     known = SourceEstimate(told.source.id, selected, properties, waits=selected.waits)

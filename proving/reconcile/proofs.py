@@ -6,7 +6,7 @@ Nothing is written to the database here. After the proofs are stored, no archive
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -45,15 +45,20 @@ class Subject:
     """The open queries in INITIAL_STATE."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Waiting:
     """Subjects that open queries of blocks wait for, as far as a turn fetches them."""
 
     subjects: Sequence[Subject]
     selecting: Mapping[Block, Mapping[NamedEntry, Sequence[int]]]
     """The entries that select a block, with the ids of the queries."""
-    partly: Collection[int]
-    """The ids of blocks with more accounts."""
+    partly: set[int]
+    """The ids of blocks with more accounts, or left for the next turn."""
+
+    def leave(self, blocks: Collection[Block]) -> None:
+        """Leave all queries of these blocks for the next turn."""
+        self.subjects = [subject for subject in self.subjects if subject.block not in blocks]
+        self.partly |= {block.pk for block in blocks}
 
 
 @dataclass(frozen=True)
@@ -111,16 +116,16 @@ def waiting(blocks: Sequence[Block], most: int) -> Waiting:
     return Waiting(subjects, selecting, {block for block, *_ in accounts[most:]})
 
 
-def fetch(source: RpcClient, waiting: Waiting) -> Iterator[dict[int, Fetched]]:
+def fetch(source: RpcClient, waiting: Waiting, should_end: Callable[[], bool]) -> Iterator[dict[int, Fetched]]:
     """Yield what the subjects lack, by block id, in parts. The caller stores each part before the next.
 
     The first part is what the stored headers show, for which no proof is fetched. Later parts complete no query whose
     block doesn't hold the entry that selects it.
     """
+    unselected = _unselected(source, waiting, should_end) if waiting.selecting else {}
     subjects: dict[QueryKind, list[Subject]] = defaultdict(list)
     for subject in waiting.subjects:
         subjects[subject.kind].append(subject)
-    unselected = _unselected(source, waiting.selecting) if waiting.selecting else {}
     headers: dict[int, Fetched] = defaultdict(Fetched)
     for block, faults in unselected.items():
         headers[block].faults |= faults
@@ -135,15 +140,18 @@ def fetch(source: RpcClient, waiting: Waiting) -> Iterator[dict[int, Fetched]]:
 
 
 def _unselected(
-    source: RpcClient, selecting: Mapping[Block, Mapping[NamedEntry, Sequence[int]]]
+    source: RpcClient, waiting: Waiting, should_end: Callable[[], bool]
 ) -> dict[int, dict[int, WaitReason]]:
     """Return the faults of queries whose blocks don't hold the entries that select them.
 
     The faults are by block id and query id. Admission checked blocks that existed then, but a reorganisation moves
-    transactions.
+    transactions. If the turn should end, the blocks that aren't read wait for the next one.
     """
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for block, named in selecting.items():
+    for place, (block, named) in enumerate(waiting.selecting.items()):
+        if place and should_end():
+            waiting.leave([*waiting.selecting][place:])
+            break
         entries = block_contents.find(source, _header(block), named)
         for entry, fault in entries.faults.items():
             faults[block.pk] |= dict.fromkeys(named[entry], _fault(fault, _receipts_of(source, block)))

@@ -260,7 +260,7 @@ def _fetch(
     complete: dict[int, list[int]] = defaultdict(list)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     looked_at: set[int] = set()
-    for place, part in enumerate(proofs.fetch(turn.context.source_rpc, waiting)):
+    for place, part in enumerate(proofs.fetch(turn.context.source_rpc, waiting, turn.should_end)):
         for pk, fetched in part.items():
             unwritten.append((pk, StoreProofs(fetched)))
             complete[pk] += fetched.complete
@@ -276,7 +276,7 @@ def _fetch(
         if place and turn.should_end():
             break
     # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
-    partly = {*waiting.partly} | {
+    partly = waiting.partly | {
         subject.block.pk
         for subject in waiting.subjects
         if not faults.get(subject.block.pk) and looked_at.isdisjoint(query.pk for query in subject.queries)

@@ -31,12 +31,15 @@ from proving.sending import signers, signing
 from proving.sending.signers import Unsent
 from proving.sending.signing import is_to_unused_registry
 from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
-from queries.waits import wait
+from queries.waits import NODE_FAILS, wait
 
 logger = logging.getLogger(__name__)
 
-# A version is broadcast again after a block, but not within this time. So is one that nodes have refused.
+# A version is broadcast again after a block, but not within this time. So is one that nodes have refused for a known
+# cause.
 _MIN_RESEND_SECONDS = 5
+# After a refusal without a known cause, the pause until the next broadcast doubles each time, up to the longest one.
+_UNEXPLAINED, _LONGEST_UNEXPLAINED = timedelta(seconds=10), timedelta(minutes=5)
 
 # Factor on a cancellation's estimated gas if the current price of data affects the estimate, and the highest estimate
 # that is believed where it doesn't.
@@ -55,8 +58,8 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block
     transaction of the next block has at most `block_gas`.
     """
     version = newest = tx.newest
-    tried_at, pause = newest.refused_at or newest.broadcast_at, max(chain.block_seconds, _MIN_RESEND_SECONDS)
-    is_due = tried_at is None or is_past(tried_at, timedelta(seconds=pause))
+    tried_at = newest.refused_at or newest.broadcast_at
+    is_due = tried_at is None or is_past(tried_at, _resend_pause(chain, tx))
     if not newest.hash or (newest.refused_at and not is_due) or stops.why_not_signed(tx, is_new=False):
         return
     if not holds_key(chain, tx.signer):
@@ -73,6 +76,16 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block
         return
     if is_due or version != newest:
         signing.broadcast(rpc, [version])
+
+
+def _resend_pause(chain: Chain, tx: Transaction) -> timedelta:
+    """Return the time from the last broadcast of the newest version to the next one."""
+    refused_at = tx.newest.refused_at
+    if refused_at and tx.error and tx.error.code == NODE_FAILS:
+        began = max([tx.spent_at, *(version.broadcast_at for version in tx.versions.all() if version.broadcast_at)])
+        # After n refusals, the pauses add up to 2 ** n - 1 times the first one.
+        return min(_UNEXPLAINED + max(refused_at - began, timedelta()), _LONGEST_UNEXPLAINED)
+    return timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
 
 
 def is_wanted(tx: Transaction) -> bool:

@@ -20,7 +20,7 @@ from eth_utils.crypto import keccak
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced
+from chains.node_errors import ChainError, RpcRefused
 from chains.remote_signer import NotSigned, SignedOtherwise, SignerRefusal, SignerSilent
 from chains.rpc import RpcClient
 from chains.transaction_fields import TransactionFields
@@ -29,6 +29,8 @@ from proving import money, stops
 from proving.lanes import HeldLane
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import OfferedFees
+from proving.sending import refusals
+from proving.sending.refusals import RefusalCause
 from proving.sending.signers import Unsent
 from queries import batch_states, waits
 from queries.models import Query
@@ -254,38 +256,53 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
     addresses = {version.transaction.signer.address for version in versions}
     stopped = {address for address in addresses if stops.why_signer_is_stopped(rpc.chain.id, address)}
     going = [version for version in versions if version.raw and version.transaction.signer.address not in stopped]
-    raw_transactions = [questions.raw_transaction(bytes(version.raw)) for version in going]
-    for version, question in zip(going, raw_transactions, strict=True):
+    answers = _sent_to_nodes(rpc, going)
+    refused = [version for version in going if isinstance(answers[version.pk], RpcRefused)]
+    causes = refusals.causes(rpc, refused)
+    for version in going:
+        with logs.about(transaction=str(version), chain=rpc.chain.id):
+            _note(version, answers[version.pk], causes.get(version.pk))
+
+
+def _sent_to_nodes(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> dict[int, bytes | ChainError]:
+    """Send the versions. Return the answers by the versions' keys: a refusal only if no node takes it."""
+    answers: dict[int, bytes | ChainError] = {}
+    raw_transactions = {version.pk: questions.raw_transaction(bytes(version.raw)) for version in versions}
+    for version in versions:
         if version.broadcast_at or version.refused_at:
             # The node that accepted it before may not have forwarded it, and the one that refused it may be wrong.
-            rpc.tell_all(question)
-    for version, answer in zip(going, rpc.ask(raw_transactions), strict=True):
-        with logs.about(transaction=str(version), chain=rpc.chain.id):
-            _note(rpc, version, answer)
+            told = rpc.tell_all(raw_transactions[version.pk])
+            refusal = next((answer for answer in told if isinstance(answer, RpcRefused)), None)
+            if answer := next((answer for answer in told if isinstance(answer, bytes)), refusal):
+                answers[version.pk] = answer
+    asked = {key: question for key, question in raw_transactions.items() if key not in answers}
+    return answers | dict(zip(asked, rpc.ask([*asked.values()]), strict=True))
 
 
-def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError) -> None:
-    problem, for_operators, now, is_taken = None, "", timezone.now(), False
-    try:
-        is_taken = bool(rpc.sent(bytes(version.raw), answer))
-    except NonceTooLow:
-        pass  # Another version is already mined, as its receipt will show; or a node has told a used nonce.
-    except ReplacementUnderpriced:
-        problem = wait("replacement_fees_too_low")
-    except FeeTooLow:
-        problem = wait("fees_too_low")
-    except InsufficientFunds:
-        problem = wait("signer_cant_pay")
-    except ChainError as error:
-        problem, for_operators = waits.fault(error), error.for_operators
-    if problem:
-        logger.warning("broadcasting %s: %s", version.hash, for_operators or problem, extra={"lasts": True})
-    if not is_taken:
+# Waits of explained refusals. None: nothing is wrong with the transaction itself.
+_WAITS: Mapping[RefusalCause | None, WaitReason | None] = {
+    # The monitor decides whether the nonce is another version's or not ours.
+    RefusalCause.NONCE_USED: None,
+    # The transactions below it are broadcast first.
+    RefusalCause.GAP: None,
+    RefusalCause.REPLACEMENT: wait("replacement_fees_too_low"),
+    RefusalCause.FEE: wait("fees_too_low"),
+    RefusalCause.FUNDS: wait("signer_cant_pay"),
+}
+
+
+def _note(version: SignedTransaction, answer: bytes | ChainError, cause: RefusalCause | None) -> None:
+    """Store the result of a broadcast. `cause` is that of a refusal."""
+    tx, now, problem = version.transaction, timezone.now(), None
+    if isinstance(answer, ChainError) and cause != RefusalCause.SENT:
+        problem = _WAITS[cause] if cause in _WAITS else waits.fault(answer)
+        why = f"{cause.value}. {answer.for_operators}" if cause else answer.for_operators
+        logger.warning("broadcasting %s: %s", version.hash, why, extra={"lasts": True})
         SignedTransaction.objects.filter(pk=version.pk).update(refused_at=now)
     else:
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=now, refused_at=None)
-    if version.transaction.last_error or problem != version.transaction.error:
-        version.transaction.error, version.transaction.last_error = problem, ""
-        version.transaction.save(update_fields=["error", "last_error"])
+    if tx.last_error or problem != tx.error:
+        tx.error, tx.last_error = problem, ""
+        tx.save(update_fields=["error", "last_error"])

@@ -17,7 +17,6 @@ from chains.encoding import hex_data
 from chains.node_errors import (
     ChainError,
     ImplausibleGas,
-    InsufficientFunds,
     InvalidReply,
     NodeOfWrongChain,
     NodeUnavailable,
@@ -208,7 +207,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (refused(-32000, "missing trie node"), prove, RpcRefused, "missing trie node"),
     (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
     (refused(3, "execution reverted", "0x1234"), estimate, Reverted, "execution reverted"),
-    (refused(-32000, "insufficient funds for transfer"), estimate, InsufficientFunds, "insufficient funds"),
+    (refused(-32000, "insufficient funds for transfer"), estimate, RpcRefused, "insufficient funds"),
     # Invalid values and lies
     *((told(reply), balance, InvalidReply, "that is not hexadecimal") for reply in NO_QUANTITIES),
     *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),

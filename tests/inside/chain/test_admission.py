@@ -8,9 +8,11 @@ from chains.node_errors import NodeUnavailable
 from proving.lanes import LaneKind
 from queries.models import BatchStatus
 from tests.inside.working import work_side_by_side
-from tests.proving.logs import block_with_logs
+from tests.proving.logs import LOG, RETURNS, block_of, block_with_logs, hashes_of
 from tests.service import (
     ALICE,
+    BOB,
+    a_key,
     asking,
     changed_replies,
     fresh,
@@ -55,3 +57,115 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
         assert statuses == [BatchStatus.ACCEPTED, BatchStatus.RECEIVED, BatchStatus.ACCEPTED]
         assert str(fresh(batches[1]).waits_for) == "Waiting for a worker to check it against the chains."
         assert [work_until_done(batch, service).status for batch in batches] == [BatchStatus.DONE] * 3
+
+
+@pytest.mark.long
+def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, settings, monkeypatch):
+    monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
+    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    numbers, asked = [block_with_logs(service) for _ in range(3)], list[str]()
+    of_logs = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers})
+    batch = submit(key, of_logs)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        for place in range(1, 4):
+            assert fresh(batch).status == BatchStatus.RECEIVED
+            work_side_by_side(LaneKind.ADMISSION)
+            assert asked.count("eth_getBlockReceipts") == place
+        assert fresh(batch).status == BatchStatus.ACCEPTED
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+@pytest.mark.long
+def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, settings, monkeypatch):
+    numbers, asked = [block_of(service, [LOG + RETURNS] * 24) for _ in range(3)], list[str]()
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    def reads(most_bytes: int, index: int) -> int:
+        """Return how often receipts are read for two batches about the same blocks."""
+        asked.clear()
+        monkeypatch.setattr("proving.kept._MOST_BYTES", most_bytes)
+        for log in range(2):
+            blocks = {f"block:{number}": {"transactions": {str(index + log): {"logs": ["0"]}}} for number in numbers}
+            submit(key, asking(blocks))
+            work_side_by_side(LaneKind.ADMISSION)
+        return asked.count("eth_getBlockReceipts")
+
+    with changed_replies(settings, service, change):
+        assert reads(0, 0) == 6
+        # A receipt has a bloom of 256 bytes, nearly all of which are zeros.
+        assert reads(24 * 256 * 2, 2) == 3
+
+
+@pytest.mark.long
+def test_blocks_that_transactions_select_hold_up_a_turn_no_longer_than_others(service, key, settings, monkeypatch):
+    monkeypatch.setattr("proving.reconcile.turn._SECONDS", -1)
+    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    selectors, asked = [f"transaction:{hashes_of(service, block_with_logs(service))[0]}" for _ in range(3)], list[str]()
+    large = submit(key, asking({selector: {"accounts": {ALICE: {"props": ["BALANCE"]}}} for selector in selectors}))
+    small = submit(a_key(BOB), request(BOB, block=service.head()))
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        work_side_by_side(LaneKind.ADMISSION)
+        assert {fresh(large).status, fresh(small).status} == {BatchStatus.ACCEPTED}
+        asked.clear()
+        work_side_by_side(LaneKind.CONNECTION)
+        assert asked.count("eth_getBlockReceipts") == 1
+        assert [work_until_done(batch, service).status for batch in (large, small)] == [BatchStatus.DONE] * 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_shortest", [True, False])
+def test_the_shortest_batch_or_the_first_one_leads_a_turn(service, key, settings, monkeypatch, is_shortest):
+    monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
+    monkeypatch.setattr("random.sample", lambda pair, _: [pair[is_shortest]])
+    own, *others = numbers = [block_with_logs(service) for _ in range(3)]
+    first, short = (
+        submit(of_user, asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in of_batch}))
+        for of_user, of_batch in ((key, others), (a_key(BOB), [own]))
+    )
+    asked: list[Any] = []
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append((question["method"], question["params"][:1]))
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        work_side_by_side(LaneKind.ADMISSION)
+    reads = [params for method, params in asked if method == "eth_getBlockReceipts"]
+    assert reads == [[hex(numbers[not is_shortest])]]
+    assert [fresh(first).status, fresh(short).status] == [
+        BatchStatus.RECEIVED,
+        BatchStatus.ACCEPTED if is_shortest else BatchStatus.RECEIVED,
+    ]
+
+
+@pytest.mark.long
+def test_a_user_has_one_whole_block_in_a_turn_while_others_wait(service, key, settings, monkeypatch):
+    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    asked, numbers = list[str](), [block_with_logs(service) for _ in range(4)]
+    of_logs = {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers}
+    large, small = submit(key, asking(of_logs)), submit(a_key(BOB), request(BOB, block=service.head()))
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with changed_replies(settings, service, change):
+        while fresh(large).status == BatchStatus.RECEIVED:
+            work_side_by_side(LaneKind.ADMISSION)
+        asked.clear()
+        work_side_by_side(LaneKind.CONNECTION)
+        assert asked.count("eth_getBlockReceipts") == 1
+        assert [work_until_done(batch, service).status for batch in (large, small)] == [BatchStatus.DONE] * 2

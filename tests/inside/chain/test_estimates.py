@@ -62,7 +62,7 @@ def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, clien
     assert len(node_requests) < len(blocks)
 
 
-@pytest.mark.parametrize(("most_bytes", "downloads"), [(8 * 2**20, 1), (1000, 2)])
+@pytest.mark.parametrize(("most_bytes", "downloads"), [(8 * 2**20, 1), (100, 2)])
 def test_blocks_are_kept_up_to_a_number_of_bytes(service, client, key, settings, monkeypatch, most_bytes, downloads):
     monkeypatch.setattr("proving.kept._MOST_BYTES", most_bytes)
     blocks, requests = {f"block:{block_with_logs(service)}": {"transactions": {"0": {"logs": ["0"]}}}}, list[Any]()

@@ -26,7 +26,7 @@ from tests.users import ALICE, BOB, SIGNER
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
-# In the words of geth, except the last two. tests/chains/no_database/test_node_errors.py has those of other clients.
+# In the words of geth, except the last two. test_refused_sends.py has those of other clients.
 REFUSALS = {
     "gas too low": "intrinsic gas too low: gas 34500, minimum needed 60000",
     "fee too low": "transaction underpriced: gas tip cap 1, minimum needed 25000000000",

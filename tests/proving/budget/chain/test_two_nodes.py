@@ -227,7 +227,7 @@ def test_the_second_node_is_asked_where_the_first_calls_a_block_final_above_its_
     assert "above its newest one" in str(ChainWatch.objects.get().resting_nodes)
 
 
-@pytest.mark.parametrize("words", ["insufficient funds for gas * price + value", "replacement transaction underpriced"])
+@pytest.mark.parametrize("words", ["insufficient funds for gas * price + value", "already known"])
 def test_what_the_first_node_refuses_the_second_one_gets(costly, key, settings, words):
     def answer(body: Any) -> Any:
         is_sending = isinstance(body, dict) and body["method"] == "eth_sendRawTransaction"
