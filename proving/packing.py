@@ -354,6 +354,11 @@ def intents(
             least_gas=pack.least_gas + least_gas,
         )
         header, calls, least_gas = None, (), 0
+    yield from _of_entries_alone(block, registry, below)
+
+
+def _of_entries_alone(block: Block, registry: Deployment, below: deque[EntryPack]) -> Iterator[Intent]:
+    """Yield transactions for these proofs, each alone, below roots that are facts by then."""
     while below:
         entries = below.popleft()
         yield Intent(
