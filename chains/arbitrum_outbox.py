@@ -5,13 +5,13 @@ takes few requests even if nodes allow few blocks in each. Nothing is stored.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.header import Header
+from chains.log_ranges import LogRange, LogReader
 from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Log
 from chains.rpc import RpcClient
@@ -21,8 +21,8 @@ _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
 _ROOTS = keccak(text="roots(bytes32)")[:4]
 # Index of the extra data in a header, which is the send root, and the send root's size in bytes.
 _EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
-# Blocks of the parent chain in one request: the first size, and the maximum. Some nodes allow only five.
-_RANGE, _LONGEST_RANGE = 2_000, 1_000_000
+# Blocks of the parent chain in a search's first request. Some nodes allow only five.
+_RANGE = 2_000
 # Maximum requests of one search.
 _REQUESTS = 100
 
@@ -67,13 +67,13 @@ class Outbox:
 
         Raises `NodeUnavailable`, `RpcRefused`.
         """
-        events = _Events(self._parent, self._address)
+        events = self._events()
         last = self._parent.head().number
         while last >= 0 and events.requests_left:
-            logs, first, _ = events.read(0, last, from_end=True)
-            if logs:
-                return self._confirmed(logs[-1])
-            last = first - 1
+            newest = events.read(0, last, from_end=True)
+            if newest.logs:
+                return self._confirmed(newest.logs[-1])
+            last = newest.first - 1
         return None
 
     def lowest(self, target: Header, newest: ConfirmedBlock, *, within: int = 0) -> ConfirmedBlock:
@@ -82,7 +82,7 @@ class Outbox:
         A block up to `within` blocks above the target is low enough to stop. If nodes refuse older events, return the
         lowest block found until then. Raises `NodeUnavailable`.
         """
-        events = _Events(self._parent, self._address)
+        events = self._events()
         # The searched event is in the parent's blocks from `low` to `high` - 1, or `lowest` is the result.
         lowest, low, high = newest, 0, newest.at
         # The first header of some chains can't be read. Its time is extrapolated from a header in the middle.
@@ -96,11 +96,12 @@ class Outbox:
                 share = (target.timestamp - low_time) / (lowest.header.timestamp - low_time)
             guess = min(low + int(share * before), high - 1)
             try:
-                logs, end = events.next(guess, high - 1)
+                found = self._next(events, guess, high - 1)
             except RpcRefused as refused:
                 if refused.may_pass:
                     raise
                 return lowest
+            logs = found.logs
             place = bisect_left(logs, target.number, key=lambda log: self._confirmed(log).header.number)
             if place < len(logs):
                 lowest = self._confirmed(logs[place])
@@ -110,9 +111,19 @@ class Outbox:
             elif place < len(logs):
                 return lowest
             else:
-                low, low_time = end + 1, self._confirmed(logs[-1]).header.timestamp
+                low, low_time = found.last + 1, self._confirmed(logs[-1]).header.timestamp
             halve = (high - low) * 2 > before
         return lowest
+
+    def _events(self) -> LogReader:
+        return LogReader(self._parent, self._address, [_CONFIRMED, None, None], requests=_REQUESTS, blocks=_RANGE)
+
+    def _next(self, events: LogReader, first: int, last: int) -> LogRange:
+        """Return the range with the next events from the block `first` on, or what was read of the blocks to `last`."""
+        found = LogRange((), first, first - 1)
+        while not found.logs and found.last < last and events.requests_left:
+            found = events.read(found.last + 1, last)
+        return found
 
     def by_hash(self, block_hash: bytes) -> Header:
         """Return the header of a confirmed block of the rollup. Raises `InvalidReply` if the node lacks it."""
@@ -126,42 +137,3 @@ class Outbox:
 
     def _confirmed(self, log: Log) -> ConfirmedBlock:
         return ConfirmedBlock(self.by_hash(log.topics[2]), log.block_number)
-
-
-class _Events:
-    """A reader of the Outbox's events. It limits the blocks in each request and the number of requests."""
-
-    def __init__(self, rpc: RpcClient, address: str) -> None:
-        self._rpc = rpc
-        self._address = address
-        self._range = _RANGE
-        self._is_bounded = False
-        self.requests_left = _REQUESTS
-
-    def next(self, first: int, last: int) -> tuple[Sequence[Log], int]:
-        """Return the next events from the block `first` on, and the last block that was read, at most `last`."""
-        logs: Sequence[Log] = ()
-        end = first - 1
-        while not logs and end < last and self.requests_left:
-            logs, _, end = self.read(end + 1, last)
-        return logs, end
-
-    def read(self, first: int, last: int, *, from_end: bool = False) -> tuple[Sequence[Log], int, int]:
-        """Return the events of as many blocks of the range as nodes allow, and the first and last block read.
-
-        Raises `NodeUnavailable`, or `RpcRefused` if even a single block is refused.
-        """
-        while True:
-            self.requests_left -= 1
-            start = max(first, last - self._range + 1) if from_end else first
-            end = min(last, start + self._range - 1)
-            try:
-                logs = self._rpc.logs(self._address, [_CONFIRMED, None, None], start, end)
-            except RpcRefused as refused:
-                if refused.may_pass or start == end:
-                    raise
-                self._range, self._is_bounded = max(1, (end - start + 1) // 4), True
-                continue
-            if not logs and not self._is_bounded:
-                self._range = min(_LONGEST_RANGE, 4 * self._range)
-            return logs, start, end

@@ -10,7 +10,15 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import Item, hex_data, read_data, read_list, read_object, read_quantity, shortest
+from chains.encoding import (
+    Item,
+    hex_data,
+    read_data,
+    read_list,
+    read_number,
+    read_object,
+    shortest,
+)
 from chains.header import Header
 from chains.node_errors import OtherRoot, other_root
 from chains.nodes import Question
@@ -44,9 +52,13 @@ _AUTHORIZATION = ("chainId", "address", "nonce", *_SIGNATURE)
 def of_block(rpc: RpcClient, header: Header) -> tuple[bytes, ...]:
     """Return the trie's values (EIP-2718) of all of a block's transactions, in order.
 
+    A block without transactions needs no answer.
+
     Raises `NodeUnavailable`, `OtherRoot` among them if the transactions of no node make the header's root, and
     `RpcRefused`.
     """
+    if header.is_without_transactions:
+        return ()
     return rpc.answer(
         Question(("eth_getBlockByHash", [hex_data(header.hash), True]), lambda block: _read(block, header))
     )
@@ -95,7 +107,7 @@ def _raw(header: Header, hashes: Mapping[int, bytes], values: Sequence[bytes]) -
 def _encode(transaction: Mapping[str, Any]) -> bytes | None:
     """Return the trie's value of a transaction in JSON. None if its type is unknown, or a field can't be read."""
     with suppress(ValueError, KeyError):
-        kind = read_quantity(transaction.get("type") or "0x0")
+        kind = read_number(transaction.get("type") or 0)
         encoded: bytes = rlp.encode([_field(transaction, name) for name in _FIELDS[kind]], infer_serializer=False)
         return (bytes([kind]) if kind else b"") + encoded
     return None
@@ -108,13 +120,13 @@ def _field(transaction: Mapping[str, Any], name: str) -> Item:
         return read_data(transaction.get("data") if value is None else value)
     if name == "yParity" and value is None:
         # Some nodes answer `v` only, and some as in transactions without a type: 27 or 28, or as EIP-155 has it.
-        told = read_quantity(transaction.get("v"))
+        told = read_number(transaction.get("v"))
         return shortest(told if told < 2 else (told + 1) % 2)
     return _READERS.get(name, _number)(value)
 
 
 def _number(value: Any) -> bytes:
-    return shortest(read_quantity(value))
+    return shortest(read_number(value))
 
 
 def _address(value: Any) -> bytes:
@@ -147,7 +159,7 @@ _READERS: dict[str, Callable[[Any], Item]] = {
         [_address(entry.get("address")), list(map(_hash, read_list(entry.get("storageKeys") or [])))]
         for entry in _objects(value)
     ],
-    "blobVersionedHashes": lambda value: list(map(_hash, read_list(value))),
+    "blobVersionedHashes": lambda value: list(map(_hash, read_list(value or []))),
     "authorizationList": lambda value: [
         [_field(authorization, name) for name in _AUTHORIZATION] for authorization in _objects(value)
     ],

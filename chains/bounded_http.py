@@ -1,16 +1,20 @@
 """HTTP requests to untrusted nodes, attesters and file servers, with limits of total time and of bytes.
 
 A blocking client's time-out covers a single read, so a server that sends its answer slowly could hold it up. Therefore
-all requests of a process run in one event loop, in a thread of its own. Compressed answers are refused.
+all requests of a process run in one event loop, in a thread of its own. Answers are not asked for in a compressed form;
+if one comes so, its limit holds for what is unpacked.
 """
 
 import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 if TYPE_CHECKING:
     import ssl
@@ -19,6 +23,15 @@ if TYPE_CHECKING:
 
 # Bytes after which a part is shortened, and bytes that are received at most for each that may be left.
 _SHORTENED_AT_ONCE, _RECEIVED_PER_SHORTENED = 256 * 1024, 8
+# Redirects that are followed with the same method and body, at most so many after each other.
+_REDIRECTS = {
+    HTTPStatus.MOVED_PERMANENTLY,
+    HTTPStatus.FOUND,
+    HTTPStatus.TEMPORARY_REDIRECT,
+    HTTPStatus.PERMANENT_REDIRECT,
+}
+_MOST_REDIRECTS = 3
+_PORTS = {"http": 80, "https": 443}
 
 Result = TypeVar("Result")
 
@@ -69,6 +82,8 @@ class HttpReply:
     content: bytes
     range: str = ""
     """The header Content-Range: the range of these bytes, and the size of the whole."""
+    retry_after: float = 0
+    """The header Retry-After, in seconds from now. 0: none."""
 
 
 def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> HttpRequest:
@@ -79,7 +94,7 @@ def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seco
 
 
 def send_all(requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
-    """Send all requests at the same time, without following redirects. Return the answers in the same order."""
+    """Send all requests at the same time, following redirects within a host. Return the answers in the same order."""
     exchanges = _exchanges()
     return exchanges.run(_send_all(exchanges.session, requests))
 
@@ -115,12 +130,11 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     raise failed
 
 
-async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
+async def _answer(
+    session: "aiohttp.ClientSession", request: HttpRequest, redirects: int = _MOST_REDIRECTS
+) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (slow to load)
 
-    shortened, rest, received = bytearray(), bytearray(), 0
-    most, of_what = request.max_bytes, " of shortened JSON" if request.shorten else ""
-    most_received = most * (_RECEIVED_PER_SHORTENED if request.shorten else 1)
     async with session.request(
         request.method,
         request.url,
@@ -132,23 +146,62 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
         allow_redirects=False,
         ssl=True if request.tls is None else request.tls,
     ) as response:
-        if request.read_statuses is not None and response.status not in request.read_statuses:
-            return HttpReply(response.status, await response.content.read(request.peeked_bytes))
-        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Failed("answered in an encoding that was not requested")
-        async for part in response.content.iter_any():
-            rest += part
-            received += len(part)
-            if request.shorten and len(rest) > _SHORTENED_AT_ONCE:
-                end = rest.rfind(b"}") + 1
-                shortened += request.shorten(bytes(rest[:end]))
-                del rest[:end]
-            if len(shortened) + len(rest) > most:
-                raise TooLong(f"sent more than {most:,} bytes{of_what}")
-            if received > most_received:
-                raise TooLong(f"sent more than {most_received:,} bytes")
-        content = bytes(shortened) + (request.shorten or bytes)(bytes(rest))
-        return HttpReply(response.status, content, response.headers.get("Content-Range", ""))
+        url = _redirected(request.url, response) if redirects else None
+        if url is None:
+            return await _read(response, request)
+    return await _answer(session, replace(request, url=url), redirects - 1)
+
+
+def _redirected(url: str, response: "aiohttp.ClientResponse") -> str | None:
+    """Return the URL to which an answer redirects, if it is of the same host. Another host would learn a key."""
+    if response.status not in _REDIRECTS or "Location" not in response.headers:
+        return None
+    here, there = urlsplit(url), urlsplit(urljoin(url, response.headers["Location"]))
+    is_secured = (_port(here), _port(there)) == (("http", 80), ("https", 443))
+    if there.hostname != here.hostname or not (_port(there) == _port(here) or is_secured):
+        return None
+    login, at, _ = here.netloc.rpartition("@")
+    return there._replace(netloc=f"{login}{at}{there.netloc.rpartition('@')[2]}").geturl()
+
+
+def _port(parts: SplitResult) -> tuple[str, int | None]:
+    return parts.scheme, parts.port or _PORTS.get(parts.scheme)
+
+
+async def _read(response: "aiohttp.ClientResponse", request: HttpRequest) -> HttpReply:
+    shortened, rest, received = bytearray(), bytearray(), 0
+    most, of_what = request.max_bytes, " of shortened JSON" if request.shorten else ""
+    most_received = most * (_RECEIVED_PER_SHORTENED if request.shorten else 1)
+    reply = HttpReply(
+        response.status,
+        b"",
+        response.headers.get("Content-Range", ""),
+        _seconds_until(response.headers.get("Retry-After", "")),
+    )
+    if request.read_statuses is not None and response.status not in request.read_statuses:
+        return replace(reply, content=await response.content.read(request.peeked_bytes))
+    async for part in response.content.iter_any():
+        rest += part
+        received += len(part)
+        if request.shorten and len(rest) > _SHORTENED_AT_ONCE:
+            end = rest.rfind(b"}") + 1
+            shortened += request.shorten(bytes(rest[:end]))
+            del rest[:end]
+        if len(shortened) + len(rest) > most:
+            raise TooLong(f"sent more than {most:,} bytes{of_what}")
+        if received > most_received:
+            raise TooLong(f"sent more than {most_received:,} bytes")
+    return replace(reply, content=bytes(shortened) + (request.shorten or bytes)(bytes(rest)))
+
+
+def _seconds_until(time: str) -> float:
+    """Return the seconds until the time in a header, which are written as such or as a date. 0 if it is neither."""
+    if time.isascii() and time.isdecimal():
+        return float(time[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(time) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 class _Exchanges:
@@ -172,8 +225,9 @@ class _Exchanges:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
+            # Some providers refuse the names of libraries.
+            headers={"User-Agent": "batch-query-service"},
             trust_env=True,
-            auto_decompress=False,
         )
 
     def _close(self) -> None:

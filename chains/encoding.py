@@ -48,6 +48,7 @@ def in_units(amount: int, decimals: int = 18, places: int = 6, *, is_cost: bool 
 Item = bytes | Sequence["Item"]
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+_DECIMAL = re.compile(r"[0-9]{1,78}", re.ASCII)
 # A repeated group would take a hundred times the bytes of megabytes of data in memory.
 _DATA = re.compile(r"0x[0-9a-fA-F]*")
 
@@ -58,6 +59,16 @@ def read_quantity(value: Any) -> int:
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
         raise ValueError("a quantity that is not hexadecimal")
     return int(value, 16)
+
+
+def read_number(value: Any) -> int:
+    """Read a quantity, also as a number of JSON, as true or false, or in decimal digits. Raises `ValueError`.
+
+    Use it where a hash or a root checks what was read, or where a wrong form is likelier than a wrong value.
+    """
+    if isinstance(value, int) and value >= 0:
+        return int(value)
+    return int(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else read_quantity(value)
 
 
 def read_data(value: Any, length: int | None = None) -> bytes:

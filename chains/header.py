@@ -16,7 +16,8 @@ from typing import Any, Self
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import Item, decode_rlp, read_bytes, read_data, read_integer, read_list, read_quantity, shortest
+from chains.encoding import Item, decode_rlp, read_bytes, read_data, read_integer, read_list, read_number, shortest
+from chains.trie import EMPTY_TRIE_ROOT
 
 SHARED_FIELDS = 13
 # Number of fields in Ethereum's headers: before London, and since Amsterdam.
@@ -68,6 +69,11 @@ class Header:
     @property
     def receipts_root(self) -> bytes:
         return self.fields[_RECEIPTS_ROOT]
+
+    @property
+    def is_without_transactions(self) -> bool:
+        """Return whether both tries are empty. Chains that make their roots otherwise may leave one so."""
+        return self.transactions_root == self.receipts_root == EMPTY_TRIE_ROOT
 
     @property
     def gas_limit(self) -> int:
@@ -241,7 +247,7 @@ def _string(rpc_name: str) -> _Form:
 
 def _integer(rpc_name: str, max_bytes: int) -> _Form:
     def from_rpc(value: Any) -> bytes:
-        number = read_quantity(value)
+        number = read_number(value)
         if number >= 256**max_bytes:
             raise ValueError(f"more than {max_bytes} bytes")
         return shortest(number)
@@ -336,7 +342,7 @@ def _aura_seals(block: Mapping[str, Any]) -> list[Item]:
             return [decode_rlp(read_data(seal)) for seal in read_list(encoded)]
         if signature is None:
             return []
-        return [shortest(read_quantity(hex(step) if isinstance(step, int) else step)), read_data(signature)]
+        return [shortest(read_number(step)), read_data(signature)]
     except ValueError as error:
         raise UnknownLayout(f"with a seal that is {error}") from None
 

@@ -7,7 +7,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot
 from chains.header import Header
 from chains.node_errors import FINAL, ChainError, Reverted, RpcRefused, UnreadableHeader
-from chains.questions import ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient, result
 
 # Distances below the head, which include the usual limits: geth and Nethermind keep 128 states, Erigon 1,000. The
@@ -20,14 +20,23 @@ _STEP_SECONDS = 5
 
 
 @dataclass(frozen=True)
+class ProvableBlocks:
+    """The blocks whose accounts nodes prove."""
+
+    oldest: int | None
+    """Block number. None: not even the head."""
+    end: ChainError | None = None
+    """Why the next older block that was tried isn't provable. None: nodes gave no reason, or the first block is."""
+
+
+@dataclass(frozen=True)
 class Abilities:
     head: Header
     finalized: int | None
     """None if the chain has no final block."""
     keeps_hashes: bool
     """True if the history contract (EIP-2935) has the hash of the head's parent."""
-    oldest_provable: int | None
-    """Block number. None: not even the head."""
+    provable: ProvableBlocks
     knows_pending: bool
     """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
 
@@ -44,37 +53,38 @@ def probe(rpc: RpcClient) -> Abilities:
         head=head,
         finalized=final.number if final else None,
         keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
-        oldest_provable=oldest_provable(rpc, head),
+        provable=provable(rpc, head),
         # Asked last, because the call may make a node fail that can prove.
         knows_pending=_knows_pending(rpc),
     )
 
 
-def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
-    """Return the oldest provable block among block 1 and blocks `DEPTHS` below the head. None if not even the head is.
+def provable(rpc: RpcClient, head: Header) -> ProvableBlocks:
+    """Return the oldest provable block among block 1 and blocks `DEPTHS` below the head.
 
     The search stops at the first block that isn't provable. A time-out counts as not provable.
     """
     oldest = None
     for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
-        if not _proves(rpc, number):
-            break
+        proof = _proof(rpc, number)
+        if not isinstance(proof, VerifiedAccountProof):
+            return ProvableBlocks(oldest, proof)
         oldest = number
-    return oldest
+    return ProvableBlocks(oldest)
 
 
 def patient_client(chain: Chain) -> RpcClient:
-    """Return a client for `oldest_provable`. Its nodes rest for no one else if they are too slow."""
+    """Return a client for `provable`. Its nodes rest for no one else if they are too slow."""
     return RpcClient(chain, timeout_seconds=_STEP_SECONDS)
 
 
-def _proves(rpc: RpcClient, number: int) -> bool:
+def _proof(rpc: RpcClient, number: int) -> VerifiedAccountProof | ChainError | None:
     slot = history_slot(number, rpc.chain.history_window)
     (header,) = rpc.ask([questions.header(number)])
     if not isinstance(header, Header):
-        return False
+        return header
     (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
-    return not isinstance(proof, ChainError)
+    return proof
 
 
 def _knows_pending(rpc: RpcClient) -> bool:

@@ -34,8 +34,6 @@ class BatchRefused(NodeUnavailable):
     """The node rejected a batch, or requests in it, because of the batch."""
 
     kind = "too_long"
-    is_sure = False
-    """True if the node's words name the batch."""
     refusal: RpcRefused | None = None
     """The node's refusal of the request, which may also hold for the request alone."""
 
@@ -164,7 +162,7 @@ class Division:
             self._be_limited(len(answers) - len(limited))
             self._divide(limited, len(limited))
         if again:
-            self._note_failed(len(answers), is_sure=any(refused.is_sure for refused in again.values()))
+            self._note_failed(len(answers))
             self._divide([*again])
 
     def _take_failure(self, indexes: Sequence[int], failure: NodeUnavailable, size: int | None = None) -> None:
@@ -189,7 +187,7 @@ class Division:
         self._failure = self._failure if is_of_size else failure
         self._divide(indexes)
 
-    def _note_failed(self, size: int, *, is_sure: bool) -> None:
+    def _note_failed(self, size: int, *, is_sure: bool = False) -> None:
         self._signs += _CLEAR_SIGNS if is_sure else 1
         self._failed = min(self._failed, size)
 

@@ -1,9 +1,18 @@
-"""Errors of nodes: their types, how each client words them, and which words users may see."""
+"""Errors of nodes: their types, how each client words them, and which words users may see.
+
+What a node says is shown, and what it does decides. These patterns of words decide all the same:
+
+- `_LIMIT`: a provider may refuse one method for a second or a day, with status 200 and a code of its own, and answer
+  the others meanwhile. Nothing that it does at the moment tells this from a method that it never serves, for which
+  batches are rejected. Statuses, codes, and nodes that refuse everything need no words.
+- `_REVERT`: some nodes refuse a call without the code of a revert and without its data, and repeating the call shows
+  the same.
+"""
 
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +41,8 @@ class NodeUnavailable(ChainError):
     """A sentence about each node, beginning with its host."""
     kind = "unreachable"
     """The label in metrics."""
+    retry_after: float = 0
+    """The seconds for which the node wants no request. 0: it doesn't say."""
 
 
 class NodeOfWrongChain(NodeUnavailable):
@@ -85,8 +96,6 @@ class RpcRefused(ChainError):
     """True if another node failed that might have answered. Only then may the same request succeed later."""
     host = "The node"
     """The node that refused."""
-    cause: "Cause | None" = None
-    """The cause, if the node's words are known."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
@@ -99,8 +108,9 @@ class RpcRefused(ChainError):
         return _NUMBERS.sub("", self.message) == _NUMBERS.sub("", other.message)
 
     def about(self, request: str) -> str:
-        """Return a sentence with the node that refused the request, and the cause."""
-        return f"{self.host} refused {request} ({self.code}){f': {self.cause}' if self.cause else ''}."
+        """Return a sentence with the node that refused the request."""
+        lacking = ": it doesn't serve that method" if self.code == NO_METHOD else ""
+        return f"{self.host} refused {request} ({self.code}){lacking}."
 
 
 class OtherAccounts(RpcRefused):
@@ -126,89 +136,15 @@ FINAL = (OtherAccounts, Reverted)
 
 # --- Recognising errors -----------------------------------------------------------------------------------------------
 
-# Words of limits on our requests. If `_OF_ONE_REQUEST` matches too, only the certain words count.
-_RATE = re.compile(
-    r"(?i)rate.?limit|too many (\w+ )?(requests|connections|calls)\b(?! in)|request limit|throttl"
-    r"|(requests?|calls?) per (second|minute|hour|day)|compute units?"
+_LIMIT = re.compile(
+    r"(?i)rate.?limit|request (rate|count|limit)|too many (\w+ )*(requests|connections|calls)\b(?! in)|throttl|quota"
+    r"|throughput|(requests?|calls?|credits?|units?) (per|a) (second|minute|hour|day|month)|compute units?|\bcredits?\b"
+    r"|\b(CUPS?|[qrt]ps)\b|\b(month|dai|week|hour)ly\b|overload|\bbusy\b|slow down|\b(re)?try (again|later)"
 )
-_LIKELY_RATE = re.compile(
-    r"(?i)\b(requests?|calls?|connections?|project ID)\b.{0,30}\b(limit|count|rate|number)\b|^\W*limit exceeded"
-    r"|rate exceeded|limited to \d+|\d+ ?(/|per|an?) ?(s|secs?|seconds?|m|mins?|minutes?|hours?|days?)\b"
-    r"|\b[qrt]ps\b|(number|amount) of (requests|calls)|(throughput|bandwidth).{0,20}(limit|exceed)"
-    r"|(limit|exceed|surpass).{0,30}(throughput|bandwidth)|in.?flight|queue.{0,12}\bfull"
-)
-# Words of spent quotas, and of features that a plan excludes, in any order.
-_QUOTA = (
-    r"(?is)(?=.*(\bquotas?\b|\bcredits?\b|capacity|\bplans?\b|\btiers?\b|usage|subscription|allowance|\bCUPS\b"
-    r"|\b(month|dai|week|hour)ly|\b(day|month)'s|\bCUP?s?\b))"
-)
-_SPENT = re.compile(
-    rf"{_QUOTA}(?=.*(exceed|\breach(ed|ing)?\b|surpass|exhaust|\bhit\b|higher than|\b(run|ran|running|is|are) out"
-    r"|\bout of\b|not enough|insufficient|deplet|\bused (up|all)|\bno\b.*\b(more|left)\b|expired))"
-    r"|payment required|(chain|network) .*not available on|credits limited to"
-)
-_PLAN = re.compile(rf"{_QUOTA}(?=.*(limit|\bonly\b))|upgrade.{{0,40}}\b(plan|tier|account|subscription)")
-_PRICE = re.compile(r"(?i)\bgas\b|\bfees?\b|\bfunds\b|\bnonce\b|\bpool\b|txpool|configured cap")
-_LOAD = re.compile(
-    r"(?i)overload|too (much load|busy)|\b(is|server|node) (too )?busy|(high|heavy|maximum) (load|traffic|demand)"
-    r"|slow down|\btry (again|later)|\bretry (later|in)\b|please retry|come back later|over capacity|at this time"
-    r"|service (temporarily )?unavailable|resource.?exhausted|unable to rent|back.?pressure"
-)
-_HTTP_LIMIT_CODES = {402, 429}
-_LIMIT_CODES = {-32005, -32029}
-# Words of limits on one request or transaction, and of faults that waiting doesn't mend.
-_OF_ONE_REQUEST = re.compile(
-    r"(?i)\bgas\b|gas.?limit|\bfees?\b|\bfunds\b|\bbalance\b|\bnonce\b|\btxs?\b|txpool|transaction|\bpool\b"
-    r"|account limit\b|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
-    r"|configured cap|not (found|supported|included|available|allowed)|in progress|syncing|archiv|\bblocks\b|lookback"
-    r"|storage keys"
-)
-_LIMIT_OF_TIME = re.compile(r"(?i)time.?out|timed out|deadline|time limit")
-_NAMES_BATCH = re.compile(r"(?i)\bbatch")
-_BATCH = re.compile(
-    rf"{_NAMES_BATCH.pattern}|too many (calls|requests) in"
-    r"|(response|payload|body|entity|request size|content)\b.*\b(too (large|big|long)|limit|exceed)"
-)
-
-
-class Cause(StrEnum):
-    """The cause of a refusal to prove, as a clause after a colon."""
-
-    STATE = "it lacks the state of that block"
-    ACCOUNT = "it finds no such account, and doesn't prove that there is none"
-    METHOD = "it doesn't serve that method"
-    TIME = "it ran out of time"
-    DEFECT = "by an error of its own"
-
-
-# The order matters: METHOD's patterns also match words of STATE, such as "not available".
-_CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
-    (
-        Cause.STATE,
-        re.compile(
-            r"(?is)missing trie node|prun|archiv|histor.*(unavailable|not |no )|no historical"
-            r"|unknown state|first available|too old|most recent|within \d+ blocks|lookback|unsupported block"
-            r"|states?\b.*(unavailable|not (available|found|exist))|no state available|proof window"
-            r"|(header|block|resource)\b.*not (be )?(found|available)|(unknown|could not find) block"
-            r"|block is out of range|(state|node) is missing|MissingTrieNode|cleaned up"
-        ),
-    ),
-    (Cause.ACCOUNT, re.compile(r"(?i)account\b.{0,60}(not found|n't exist|not exist)|no (such )?account|find account")),
-    (
-        Cause.METHOD,
-        re.compile(
-            r"(?is)(method|module|resource|eth_getProof)\b.*(not|n't|disabled)|(not|un)[ -]?(supported|implemented)"
-            r"|whitelist|no backends? available"
-        ),
-    ),
-    (Cause.TIME, re.compile(r"(?i)time(d)?[ -]?out|deadline|time limit|took too long")),
-    (
-        Cause.DEFECT,
-        re.compile(
-            r"(?i)internal (server |json-?rpc )?error|hash sort|hash mismatch|mismatch in expected|panic|crashed"
-        ),
-    ),
-)
+_LIMIT_CODES = {-32005, -32029, *(HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED)}
+# A range of logs is refused with some of these codes, and is made shorter.
+_CODES_OF_RANGES = {-32005}
+NO_METHOD = -32601
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
@@ -222,23 +158,17 @@ def other_root(values: str, number: int, refused: str = "") -> str:
     return f"sent {sentence}, and refuses {refused}" if refused else sentence
 
 
-def names_batch(error: Mapping[str, Any]) -> bool:
-    """Return whether a JSON-RPC error blames the batch. The request may succeed if it is sent alone."""
-    words = words_of(error)
-    return bool(_BATCH.search(words)) and not _REVERT.search(words)
-
-
 def words_of(reply: Any) -> str:
     """Return the text of an error, which may be a string, an object, a list, or nested."""
     match reply:
         case str():
-            return reply[:_MAX_SEARCHED]
+            return reply
         case [first, *_]:
             return words_of(first)
         case {"error": error}:
             return words_of(error)
         case {"message": str(words)}:
-            return words[:_MAX_SEARCHED]
+            return words
     return ""
 
 
@@ -255,17 +185,12 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     refusal = _typed(code, method, words, message, error.get("data"))
     # A revert's words are the contract's, and may look like a limit. Therefore only untyped refusals are searched for
     # limits.
-    if type(refusal) is RpcRefused and method != SEND:
-        if limit := limit_in(host, f"{words} {_details(error)}", code):
-            raise limit
-        refusal.cause = cause_of(words)
+    if type(refusal) is RpcRefused and method != SEND and _is_limit(method, code, f"{words} {_details(error)}"):
+        limit = LimitsRequests(f"{host} limits our requests ({code})")
+        limit.message = message
+        raise limit
     refusal.host = host
     return refusal
-
-
-def cause_of(words: str) -> Cause | None:
-    """Return the cause of a refusal according to the node's words. None if they aren't known."""
-    return next((cause for cause, pattern in _CAUSES if pattern.search(words)), None)
 
 
 def _code(code: Any) -> int:
@@ -283,26 +208,10 @@ def _typed(code: int, method: str, words: str, message: str, data: Any) -> RpcRe
     return RpcRefused(code, message, data)
 
 
-def limit_in(host: str, words: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
-    """Return the limit that a node's words or code report: on requests, by a plan, or by its load.
-
-    None if there is none.
-
-    `is_page` is True for the HTML page of an HTTP error. Such pages mention load whatever the cause.
-    """
-    if _NAMES_BATCH.search(words):
-        return None
-    is_of_one = _OF_ONE_REQUEST.search(words) is not None
-    if _RATE.search(words):
-        return LimitsRequests(f"{host} limits our requests")
-    if (_SPENT.search(words) and not _PRICE.search(words)) or (_PLAN.search(words) and not is_of_one):
-        return LimitsRequests(f"{host} limits our requests by a quota or plan")
-    if _LIKELY_RATE.search(words) and not is_of_one and not _LIMIT_OF_TIME.search(words):
-        return LimitsRequests(f"{host} limits our requests")
-    if _LOAD.search(words) and not is_page:
-        return LimitsRequests(f"{host} limits our requests, because it has too much load")
-    is_limit = code in _HTTP_LIMIT_CODES or (code in _LIMIT_CODES and not is_of_one)
-    return LimitsRequests(f"{host} limits our requests") if is_limit else None
+def _is_limit(method: str, code: int, words: str) -> bool:
+    if method == "eth_getLogs":
+        return code in _LIMIT_CODES - _CODES_OF_RANGES
+    return code in _LIMIT_CODES or _LIMIT.search(words) is not None
 
 
 def _details(error: Mapping[str, Any]) -> str:

@@ -24,8 +24,8 @@ from chains.encoding import read_quantity
 from chains.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
 from chains.node_errors import (
     FINAL,
+    NO_METHOD,
     BadStatus,
-    Cause,
     ChainError,
     InvalidReply,
     LimitsRequests,
@@ -33,9 +33,7 @@ from chains.node_errors import (
     NodeUnavailable,
     RpcRefused,
     UnverifiedProof,
-    cause_of,
-    limit_in,
-    names_batch,
+    plain,
     read_refusal,
     secrets_of,
     words_of,
@@ -74,7 +72,25 @@ _PROOF_BYTES = 80 * 1024
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 _PEEKED_BYTES = 4096
 _LIMIT_STATUSES = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED}
+# Statuses of proxies and of wrong keys, whose JSON-RPC errors say nothing about the request.
+_NO_ANSWER = {
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+# Statuses with which nodes refuse a range of logs, whatever stands in the body.
+_REFUSED_RANGE = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+}
 MAX_REST_SECONDS = 60
+# A node may ask for a longer rest in the header Retry-After. It is asked again after this time.
+_LONGEST_RETRY_AFTER = 600
+# Seconds for which the answer to the chain id shows that a node answers.
+_ANSWERING_SECONDS = 1
 # Seconds until a node's chain id is checked again, because its URL may lead to another chain later.
 CHAIN_CHECK_SECONDS = 30
 # Seconds to remember the request form and the batch size that a node accepts.
@@ -83,6 +99,9 @@ _FORM_SECONDS = 600
 LIMIT_PAUSE_SECONDS = 1
 # Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
 FAIL_FAST_SECONDS = 3
+# geth's codes for what takes too long, a batch or a request in it, and for a batch whose answers are too long.
+_TOO_SLOW = -32002
+_OF_BATCH = {_TOO_SLOW, -32003}
 # JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
@@ -167,9 +186,8 @@ class ChainNodes:
         answers: dict[int, Any] = {}
         refusals: dict[int, RpcRefused] = {}
         faults: dict[int, list[NodeUnavailable]] = defaultdict(list)
-        down = [node.problem for node in self.all if node.problem and node.has_just_failed]
-        problems = down if len(down) == len(self.all) else []
-        for node in () if problems else self._in_order():
+        problems = [node.problem for node in self.all if node.problem and node.has_just_failed]
+        for node in [node for node in self._in_order() if not node.has_just_failed]:
             unanswered = {index: question for index, question in enumerate(questions) if index not in answers}
             if not unanswered:
                 break
@@ -274,7 +292,7 @@ class RpcNode:
 
     @property
     def has_just_failed(self) -> bool:
-        """Return whether the node failed within the last `FAIL_FAST_SECONDS`.
+        """Return whether the node failed within the last `FAIL_FAST_SECONDS`, or limits requests for now.
 
         A malformed answer doesn't count, because the question may be the cause.
         """
@@ -291,24 +309,35 @@ class RpcNode:
     def ask(self, questions: Mapping[int, Question[Any]]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """Yield the answer to each question, or its error. After an error the node rests.
 
+        Where it only refuses, it is asked for its chain id: a node that refuses this too has spent a quota.
+
         Raises `NodeUnavailable` if the node doesn't answer, or stops answering.
         """
         fault: NodeUnavailable | None = None
         is_answering = False
+        refusals: dict[int, RpcRefused] = {}
         try:
             self.check_chain()
             for index, answer in self._answers(questions):
+                if type(answer) is RpcRefused and answer.code != NO_METHOD:
+                    refusals[index] = answer
+                    continue
                 if isinstance(answer, NodeUnavailable):
                     fault = answer
                 else:
                     is_answering = True
                 yield index, answer
+            if refusals and not is_answering:
+                self.check_chain(_ANSWERING_SECONDS)
         except NodeUnavailable as error:
             # A request may be the cause. If the node is down, the check of its chain id fails before the next
             # questions.
-            is_limited = isinstance(error, LimitsRequests) and not is_answering
+            is_limited = (isinstance(error, LimitsRequests) or error.retry_after > 0) and not is_answering
             self._rest(error, is_down=self._checked_at is None or is_limited)
+            if is_answering:
+                yield from refusals.items()
             raise
+        yield from refusals.items()
         if fault:
             self._rest(fault)
         elif self._clock() >= self._wrong_until:
@@ -324,9 +353,9 @@ class RpcNode:
             return error if isinstance(error, NodeOfWrongChain) else None
         return None
 
-    def check_chain(self) -> None:
-        """Check the chain id before the first use, after each failure, and every `CHAIN_CHECK_SECONDS`."""
-        if self._checked_at is not None and self._clock() - self._checked_at < CHAIN_CHECK_SECONDS:
+    def check_chain(self, seconds: float = CHAIN_CHECK_SECONDS) -> None:
+        """Check the chain id before the first use, after each failure, and if it wasn't checked for these seconds."""
+        if self._checked_at is not None and self._clock() - self._checked_at < seconds:
             return
         self._checked_at = None
         chain_id = self.chain_id()
@@ -339,6 +368,10 @@ class RpcNode:
         (answer,) = self._exchange([("eth_chainId", [])])
         if isinstance(answer, NodeUnavailable):
             raise answer
+        if isinstance(answer, RpcRefused):
+            limited = LimitsRequests(f"{self.host} refuses every request ({answer.code})")
+            limited.message = answer.message
+            raise limited
         try:
             return read_quantity(answer)
         except ValueError:
@@ -353,14 +386,16 @@ class RpcNode:
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
         now = self._clock()
-        self._down_until = now + FAIL_FAST_SECONDS if is_down else now
+        rest = max(min(2**self._failures, MAX_REST_SECONDS), min(problem.retry_after, _LONGEST_RETRY_AFTER))
+        at_once = rest if isinstance(problem, LimitsRequests) or problem.retry_after else FAIL_FAST_SECONDS
+        self._down_until = now + at_once if is_down else now
         self._checked_at = None
         # When it comes back, the node may run another version or another client.
         self._forms.clear()
         if now < self._wrong_until:
             return
         self.problem, self.is_out = problem, is_down
-        self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
+        self.rests_until = now + rest
         self._failures = min(self._failures + 1, 10)
 
     # Forms of requests
@@ -400,7 +435,7 @@ class RpcNode:
     def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused) and question.lacking:
             # A node that ran out of time may answer later.
-            kind = NodeUnavailable if result.cause == Cause.TIME else type(question.lacking)
+            kind = NodeUnavailable if result.code == _TOO_SLOW else type(question.lacking)
             without = kind(f"{self.host} {question.lacking} ({result.code})")
             without.message = result.message
             return without
@@ -456,7 +491,7 @@ class RpcNode:
         for batch, of_batch, answer in zip(batches, ids, answers, strict=True):
             outcome: Results | NodeUnavailable
             try:
-                outcome = self._read_reply(batch, of_batch, self._json(answer))
+                outcome = self._read_reply(batch, of_batch, self._json(batch, answer))
                 outcome = self._with_refusals_checked(batch, outcome)
             except NodeUnavailable as error:
                 # The traceback and this frame refer to each other, which would keep the replies in memory.
@@ -469,23 +504,24 @@ class RpcNode:
     def _with_refusals_checked(self, batch: Sequence[Request], results: Results) -> Results:
         """Return the results of a batch.
 
-        If all are refused alike, send one request alone to see if the batch is the cause.
+        If several are refused alike, send one of them alone to see if the batch is the cause.
         """
-        refusals: list[RpcRefused] = []
-        for result in results:
-            refusal = result.refusal if isinstance(result, BatchRefused) and not result.is_sure else result
-            if not isinstance(refusal, RpcRefused) or isinstance(refusal, FINAL):
-                return results
-            refusals.append(refusal)
-        if len(batch) == 1 or len({refusal.code for refusal in refusals}) > 1:
+        refusals: dict[int, RpcRefused] = {}
+        for index, result in enumerate(results):
+            refusal = result.refusal if isinstance(result, BatchRefused) else result
+            if isinstance(refusal, RpcRefused) and not isinstance(refusal, FINAL) and refusal.code != NO_METHOD:
+                refusals[index] = refusal
+        if len(refusals) < 2 or len({refusal.code for refusal in refusals.values()}) > 1:
             return results
+        first, told = next(iter(refusals.items()))
         try:
-            (alone,) = self._exchange(batch[:1])
+            (alone,) = self._exchange([batch[first]])
         except NodeUnavailable:
             return results
-        if isinstance(alone, RpcRefused) and alone.code == refusals[0].code and alone.is_like(refusals[0]):
-            return list(refusals)
-        return [BatchRefused(f"{self.host} refuses a batch") for _ in batch]
+        if isinstance(alone, RpcRefused) and alone.code == told.code and alone.is_like(told):
+            return [refusals.get(index, result) for index, result in enumerate(results)]
+        of_batch = BatchRefused(f"{self.host} refuses a batch")
+        return [of_batch if index in refusals else result for index, result in enumerate(results)]
 
     def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> HttpRequest:
         """Return the HTTP request. A single request is a JSON-RPC object, several are a JSON-RPC batch."""
@@ -504,36 +540,41 @@ class RpcNode:
             shorten=short_logs.shorten if all(method in _OF_LOGS for method, _ in batch) else None,
         )
 
-    def _json(self, answer: bounded_http.HttpReply | Failed) -> Any:
+    def _json(self, batch: Sequence[Request], answer: bounded_http.HttpReply | Failed) -> Any:
         if isinstance(answer, Failed):
             raise without_answer(self.host, answer)
-        if answer.status in _LIMIT_STATUSES:
-            raise LimitsRequests(f"{self.host} limits our requests (HTTP status {answer.status})")
-        if answer.status not in _READ_STATUSES:
-            return self._refusal_by_status(answer)
         if has_too_many_values(answer.content):
             raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES:,} values")
-        try:
-            return json.loads(answer.content)
-        except (ValueError, RecursionError):
-            raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
-
-    def _refusal_by_status(self, answer: bounded_http.HttpReply) -> Any:
-        """Return the JSON-RPC error that comes with an HTTP status, if waiting doesn't mend its cause.
-
-        Raises `NodeUnavailable` otherwise, because a proxy's errors have the same form.
-        """
         try:
             reply = json.loads(answer.content)
         except (ValueError, RecursionError):
             reply = answer.content.decode(errors="replace")
-        words = words_of(reply)
-        if words and (limit := limit_in(self.host, words, is_page=isinstance(reply, str))):
-            raise limit
-        error = reply.get("error") if isinstance(reply, dict) else None
-        if isinstance(error, dict) and cause_of(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:
+            if answer.status == HTTPStatus.OK:
+                invalid = InvalidReply(f"{self.host} answered with something that is not JSON")
+                invalid.message = plain(words_of(reply), secrets_of(self._url))
+                raise invalid from None
+        return reply if answer.status == HTTPStatus.OK else self._refusal_by_status(batch, answer, reply)
+
+    def _refusal_by_status(self, batch: Sequence[Request], answer: bounded_http.HttpReply, reply: Any) -> Any:
+        """Return the JSON-RPC error that comes with an HTTP status, if it is about the request.
+
+        Raises `NodeUnavailable` otherwise, because a proxy's errors have the same form.
+        """
+        status, words = answer.status, words_of(reply)
+        is_error = isinstance(reply, dict) and isinstance(reply.get("error"), dict)
+        if [method for method, _ in batch] == ["eth_getLogs"]:
+            if status in _REFUSED_RANGE and answer.content:
+                return reply if is_error else {"error": {"code": status, "message": words}}
+            is_error = is_error and status != HTTPStatus.FORBIDDEN
+        elif status == HTTPStatus.BAD_REQUEST and not isinstance(reply, str):
             return reply
-        raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
+        if is_error and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
+            return reply
+        fault: NodeUnavailable = BadStatus(f"{self.host} answered with HTTP status {status}")
+        if status in _LIMIT_STATUSES:
+            fault = LimitsRequests(f"{self.host} limits our requests (HTTP status {status})")
+        fault.message, fault.retry_after = plain(words, secrets_of(self._url)), answer.retry_after
+        raise fault
 
     def _read_reply(self, batch: Sequence[Request], ids: Sequence[int], reply: Any) -> Results:
         """Return the result of each request, or the error in its reply.
@@ -542,8 +583,6 @@ class RpcNode:
         """
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             # Only an error about the whole request may lack an id, because the node didn't read the ids.
-            if len(batch) > 1 and names_batch(reply["error"]):
-                raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
             if len(batch) > 1:
                 raise InvalidReply(f"{self.host} refuses a batch of {len(batch)} requests")
@@ -551,10 +590,9 @@ class RpcNode:
                 return [refusal]
         by_id: dict[int, Any] = {}
         for entry in reply if isinstance(reply, list) else [reply]:
-            number = entry.get("id") if isinstance(entry, dict) else None
-            if type(number) is not int or number not in ids or number in by_id:
-                limit = limit_in(self.host, words_of(reply))
-                raise limit or InvalidReply(f"{self.host} sent a reply that belongs to no request")
+            number = _id(entry.get("id")) if isinstance(entry, dict) else -1
+            if number not in ids or number in by_id:
+                raise InvalidReply(f"{self.host} sent a reply that belongs to no request")
             by_id[number] = entry
         is_cut = len(by_id) < len(batch) > 1
         results = [
@@ -580,19 +618,14 @@ class RpcNode:
         error = reply.get("error")
         if isinstance(error, dict) and error:
             refusal = self._refusal(method, error)
-            if is_alone or isinstance(refusal, FINAL):
-                return refusal
-            is_sure = names_batch(error)
-            if is_sure or (isinstance(refusal, RpcRefused) and (is_cut or refusal.cause == Cause.TIME)):
+            if type(refusal) is RpcRefused and not is_alone and (is_cut or refusal.code in _OF_BATCH):
                 of_batch = BatchRefused(f"{self.host} refuses a batch")
-                of_batch.is_sure = is_sure
-                of_batch.refusal = refusal if isinstance(refusal, RpcRefused) else None
+                of_batch.refusal = refusal
                 return of_batch
             return refusal
         if not error and "result" in reply:
             return reply["result"]
-        limit = limit_in(self.host, error) if isinstance(error, str) else None
-        return limit or InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
+        return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
 
     def _refusal(self, method: str, error: Mapping[str, Any]) -> RpcRefused | NodeUnavailable:
         try:
@@ -604,6 +637,13 @@ class RpcNode:
 def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     """Return whether the chain itself gave the answer, so that no other node needs to be asked."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
+
+
+def _id(told: Any) -> int:
+    """Return the id of a reply, which some nodes send back as a string. -1 if it is neither that nor an integer."""
+    if isinstance(told, str) and told.isascii() and told.isdecimal():
+        return int(told[:20])
+    return told if type(told) is int else -1
 
 
 def _is_not_understood(answer: Any) -> bool:

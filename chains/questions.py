@@ -12,7 +12,16 @@ from typing import Any, Literal, TypeVar
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Chain
-from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
+from chains.encoding import (
+    HISTORY_CONTRACT,
+    hex_data,
+    history_slot,
+    read_data,
+    read_list,
+    read_number,
+    read_object,
+    read_quantity,
+)
 from chains.header import Header, InvalidHeader, UnknownLayout
 from chains.node_batches import Request
 from chains.node_errors import SEND, ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
@@ -111,8 +120,15 @@ class Log:
 
 
 def header(block: int | Tag) -> Question[Header | None]:
-    """Ask for a block's header, and check its hash. None if the block doesn't exist yet."""
-    return Question(("eth_getBlockByNumber", [_block(block), False]), lambda result: _read_header(result, block))
+    """Ask for a block's header, and check its hash. None if the block doesn't exist yet.
+
+    Chains may have no final block, and an answer without a header's form counts as none.
+    """
+
+    def read(result: Any) -> Header | Question[Header | None] | None:
+        return _read_header(result, block)
+
+    return Question(("eth_getBlockByNumber", [_block(block), False]), _optional(read) if block == "finalized" else read)
 
 
 def header_by_hash(block_hash: bytes) -> Question[Header | None]:
@@ -319,7 +335,7 @@ def _read_header(result: Any, requested: int | bytes | Tag) -> Header | Question
         return None
     block = read_object(result)
     try:
-        number, block_hash = read_quantity(block.get("number")), read_data(block.get("hash"), HASH_BYTES)
+        number, block_hash = read_number(block.get("number")), read_data(block.get("hash"), HASH_BYTES)
     except ValueError as error:
         raise ValueError(f"a block whose number or hash is {error}") from None
     if number >= _BLOCKS:
@@ -446,10 +462,10 @@ def _read_paid_fee(result: Any) -> int:
     return median_low(paid) if len(paid) >= _LEAST_PAYING_BLOCKS else 0
 
 
-def _optional(read: Callable[[Any], int]) -> Callable[[Any], int | RpcRefused]:
+def _optional(read: Callable[[Any], Answer]) -> Callable[[Any], Answer | RpcRefused]:
     """Read an answer that can be done without. An unusable one counts as a refusal: the node needs no rest."""
 
-    def read_or_refuse(result: Any) -> int | RpcRefused:
+    def read_or_refuse(result: Any) -> Answer | RpcRefused:
         try:
             return read(result)
         except ValueError as error:
@@ -481,10 +497,10 @@ def _read_receipt(result: dict[str, Any]) -> Receipt:
     operator_fees = [result.get(name) for name in ("operatorFeeScalar", "operatorFeeConstant")]
     return Receipt(
         tx_hash=_read_field(result, "transactionHash", _read_hash),
-        block_number=_read_field(result, "blockNumber", read_quantity),
+        block_number=_read_field(result, "blockNumber", read_number),
         block_hash=_read_field(result, "blockHash", _read_hash),
-        status=_number(result.get("status")) if not isinstance(result.get("status"), bool) else int(result["status"]),
-        gas_used=_read_field(result, "gasUsed", read_quantity),
+        status=_number(result.get("status")),
+        gas_used=_read_field(result, "gasUsed", read_number),
         effective_gas_price=_number(result.get("effectiveGasPrice")),
         # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
         data_fee=_number(result.get("l1Fee")),
@@ -505,10 +521,8 @@ def _read_hash(result: Any) -> bytes:
 
 
 def _number(value: Any) -> int | None:
-    """Return a quantity or a JSON number. None if the value is neither."""
-    if type(value) is int and value >= 0:
-        return int(value)
+    """Return a number in any form. None if the value is none."""
     try:
-        return read_quantity(value)
+        return read_number(value)
     except ValueError:
         return None

@@ -1,12 +1,13 @@
 """The receipts of a block as its trie holds them, made from what nodes answer and compared with the header's root.
 
-Nodes answer receipts as JSON, and chains encode some types in their own ways. So several encodings are tried. The root
-tells which is right, so none of them needs to be trusted.
+Nodes answer receipts as JSON, in odd forms too, and chains encode some types in their own ways. So several readings are
+tried. The root tells which is right, so none of them needs to be trusted.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice, product
 from typing import Any
 
 import rlp
@@ -20,8 +21,8 @@ from chains.encoding import (
     read_data,
     read_integer,
     read_list,
+    read_number,
     read_object,
-    read_quantity,
     shortest,
 )
 from chains.header import Header
@@ -30,14 +31,15 @@ from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
 from chains.nodes import Question
 from chains.packed_entries import root
 from chains.rpc import RpcClient
-from chains.short_logs import rlp_list
-from chains.trie import EMPTY_TRIE_ROOT
+from chains.short_logs import encode, rlp_list
 
 _BLOOM_BYTES = 256
 _STATE_ROOT_BYTES = 32
 _MOST_TOPICS = 4
 # OP Stack's type of deposits.
 _DEPOSIT = 0x7E
+# Maximum readings of a block's receipts that are compared with the root.
+_MOST_READINGS = 8
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,13 @@ class BlockReceipts:
 def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
     """Return all receipts of a block, from one request where a node answers it, else from one for each transaction.
 
+    A block without transactions needs no answer.
+
     Raises `NodeUnavailable`, `OtherRoot` among them if the receipts of no node make the header's root, and
     `RpcRefused`.
     """
+    if header.is_without_transactions:
+        return BlockReceipts((), ())
     try:
         return rpc.answer(_of_block(header))
     except ReplyTooLong:
@@ -138,13 +144,21 @@ def _of_block(header: Header) -> Question[BlockReceipts]:
     """Ask for all receipts of a block. If they make another root, ask the same node for raw ones."""
 
     def read(result: Any) -> BlockReceipts | Question[BlockReceipts] | RpcRefused:
-        told = list(map(read_object, read_list(result)))
-        if not told and header.receipts_root != EMPTY_TRIE_ROOT:
+        told = sorted(result, key=_index) if isinstance(result, list) else []
+        if not told or not all(isinstance(receipt, dict) for receipt in told):
             # Some nodes answer so about a block whose receipts they have by their transactions' hashes.
             return RpcRefused(0, "no receipts of a block that has some")
         return _made(told, header.receipts_root) or _raw(header, told)
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)
+
+
+def _index(receipt: Any) -> int:
+    """Return the index in the block. 0, which keeps the order of a list, if it isn't told."""
+    try:
+        return read_number(receipt["transactionIndex"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def _raw(header: Header, told: Sequence[dict[str, Any]]) -> Question[BlockReceipts]:
@@ -170,13 +184,10 @@ def _transactions(block: Any) -> list[str]:
 
 
 def _made(receipts: Sequence[dict[str, Any]], expected: bytes) -> BlockReceipts | None:
-    """Return the receipts if they can be encoded so that they make the expected root."""
-    # Making the blooms takes longer than all else. So those that the node tells are tried first.
-    for told in (receipts, [receipt | {"logsBloom": None} for receipt in receipts]):
-        with suppress(ValueError):
-            for values in _encodings(told):
-                if root(values) == expected:
-                    return BlockReceipts(tuple(values), _hashes(receipts, len(values)))
+    """Return the receipts if one of their readings makes the expected root."""
+    for values in islice(_readings(receipts), _MOST_READINGS):
+        if root(values) == expected:
+            return BlockReceipts(tuple(values), _hashes(receipts, len(values)))
     return None
 
 
@@ -186,40 +197,58 @@ def _hashes(receipts: Sequence[dict[str, Any]], count: int) -> tuple[bytes | Non
     return *hashes, *[None] * (count - len(hashes))
 
 
-def _encodings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
-    """Yield the values that these receipts may have in the trie, the likeliest first. Raises `ValueError`."""
-    values = [_encode(receipt) for receipt in receipts]
-    yield values
-    deposits = [at for at, receipt in enumerate(receipts) if values[at][:1] == bytes([_DEPOSIT])]
-    if any(receipts[at].get("depositNonce") is not None for at in deposits):
-        # Some nodes leave the version out (after Canyon), and others add it (before).
-        other = [_encode(receipt, is_canyon=receipt.get("depositReceiptVersion") is None) for receipt in receipts]
-        yield [
-            changed if at in deposits else value for at, (value, changed) in enumerate(zip(values, other, strict=True))
+@dataclass(frozen=True)
+class _Reading:
+    """A way to read receipts whose JSON may mean several values of the trie."""
+
+    has_own_bloom: bool
+    """True: the blooms are made from the logs, because those of the node may be others."""
+    prefers_root: bool
+    """True: a receipt with a status and a state root is one before Byzantium."""
+    has_other_deposits: bool
+    """True: deposits have a nonce and a version in the trie although the JSON lacks the version, or vice versa."""
+    omits_last: bool
+
+    def values(self, receipts: Sequence[dict[str, Any]]) -> list[bytes]:
+        """Return the trie's values. Raises `ValueError`."""
+        return list(map(self._encode, receipts[:-1] if self.omits_last else receipts))
+
+    def _encode(self, receipt: dict[str, Any]) -> bytes:
+        """Return a receipt's value in the trie (Yellow Paper 4.3.1, EIP-658, EIP-2718)."""
+        kind, told = read_number(receipt.get("type") or 0), receipt.get("logsBloom")
+        # `short_logs` has encoded most logs already.
+        logs = [
+            encode(log) if isinstance(log, dict) else read_data(log) for log in read_list(receipt.get("logs") or [])
         ]
-    if receipts and receipts[-1].get("gasUsed") == "0x0":
-        # Polygon's nodes append a receipt of what the bridge has done, which is in no trie.
-        yield values[:-1]
+        bloom = _bloom(logs) if self.has_own_bloom or told is None else read_data(told, _BLOOM_BYTES)
+        fields = [self._outcome(receipt), shortest(read_number(receipt.get("cumulativeGasUsed"))), bloom]
+        after: list[bytes] = []
+        if kind == _DEPOSIT and self.has_other_deposits == (receipt.get("depositReceiptVersion") is None):
+            after = [shortest(read_number(receipt.get("depositNonce"))), b"\1"]
+        encoded = rlp_list([*map(rlp.encode, fields), rlp_list(logs), *map(rlp.encode, after)])
+        return (bytes([kind]) if kind else b"") + encoded
+
+    def _outcome(self, receipt: dict[str, Any]) -> bytes:
+        """Return the status, or the state root that receipts have before Byzantium."""
+        status, state_root = receipt.get("status"), receipt.get("root")
+        if status is None or (self.prefers_root and _hash(state_root)):
+            return read_data(state_root, _STATE_ROOT_BYTES)
+        return b"" if status == "0x" else shortest(read_number(status))
 
 
-def _encode(receipt: dict[str, Any], *, is_canyon: bool | None = None) -> bytes:
-    """Return the trie's value of a receipt in JSON (Yellow Paper 4.3.1, EIP-658, EIP-2718). Raises `ValueError`."""
-    kind = read_quantity(receipt.get("type") or "0x0")
-    status = shortest(read_quantity(receipt["status"])) if receipt.get("status") is not None else _post_state(receipt)
-    logs = list(map(read_data, read_list(receipt.get("logs"))))  # as `short_logs` has them
-    told = receipt.get("logsBloom")
-    bloom = _bloom(logs) if told is None else read_data(told, _BLOOM_BYTES)
-    fields = [status, shortest(read_quantity(receipt.get("cumulativeGasUsed"))), bloom]
-    after: list[bytes] = []
-    if kind == _DEPOSIT:
-        is_canyon = receipt.get("depositReceiptVersion") is not None if is_canyon is None else is_canyon
-        after = [shortest(read_quantity(receipt.get("depositNonce"))), b"\1"] if is_canyon else []
-    encoded = rlp_list([*map(rlp.encode, fields), rlp_list(logs), *map(rlp.encode, after)])
-    return (bytes([kind]) if kind else b"") + encoded
-
-
-def _post_state(receipt: dict[str, Any]) -> bytes:
-    return read_data(receipt.get("root"), _STATE_ROOT_BYTES)
+def _readings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
+    """Yield the values that these receipts may have in the trie, the likeliest first."""
+    has_both = any(receipt.get("status") is not None and _hash(receipt.get("root")) for receipt in receipts)
+    # Some nodes leave the version out (after Canyon), and others add it (before).
+    has_deposits = any(receipt.get("depositNonce") is not None for receipt in receipts)
+    # Polygon's nodes append a receipt of what the bridge has done, which is in no trie.
+    may_end_sooner = receipts[-1:] != [] and receipts[-1].get("gasUsed") in {"0x0", 0}
+    # Making the blooms takes longer than all else. So those that the node tells are tried first.
+    for choices in product(
+        (False, True), *((False, True)[: 1 + may] for may in (has_both, has_deposits, may_end_sooner))
+    ):
+        with suppress(ValueError):
+            yield _Reading(*choices).values(receipts)
 
 
 def _bloom(logs: Sequence[bytes]) -> bytes:

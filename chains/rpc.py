@@ -38,6 +38,8 @@ _COMPARED_SECONDS = 600
 TIMES_DOUBTFUL = 10
 # A reorg rarely replaces a block this far below the head.
 KEPT_BELOW = 4
+# Blocks of which logs may be asked for at once.
+LONGEST_LOG_RANGE = 1_000_000
 FEE_QUESTIONS: Sequence[Question[Any]] = (
     *(questions.header("latest"), questions.priority_fee()),
     questions.paid_priority_fee(),
@@ -78,6 +80,8 @@ class RpcClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
+        self.log_range = LONGEST_LOG_RANGE
+        """The blocks of which nodes may answer the logs at once, as `chains.log_ranges` has learned."""
         self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, clock=clock)
         # The highest tip that nodes' last comparison allows, and when it was, by `time.monotonic`.
         self._most_tip, self._tips_compared_at = 0, -math.inf
@@ -197,7 +201,10 @@ class RpcClient:
         return None if isinstance(proof, ChainError) else proof.account
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
-        """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
+        """Return the logs of one contract in a range of blocks, as `questions.logs` does.
+
+        `chains.log_ranges` divides a range that nodes refuse.
+        """
         return self.answer(questions.logs(address, topics, first, last))
 
     def difference(self, seen: Mapping[int, Header | None]) -> str:

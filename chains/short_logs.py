@@ -5,7 +5,8 @@ A log without topics and data costs 375 gas. It takes 400 bytes as JSON and more
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import rlp
 from rlp.codec import length_prefix
@@ -16,6 +17,7 @@ from chains.encoding import hex_data, read_data, read_list
 _OBJECT = re.compile(rb"\{[^{}]*\}")
 # More commas than a log has. Other objects may have many values, which take much memory.
 _MOST_COMMAS = 30
+_NO_DATA = (None, "", "0x", "0x0")
 
 
 def shorten(content: bytes) -> bytes:
@@ -28,12 +30,17 @@ def _shorten(found: re.Match[bytes]) -> bytes:
         return found[0]
     try:
         log = json.loads(found[0])
-        address, data = read_data(log["address"], 20), read_data(log["data"])
-        topics = [read_data(topic, 32) for topic in read_list(log["topics"])]
-    except (ValueError, KeyError, RecursionError):
-        return found[0]
-    in_rlp = rlp_list([rlp.encode(address), rlp_list(map(rlp.encode, topics)), rlp.encode(data)])
-    return f'"{hex_data(in_rlp)}"'.encode()
+        in_rlp = encode(log) if {"address", "topics", "data"} <= log.keys() else b""
+    except (ValueError, RecursionError):
+        in_rlp = b""
+    return f'"{hex_data(in_rlp)}"'.encode() if in_rlp else found[0]
+
+
+def encode(log: Mapping[str, Any]) -> bytes:
+    """Return the RLP of a log in JSON. Null, "" and a lone 0 stand for no data. Raises `ValueError`."""
+    data = b"" if log.get("data") in _NO_DATA else read_data(log.get("data"))
+    topics = [rlp.encode(read_data(topic, 32)) for topic in read_list(log.get("topics") or [])]
+    return rlp_list([rlp.encode(read_data(log.get("address"), 20)), rlp_list(topics), rlp.encode(data)])
 
 
 def rlp_list(items: Iterable[bytes]) -> bytes:

@@ -20,7 +20,6 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, read_object, read_quantity
 from chains.header import Header
 from chains.node_errors import (
-    Cause,
     ChainError,
     NodeUnavailable,
     OtherAccounts,
@@ -561,11 +560,11 @@ def _judge_proofs(
             selected.fault = selected.fault or answer
             break
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # The block's age is the cause if the node says so, serves the proof of a younger block, or served none as
-            # old when that was measured.
+            # The block's age is the cause if the nodes prove a younger block, or proved none as old when that was
+            # measured.
             measured = ChainWatch.objects.filter(pk=source.id).first()
             is_beyond = bool(measured and request.block_number < (measured.oldest_provable or 0))
-            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and (is_served or is_beyond))
+            is_too_old = is_served or is_beyond or _proves_head(answers)
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
             known = [answer.about(facts.proof_of(source, request)), proof_depth.in_words(measured)]
             problem = " ".join(filter(None, known))
@@ -573,6 +572,12 @@ def _judge_proofs(
             break
     if selected.no_proof:
         selected.sample, selected.unserved = Sample(), []
+
+
+def _proves_head(answers: SourceAnswers) -> bool:
+    head = answers.head
+    request = ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)
+    return isinstance(answers.connection.source_rpc.proofs([request])[0], VerifiedAccountProof)
 
 
 def takes_proof(facts: Collection[Asked]) -> bool:

@@ -81,7 +81,7 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
     try:
         chain_id = RpcNode(chain.id, url, host).chain_id()
     except NodeUnavailable as error:
-        return [Problem("chain_unavailable", f"{error}.")]
+        return [Problem("chain_unavailable", error.for_operators.removesuffix(".") + ".")]
     say(f"A node of chain {chain_id}")
     if _check_nodes(chain.model_copy(update={"id": chain_id}), say, must_prove=True):
         return []
@@ -153,8 +153,12 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
     ]
     for line in _aligned([_COLUMNS, *rows]):
         say(f"  {line}")
+    for host, abilities in abilities_by_host:
+        if isinstance(abilities, Abilities) and (end := abilities.provable.end):
+            older = "" if abilities.provable.oldest is None else "older "
+            say(f"  {host} proves no {older}block: {end.for_operators}")
     return any(
-        isinstance(abilities, Abilities) and not (must_prove and abilities.oldest_provable is None)
+        isinstance(abilities, Abilities) and not (must_prove and abilities.provable.oldest is None)
         for _, abilities in abilities_by_host
     )
 
@@ -193,13 +197,14 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
         return probe(rpc)
     except NodeUnavailable as error:
         # The output line already begins with the host.
-        return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
+        reason = " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
+        return f"{reason}; the node said: “{error.message}”" if error.message else reason
     except ChainError as error:
         return error.for_operators
 
 
 def _cells(abilities: Abilities) -> tuple[str, ...]:
-    head, finalized, oldest = abilities.head, abilities.finalized, abilities.oldest_provable
+    head, finalized, oldest = abilities.head, abilities.finalized, abilities.provable.oldest
     if oldest is None:
         proofs = "none"
     elif oldest <= 1:

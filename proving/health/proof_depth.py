@@ -9,7 +9,7 @@ from functools import partial
 
 from django.db.models.functions import Now
 
-from chains.node_abilities import oldest_provable, patient_client
+from chains.node_abilities import patient_client, provable
 from chains.node_errors import ChainError
 from config.configured_chains import get_chains
 from proving.lanes import HeldLane
@@ -39,7 +39,7 @@ def measure_next(lane: HeldLane) -> None:
         head = rpc.head()
     except ChainError:
         return
-    measured = {"measured_head": head.number, "oldest_provable": oldest_provable(rpc, head)}
+    measured = {"measured_head": head.number, "oldest_provable": provable(rpc, head).oldest}
     update = partial(ChainWatch.objects.filter(pk=watch.pk).update, proofs_measured_at=Now(), **measured)
     lane.write(update)
 

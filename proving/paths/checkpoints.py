@@ -17,8 +17,9 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.header import Header
+from chains.log_ranges import LogReader
 from chains.node_errors import NodeUnavailable, RpcRefused
-from chains.questions import Log
+from chains.questions import Log, Topic
 from config.configured_chains import get_chains
 from database import due_rows
 from database.statements import chunks
@@ -39,6 +40,8 @@ _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
 _NEAREST = 20
 # Number of the destination's newest blocks whose events are read, to find what others have sent for a batch.
 _BLOCKS_READ = 2000
+# Maximum requests for the events of a range, where nodes answer only parts of it.
+_MOST_REQUESTS = 20
 # Maximum rows named in one statement.
 _PER_STATEMENT = 2000
 # Seconds after the confirmation of an event's block, during which the event makes blocks due.
@@ -115,12 +118,17 @@ def newest(connection: OpenConnection, latest: int) -> list[int]:
 
     Nothing is stored. Empty if nodes refuse to answer. Raises `NodeUnavailable`.
     """
-    address, first = connection.registry.contract.address, max(0, latest - _BLOCKS_READ + 1)
+    first = max(0, latest - _BLOCKS_READ + 1)
     try:
-        logs = connection.destination_rpc.logs(address, [_HEADER, None], first, latest)
+        logs = _reader(connection, [_HEADER, None]).read_all(first, latest)
     except RpcRefused:
         return []
     return [int.from_bytes(log.topics[1]) for log in logs]
+
+
+def _reader(connection: OpenConnection, topics: Sequence[Topic]) -> LogReader:
+    contract = connection.registry.contract
+    return LogReader(connection.destination_rpc, contract.address, topics, requests=_MOST_REQUESTS)
 
 
 def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bool:
@@ -139,8 +147,8 @@ def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bo
     waiting = list(left_to_others.values_list("block", "block__number", "block__hash").distinct())
     if waiting:
         margin = 10 + int(_NOTICED_SECONDS / connection.destination_rpc.chain.block_seconds)
-        first, address = max(0, heads.confirmed.number - margin), connection.registry.contract.address
-        logs = connection.destination_rpc.logs(address, [], first, heads.latest.number)
+        first = max(0, heads.confirmed.number - margin)
+        logs = _reader(connection, []).read_all(first, heads.latest.number)
         _note_accumulated(connection, logs)
         named = {topic for log in logs for topic in log.topics[1:]}
         woken = [pk for pk, number, of_block in waiting if {number.to_bytes(32), bytes.fromhex(of_block[2:])} & named]

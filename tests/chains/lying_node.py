@@ -24,14 +24,16 @@ class Raw:
 
 
 @contextmanager
-def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
-    """Serve `answer(body)` on a free port. Yield the URL."""
+def lying_node(answer: Callable[[Any], Any], refused_name: str = "none") -> Iterator[str]:
+    """Serve `answer(body)` on a free port. Yield the URL. Programs with the refused name (User-Agent) get 403."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             reply = answer(body)
             raw = reply if isinstance(reply, Raw) else Raw(json.dumps(reply).encode())
+            if refused_name in self.headers["User-Agent"]:
+                raw = Raw(status=403)
             self.send_response(raw.status)
             for name, value in {"Content-Length": str(len(raw.content)), **raw.headers}.items():
                 self.send_header(name, value)

@@ -14,7 +14,7 @@ from chains import block_transactions, receipts
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import OtherRoot
+from chains.node_errors import OtherRoot, RpcRefused
 from chains.rpc import RpcClient
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 from tests.contracts.blocks import block_of
@@ -97,8 +97,8 @@ def answering(**results: Any) -> Iterator[str]:
         if body["method"] not in results:
             return error(body, -32601, "the method does not exist")
         told = results[body["method"]]
-        if isinstance(told, Exception):
-            return error(body, -32000, str(told))
+        if isinstance(told, RpcRefused):
+            return error(body, told.code, told.message)
         return result(body, told(*body["params"]) if callable(told) else told)
 
     with lying_node(answer) as url:

@@ -18,7 +18,7 @@ from eth_utils.currency import to_wei
 from chains import block_transactions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
+from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot, RpcRefused
 from chains.packed_entries import root
 from devnet.devchain import ACCOUNTS
 from tests.chains.recorded_blocks import answering, as_json, load, transactions_of
@@ -219,7 +219,7 @@ def test_a_node_that_runs_out_of_time_for_a_raw_transaction_is_a_fault_that_pass
     of, transactions = signed.header, signed.transactions
     with (
         serving(
-            of, first(type="0x76")(transactions), eth_getRawTransactionByHash=TimeoutError("request timed out")
+            of, first(type="0x76")(transactions), eth_getRawTransactionByHash=RpcRefused(-32002, "request timed out")
         ) as url,
         pytest.raises(NodeUnavailable) as caught,
     ):

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from chains.node_abilities import oldest_provable, probe
+from chains.node_abilities import probe, provable
 from devnet.devchain import DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, lying_node, result
@@ -19,7 +19,7 @@ def test_an_archive_proves_back_to_the_first_block(devchain, client_of):
     assert abilities.head == client.head()
     assert abilities.finalized == HEAD - 2
     assert abilities.keeps_hashes
-    assert abilities.oldest_provable == 1
+    assert abilities.provable.oldest == 1
 
 
 @pytest.mark.long
@@ -28,7 +28,7 @@ def test_a_pruned_node_proves_down_to_a_depth(client_of, kept, depth):
     with DevChain(extra_args=("--prune-history", str(kept))) as chain:
         chain.mine(HEAD)
         client = client_of(chain.url)
-        assert oldest_provable(client, client.head()) == HEAD - depth
+        assert provable(client, client.head()).oldest == HEAD - depth
 
 
 def test_a_chain_without_history_contract_keeps_no_hashes(client_of):
@@ -61,13 +61,13 @@ def answering(devchain: DevChain, method: str, answer: Any) -> Any:
 def test_what_does_not_verify_is_not_provable(devchain, client_of, answer):
     with lying_node(answering(devchain, "eth_getProof", answer)) as url:
         client = client_of(url)
-        assert oldest_provable(client, client.head()) == HEAD
+        assert provable(client, client.head()).oldest == HEAD
 
 
 def test_headers_that_are_gone_can_not_be_proven(devchain, client_of):
     with lying_node(answering(devchain, "eth_getBlockByNumber", lambda body: result(body, None))) as url:
         client = client_of(url)
-        assert oldest_provable(client, client.head()) == HEAD
+        assert provable(client, client.head()).oldest == HEAD
 
 
 def test_refused_extras_are_told_and_do_no_harm(devchain, client_of):
@@ -78,4 +78,21 @@ def test_refused_extras_are_told_and_do_no_harm(devchain, client_of):
 
     with lying_node(node) as url:
         abilities = probe(client_of(url))
-    assert (abilities.finalized, abilities.keeps_hashes, abilities.oldest_provable) == (None, False, None)
+    assert (abilities.finalized, abilities.keeps_hashes, abilities.provable.oldest) == (None, False, None)
+
+
+@pytest.mark.parametrize("told", ["0x", {}, [], {"number": None, "hash": None}, {"number": "0x1"}])
+def test_a_final_block_that_can_t_be_read_counts_as_none(devchain, client_of, told):
+    def node(body: Any) -> Any:
+        questions = body if isinstance(body, list) else [body]
+        replies = ask(devchain.url, body)
+        replies = [
+            result(question, told) if "finalized" in question["params"] else reply
+            for question, reply in zip(questions, replies if isinstance(body, list) else [replies], strict=True)
+        ]
+        return replies if isinstance(body, list) else replies[0]
+
+    with lying_node(node) as url:
+        client = client_of(url)
+        assert probe(client).finalized is None
+        assert not client.resting_nodes()

@@ -1,9 +1,11 @@
 """Nodes that fail, hang, lie or refuse: the error, its cost, and the request to the next node."""
 
+import gzip
 import json
 import re
 import threading
 import traceback
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -157,7 +159,7 @@ REPLIES_AMISS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda replies: replies[1:], "without a reply"),
     (lambda replies: [replies[0], *replies], "belongs to no request"),
     (lambda replies: [*replies[1:], {**replies[0], "id": 10**9}], "belongs to no request"),
-    (lambda replies: [*replies[1:], {**replies[0], "id": str(replies[0]["id"])}], "belongs to no request"),
+    (lambda replies: [*replies[1:], {**replies[0], "id": f"0x{replies[0]['id']:x}"}], "belongs to no request"),
     (lambda replies: [*replies[1:], {**replies[0], "id": float(replies[0]["id"])}], "belongs to no request"),
     (lambda replies: [*replies[1:], {**replies[0], "id": None}], "belongs to no request"),
     (lambda replies: [*replies[1:], "reply"], "belongs to no request"),
@@ -191,8 +193,13 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     # Refusals with an HTTP status, from publicnode, dRPC, Alchemy, and a proxy whose node is down
     (raw(NO_STATE, 403), prove, RpcRefused, "Archive requests"),
     (raw(NO_STATE, 500), prove, RpcRefused, "Archive requests"),
-    (raw(b'{"message": "capacity limit exceeded for your plan"}', 403), call, NodeUnavailable, "by a quota or plan"),
-    (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "limits our requests"),
+    (
+        raw(b'{"message": "capacity limit exceeded for your plan"}', 403),
+        call,
+        NodeUnavailable,
+        "403; the node said: “capa",
+    ),
+    (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "503; the node said: “<html>Too Many"),
     (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
     (told(None, "eth_getProof"), prove, UnverifiedProof, "no proof of 0x"),
     # Refusals as JSON-RPC errors
@@ -264,6 +271,54 @@ def test_what_one_node_does_not_tell_another_may(devchain, client_of, spoil, que
         assert re.search(words, caught.value.for_operators)
         assert not getattr(caught.value, "may_pass", False)
         assert question(client_of(url, devchain.url)) == question(client_of(devchain.url))
+
+
+def in_strings(body: Any, reply: Any) -> Any:
+    return (
+        [entry | {"id": str(entry["id"])} for entry in reply]
+        if isinstance(reply, list)
+        else reply | {"id": str(reply["id"])}
+    )
+
+
+def packed(pack: Callable[[bytes], bytes], name: str) -> Spoil:
+    return lambda _, reply: Raw(pack(json.dumps(reply).encode()), headers={"Content-Encoding": name})
+
+
+FORMS: dict[str, Spoil] = {
+    "ids as strings": in_strings,
+    "gzip that was not asked for": packed(gzip.compress, "gzip"),
+    "deflate": packed(zlib.compress, "deflate"),
+}
+
+
+@pytest.mark.parametrize("spoil", FORMS.values(), ids=FORMS)
+def test_an_answer_in_an_odd_form_is_read(devchain, client_of, spoil):
+    with spoiling(devchain.url, spoil) as url:
+        client = client_of(url)
+        for question in (balance, balances, call, logs, prove):
+            assert question(client) == question(client_of(devchain.url))
+        assert not client.resting_nodes()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("location", ["/elsewhere", "elsewhere", "http://{host}/elsewhere"])
+def test_a_redirect_within_the_host_is_followed(devchain, client_of, status, location):
+    bodies: list[Any] = []
+
+    def redirect(body: Any) -> Any:
+        bodies.append(body)
+        to = location.format(host=url.removeprefix("http://").rstrip("/"))
+        return Raw(status=status, headers={"Location": to}) if len(bodies) % 2 else ask(devchain.url, body)
+
+    with lying_node(redirect) as url:
+        assert balances(client_of(url)) == balances(client_of(devchain.url))
+    assert bodies[::2] == bodies[1::2]
+
+
+def test_a_node_that_refuses_python_answers(devchain, client_of):
+    with lying_node(lambda body: ask(devchain.url, body), "Python") as url:
+        assert balance(client_of(url)) == balance(client_of(devchain.url))
 
 
 def test_no_other_node_is_waited_for_where_honest_nodes_say_that_a_call_reverts(devchain, client_of):
@@ -364,20 +419,27 @@ class Echoing:
         self.chain_id = "0x7a69"
         self.status = 200
         """Any other status is a failure."""
+        self.headers: dict[str, str] = {}
+        """The headers of a failure."""
+        self.refuses: Any = None
+        """The JSON-RPC error with which everything is refused, the chain id too."""
         self.tells_chain = True
         """True if the node answers the chain id even while it fails."""
         self.now = 0.0
         self.over = threading.Event()
 
     def __call__(self, body: Any) -> Any:
-        if is_chain_id(body) and self.tells_chain:
+        if is_chain_id(body) and self.tells_chain and not self.refuses:
             return reply_of(body, self.chain_id)
         questions_asked = body if isinstance(body, list) else [body]
         self.sizes.append(len(questions_asked))
         if self.hangs(questions_asked):
             self.over.wait(20)
         if self.status != 200:
-            return Raw(status=self.status)
+            return Raw(status=self.status, headers=self.headers)
+        if self.refuses:
+            replies = [{"jsonrpc": "2.0", "id": question["id"], "error": self.refuses} for question in questions_asked]
+            return replies if isinstance(body, list) else replies[0]
         if len(questions_asked) > self.most:
             return self.too_large(questions_asked)
         # JSON-RPC allows replies in any order.
@@ -626,6 +688,45 @@ def test_a_node_that_fails_is_passed_over_and_rests_longer_each_time(nodes):
     good.count()
     assert client.call("echo", 1) == 1
     assert (bad.count(), good.count()) == ([1], [])
+
+
+def test_a_quota_lasts_so_that_the_node_rests_longer_each_time(nodes):
+    """Each request is refused, in words that say nothing, and that for the chain id is the only one in a turn."""
+    node = Echoing()
+    client = nodes(node)
+    node.refuses = error({"id": 1}, -32000, "no")["error"]
+    asked = []
+    for node.now in range(200):
+        client.ask(echoes([1, 2, 3]))
+        asked += [node.now] * len(node.count())
+    assert asked == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+    node.now, node.refuses = 300, None
+    assert client.answers(echoes([1])) == [1]
+    assert client.resting_nodes() == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "asked"),
+    [
+        (429, "30", [0, 30, 60, 90, 120, 150, 182]),
+        (503, "30", [0, 30, 60, 90, 120, 150, 182]),
+        (429, "100000", [0]),
+        (429, "soon", [0, 1, 3, 7, 15, 31, 63, 123, 183]),
+        (429, "Fri, 31 Dec 2100 23:59:59 GMT", [0]),
+        (429, "Fri, 31 Dec 1999 23:59:59 GMT", [0, 1, 3, 7, 15, 31, 63, 123, 183]),
+    ],
+)
+def test_what_a_node_says_about_its_rest_is_obeyed_up_to_ten_minutes(nodes, status, told, asked):
+    node = Echoing()
+    node.status, node.headers = status, {"Retry-After": told}
+    client, times = nodes(node), []
+    for node.now in range(200):
+        with pytest.raises(NodeUnavailable, match=f"HTTP status {status}"):
+            client.call("echo", 1)
+        times += [node.now] * len(node.count())
+    assert times == asked
+    node.now, node.status = 600, 200
+    assert client.call("echo", 1) == 1
 
 
 def test_the_only_node_is_asked_even_while_it_should_rest_but_not_at_once(nodes):

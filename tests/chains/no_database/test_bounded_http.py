@@ -84,7 +84,7 @@ def test_a_node_that_hangs_up_or_lies_is_unavailable(client_of, lie):
         client_of(url, timeout_seconds=5).head()
 
 
-def test_no_redirect_is_followed(client_of):
+def test_no_redirect_to_another_port_is_followed(client_of):
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.setblocking(False)
 

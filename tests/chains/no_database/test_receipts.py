@@ -1,6 +1,6 @@
 """Receipts of recorded blocks, as nodes answer them and misanswer them, make the tries of their blocks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -9,13 +9,15 @@ import pytest
 import rlp
 from trie import HexaryTrie
 
-from chains import receipts
+from chains import block_transactions, receipts
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.packed_entries import nodes, root
+from chains.trie import EMPTY_TRIE_ROOT
 from tests.chains.recorded_blocks import answering, load
 from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT
+from tests.contracts import tries
 from tests.contracts.blocks import block_of, log_hash, recorded
 from tests.contracts.decoder import Receipt
 from tests.fixtures_folder import fixture_names
@@ -39,10 +41,16 @@ def header_of(fixture: Fixture) -> Header:
     return Header.decode(block_of(fixture).header)
 
 
-def of_optimism(*, has_canyon: bool) -> Fixture:
+def of_optimism(*, has_canyon: bool, logs: Sequence[Any] = ()) -> Fixture:
     """Return a block with one deposit, whose receipt has the nonce and the version in the trie since Canyon."""
     about = {"depositNonce": "0x5", "depositReceiptVersion": "0x1"} if has_canyon else {"depositNonce": "0x5"}
-    told = {"type": "0x7e", "status": "0x1", "cumulativeGasUsed": "0xb3b0", "logs": [], "logsBloom": "0x" + "00" * 256}
+    told = {
+        "type": "0x7e",
+        "status": "0x1",
+        "cumulativeGasUsed": "0xb3b0",
+        "logs": [*logs],
+        "logsBloom": "0x" + "00" * 256,
+    }
     fixture = {
         "trieReceipt": "6 items" if has_canyon else "4 items",
         "receipts": [told | about | {"transactionHash": "0x" + "22" * 32}],
@@ -77,6 +85,17 @@ def without(*names: str) -> Change:
     return lambda told: [{name: value for name, value in each.items() if name not in names} for each in told]
 
 
+def each_with(**fields: Any) -> Change:
+    return lambda told: [each | fields for each in told]
+
+
+def _in_numbers(write: Callable[[int], Any]) -> Change:
+    names = ("type", "status", "cumulativeGasUsed", "transactionIndex")
+    return lambda told: [each | {name: write(int(each[name], 16)) for name in names if name in each} for each in told]
+
+
+_NEWER = load("eth-mainnet-20472570")
+_LOG = {"address": "0x" + "0a" * 20, "topics": [], "data": "0x"}
 # Answers that nodes have given for what the trie holds in another form.
 MISANSWERED: dict[str, tuple[Fixture, Change]] = {
     "no bloom": (of_optimism(has_canyon=True), without("logsBloom")),
@@ -91,6 +110,31 @@ MISANSWERED: dict[str, tuple[Fixture, Change]] = {
             each | {"depositNonce": "0x5", "depositReceiptVersion": "0x1"} if each["type"] == "0x7e" else each
             for each in told
         ],
+    ),
+    # harmony-one/harmony 3514
+    "a status beside the state root before Byzantium": (load("eth-mainnet-1000000"), each_with(status="0x1")),
+    "a state root beside the status": (_NEWER, each_with(root="0x" + "11" * 32)),
+    "an empty state root beside the status": (_NEWER, each_with(root="0x")),
+    # evmos/ethermint 839, filecoin-project/lotus 10910
+    "null for no topics": (of_optimism(has_canyon=True, logs=[_LOG]), each_with(logs=[_LOG | {"topics": None}])),
+    "no topics at all": (
+        of_optimism(has_canyon=True, logs=[_LOG]),
+        each_with(logs=[{"address": _LOG["address"], "data": "0x"}]),
+    ),
+    "null for no data": (of_optimism(has_canyon=True, logs=[_LOG]), each_with(logs=[_LOG | {"data": None}])),
+    # trufflesuite/ganache 440
+    "a lone 0 for no data": (of_optimism(has_canyon=True, logs=[_LOG]), each_with(logs=[_LOG | {"data": "0x0"}])),
+    # Taraxa-project/taraxa-node 1876
+    "null for no logs": (of_optimism(has_canyon=True), each_with(logs=None)),
+    "no logs at all": (of_optimism(has_canyon=True), without("logs")),
+    "an empty bloom": (of_optimism(has_canyon=True), each_with(logsBloom="0x")),
+    "numbers of JSON": (_NEWER, _in_numbers(lambda number: number)),
+    "decimal digits": (_NEWER, _in_numbers(str)),
+    "zeros before": (_NEWER, _in_numbers(lambda number: f"0x{number:08x}")),
+    "true for the status": (_NEWER, lambda told: [each | {"status": each["status"] == "0x1"} for each in told]),
+    "another order": (
+        _NEWER,
+        lambda told: [each | {"transactionIndex": hex(index)} for index, each in enumerate(told)][::-1],
     ),
     "Polygon's receipt of what the bridge has done": (
         load("arbitrum-one-150000000"),
@@ -107,7 +151,13 @@ def test_what_nodes_have_answered_makes_it_too(client_of, case):
     assert list(made.values) == block_of(fixture).values
 
 
-@pytest.mark.parametrize("of_block", [{"eth_getBlockReceipts": []}, {}], ids=["none", "refused"])
+# kkrt-labs/kakarot-rpc 821 answers null.
+NO_LISTS: dict[str, Any] = {"none": [], "null": None, "null among them": [{}, None], "hashes": ["0x"], "an object": {}}
+
+
+@pytest.mark.parametrize(
+    "of_block", [*({"eth_getBlockReceipts": told} for told in NO_LISTS.values()), {}], ids=[*NO_LISTS, "refused"]
+)
 def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, of_block):
     fixture = load("arbitrum-one-150000000")
     each = {receipt["transactionHash"]: receipt for receipt in fixture["receipts"]}
@@ -116,6 +166,28 @@ def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, o
     ) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))
     assert list(made.values) == block_of(fixture).values
+
+
+def test_at_most_eight_readings_are_compared_with_the_root(client_of, monkeypatch):
+    """Each ambiguity doubles the readings, and a node may tell receipts with all of them."""
+    compared: list[int] = []
+
+    def counted(values: Sequence[bytes]) -> bytes:
+        compared.append(len(values))
+        return root(values)
+
+    monkeypatch.setattr(receipts, "root", counted)
+    fixture = of_optimism(has_canyon=True)
+    change = each_with(root="0x" + "11" * 32, gasUsed="0x0", cumulativeGasUsed="0x1")
+    with serving(fixture, change) as url, pytest.raises(OtherRoot):
+        receipts.of_block(client_of(url), header_of(fixture))
+    assert len(compared) == 8
+
+
+def test_a_block_without_transactions_needs_no_answer(client_of):
+    empty = Header.decode(tries.header(1, b"\1" * 32, roots=(EMPTY_TRIE_ROOT, EMPTY_TRIE_ROOT)))
+    silent = client_of("http://127.0.0.1:1")
+    assert receipts.of_block(silent, empty).values == block_transactions.of_block(silent, empty) == ()
 
 
 def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of):

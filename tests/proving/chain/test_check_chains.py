@@ -96,7 +96,9 @@ def test_it_tells_how_far_back_a_pruned_node_proves(configure):
     with DevChain(extra_args=("--prune-history", "150")) as pruned:
         pruned.mine(200)
         configure(pruned.url)
-        assert check("no_registry")[2].endswith("at least 128 blocks back")
+        printed = check("no_registry")
+        assert printed[2].endswith("at least 128 blocks back")
+        assert re.search(r" proves no older block: The node refused \(-\d+\); the node said: “.+”\.$", printed[3])
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def test_a_source_needs_a_node_that_proves(configure, devchain):
         assert check("no_proofs", "no_registry")[2].endswith("none")
         path.write_text(path.read_text().split("[[connections]]", maxsplit=1)[0])
         forget_chains()
-        assert len(check()) == 3, "a chain that is no destination has no signer to tell of"
+        assert len(check()) == 4, "a chain that is no destination has no signer to tell of"
 
 
 def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devchain):
@@ -148,6 +150,31 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
         configure(url)
         printed = check("chain_unavailable", "no_registry")
         assert printed[2].endswith("The node refused (-32000); the node said: “members only”.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            Raw(b'{"error": {"code": 1, "message": "unknown project"}}', 401),
+            "HTTP status 401; the node said: “unknown project”",
+        ),
+        (
+            Raw(b"<html>Forbidden: members only</html>", 403),
+            "HTTP status 403; the node said: “<html>Forbidden: members only</html>”",
+        ),
+        (
+            Raw(b'{"error": {"code": 1, "message": "out of credits"}}', 429),
+            "(HTTP status 429); the node said: “out of credits”",
+        ),
+        (Raw(b"Welcome to nginx"), "something that is not JSON; the node said: “Welcome to nginx”"),
+    ],
+)
+def test_the_words_of_a_node_without_answers_are_quoted(configure, answer, told):
+    with lying_node(lambda _: answer) as url:
+        configure(url)
+        assert check("chain_unavailable", "no_registry")[2].endswith(told)
+        assert told.partition("; ")[2] in check_node(url)[1]
 
 
 @pytest.mark.long
@@ -263,7 +290,8 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
 
     with lying_node(without_proofs) as url:
         printed, fault = check_node(url)
-    assert printed[-1].endswith("none")
+    assert printed[-2].endswith("none")
+    assert printed[-1].endswith(" proves no block: The node refused (-32601); the node said: “no”.")
     assert fault == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
 
 

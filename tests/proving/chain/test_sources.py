@@ -895,7 +895,7 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
 
     with changed_replies(settings, parent, pruned):
         batch = submit(key, of_chains(there=[40]))
-        assert wait_of(chain).endswith("limits our requests.")
+        assert wait_of(chain).endswith("limits our requests (-32005).")
         refused = -32000, "missing trie node"
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
