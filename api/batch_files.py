@@ -96,9 +96,9 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
 @read_rate.counted
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponseBase:
     """Return the proof of a query's facts. It can be checked without this service."""
-    batch, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
-    name = f"proof-{batch.pk}-{number}.json"
-    return _bundle(request, batch, batch.queries.filter(pk=row.pk), len(facts.of(row)), name)
+    row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
+    name = f"proof-{row.batch.pk}-{number}.json"
+    return _bundle(request, row.batch, row.batch.queries.filter(pk=row.pk), len(facts.of(row)), name)
 
 
 @_file(

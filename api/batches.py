@@ -20,9 +20,9 @@ from api import fact_schema
 from api.fact_schema import Fact, ShownTransaction
 from config.json_objects import iso
 from database.statements import by_size
-from proving import batch_waits, deployments, facts, requested_entries
+from proving import batch_waits, deployments, facts, query_values
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from proving.requested_entries import RequestedEntry
+from proving.query_values import QueryValues, RequestedEntry
 from queries import batch_json, batch_states, columns, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
@@ -110,10 +110,7 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
     A page stays the same while new batches are submitted.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    own = filters.apply(Batch.objects.filter(user=key.user_id)).order_by("-pk")
-    # SQLite sorts identifiers several times as fast as whole rows.
-    page = own.values("pk")[: limit + 1]
-    rows = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
+    rows = query_rows.first(filters.apply(Batch.objects.filter(user=key.user_id)), limit + 1)
     batches = rows[:limit]
     counts = batch_json.count([batch.pk for batch in batches])
     return {
@@ -278,23 +275,22 @@ def _query_list(
     shown: list[dict[str, Any]] = []
     size = 0
     for several in by_size(parts, lambda part: part.size, _FACTS_AT_ONCE):
-        may_be_told = {part.query: facts.may_be_told(batch, part.query) for part in several}
-        words = facts.proven_for({part.query: part.facts for part in several if may_be_told[part.query]})
-        steps, transactions = query_rows.steps_of(may_be_told), requested_entries.entries_of(may_be_told)
+        told = {part.query: part.facts for part in several if facts.may_be_told(batch, part.query)}
+        values, steps = query_values.read(told), query_rows.steps_of(part.query for part in several)
         for part in several:
             query, registry = part.query, held_by.get(part.query.source_chain_id)
-            known, transaction = words.get(query.pk, {}), transactions.get(query.pk)
+            known = values.get(query.pk) or QueryValues.untold(query)
             address = registry.address if registry else None
             if not shown or not part.start:
-                shown.append(_query(query, steps[query.pk], transaction))
+                shown.append(_query(query, steps[query.pk], known.entry))
             for place, fact in enumerate(part.facts, part.start):
                 if size > _MOST_BYTES:
                     if not shown[-1]["facts"]:
                         shown.pop()
                     return {"queryList": shown, "next": f"{query.number}.{place}"}
-                told = fact_schema.fact_json(fact, known.get(fact), address, query.block, transaction)
-                size += len(json.dumps(told))
-                shown[-1]["facts"].append(told)
+                as_json = fact_schema.fact_json(fact, known.words.get(fact), address, query.block, known.entry)
+                size += len(json.dumps(as_json))
+                shown[-1]["facts"].append(as_json)
             size += _BYTES_OF_RECEIPT if query.kind == QueryKind.ENTRY else 0
     following = parts[-1].query.number + 1 if parts else count + 1
     return {"queryList": shown, "next": str(following) if following <= count else None}

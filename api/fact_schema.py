@@ -9,7 +9,7 @@ from chains.encoding import checksummed, hex_data
 from chains.receipts import ReceiptLog
 from proving import facts
 from proving.facts import EntryFact, LogFact, SlotFact
-from proving.requested_entries import RequestedEntry
+from proving.query_values import RequestedEntry
 from queries.models import Block
 
 SLOT_NAME = "Of a SLOT that the request has named: `slot` of the variable, `keys` and `layout`."

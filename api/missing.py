@@ -19,8 +19,8 @@ def find_batch(internal_id: str) -> Batch:
     return row
 
 
-def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """Return a batch and one of its completed queries. Raises `ApiError`: not_found, not_done, rejected."""
+def completed_query(internal_id: str, number: int) -> Query:
+    """Return a completed query of a batch, with its batch. Raises `ApiError`: not_found, not_done, rejected."""
     batch = find_batch(internal_id)
     row = batch.queries.filter(position=number - 1).select_related("block").first()
     if row is None:
@@ -29,7 +29,7 @@ def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
         raise ApiError(404, "rejected", "The batch was rejected.")
     if not facts.may_be_told(batch, row):
         raise ApiError(404, "not_done", "The query is not completed yet.")
-    return batch, row
+    return row
 
 
 def finished_batch(internal_id: str) -> Batch:

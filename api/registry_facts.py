@@ -59,8 +59,8 @@ def list_facts(
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     reader = request.auth.user_id  # type: ignore[attr-defined]
-    facts, following = fact_search.search(filters, FactCursor.of(cursor), limit, reader=reader)
-    return {"facts": list(map(_as_json, facts)), "next": str(following) if following else None}
+    page = fact_search.search(filters, FactCursor.of(cursor), limit, reader=reader)
+    return {"facts": list(map(_as_json, page.facts)), "next": str(page.next) if page.next else None}
 
 
 def _as_json(fact: FoundFact) -> dict[str, Any]:

@@ -214,13 +214,13 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
         return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
     try:
-        batch, row = missing.completed_query(internal_id, number)
+        row = missing.completed_query(internal_id, number)
     except ApiError as error:
         return missing.not_here(request, internal_id, error, as_json=wants_json(request))
     slots = request.GET.get("slots", "")
     retry_after = read_rate.count(client_address(request))
     if not retry_after:
-        read, status = read_from_chain.read_now(batch, row, slots), 200
+        read, status = read_from_chain.read_now(row, slots), 200
     else:
         read, status = Reading(number, READING_SENTENCES["too_many_requests"]), 429
     if request.htmx:

@@ -5,6 +5,7 @@ first. Each page begins where the previous page ended. A query may have thousand
 query.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self
@@ -14,10 +15,10 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, 
 from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
-from proving import facts, requested_entries
+from proving import facts, query_values
 from proving.facts import AccountFact, EntryFact, Fact, LogFact, SlotFact
 from proving.models import FactsRegistry, ProvenTransaction
-from proving.requested_entries import RequestedEntry
+from proving.query_values import RequestedEntry
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind
 from queries.query_parameters import Address, Number, Slot, TransactionName
@@ -89,10 +90,15 @@ class FoundFact:
     batch: Batch | None  # one that asks for the fact, if the reader may know of it
 
 
-def search(
-    filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None
-) -> tuple[list[FoundFact], FactCursor | None]:
-    """Return a page of matching facts, newest first, and where the next page begins.
+@dataclass(frozen=True)
+class FoundFacts:
+    facts: Sequence[FoundFact]
+    next: FactCursor | None
+    """The beginning of the next page. None: there is none."""
+
+
+def search(filters: FactFilters, start: FactCursor, limit: int, *, reader: int | None = None) -> FoundFacts:
+    """Return a page of matching facts, newest first.
 
     `filters` name an account or a block, or nothing for the latest facts. Registries may hold more facts, which others
     have proven. A fact of several queries may appear again on a later page. Among batches that ask for the same fact,
@@ -101,8 +107,8 @@ def search(
     """
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
-    page, following = _page(filters, rows, start, limit, reader)
-    return list(_held_facts(page, held, reader)), following
+    page = _page(filters, rows, start, limit, reader)
+    return FoundFacts(list(_held_facts(page.matches, held, reader)), page.next)
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -239,24 +245,28 @@ class _FactOfQuery:
     fact: Fact
 
 
-def _page(
-    filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int, reader: int | None
-) -> tuple[list[_FactOfQuery], FactCursor | None]:
-    """Return the facts, and where the next page begins. `rows` has more than `limit` rows if there are more."""
+@dataclass(frozen=True)
+class _MatchPage:
+    matches: Sequence[_FactOfQuery]
+    next: FactCursor | None
+
+
+def _page(filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int, reader: int | None) -> _MatchPage:
+    """Return the facts of a page. `rows` has more than `limit` rows if there are more."""
     chosen = _enough(rows, start.fact + limit)
     matches: dict[tuple[int, Fact], _FactOfQuery] = {}
     for place, match in _in_order(filters, chosen):
         if place.query == start.query and place.fact < start.fact:
             continue
         if len(matches) == limit:
-            return list(matches.values()), place
+            return _MatchPage(list(matches.values()), place)
         known = matches.setdefault((place.block, match.fact), match)
         if match.query.batch.user_id == reader != known.query.batch.user_id:
             matches[place.block, match.fact] = match
     next_row = rows[len(chosen)] if len(chosen) < len(rows) else None
     if next_row is None and len(rows) > limit:
         next_row = _Row(rows[-1].query - 1, rows[-1].block, 0)
-    return list(matches.values()), FactCursor(next_row.block, next_row.query) if next_row else None
+    return _MatchPage(list(matches.values()), FactCursor(next_row.block, next_row.query) if next_row else None)
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
@@ -287,17 +297,15 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
 
 
 def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader: int | None) -> Iterator[FoundFact]:
-    facts_by_block: dict[Block, list[Fact]] = {}
+    told: dict[Query, list[Fact]] = defaultdict(list)
     for match in matches:
-        assert match.query.block
-        facts_by_block.setdefault(match.query.block, []).append(match.fact)
-    words = facts.proven(facts_by_block)
-    transactions = _transactions({match.query.pk for match in matches})
-    about = requested_entries.entries_of({match.query: True for match in matches})
+        told[match.query].append(match.fact)
+    values = query_values.read(told)
+    transactions = _transactions({query.pk for query in told})
     for match in matches:
-        block = match.query.block
+        block, of_query = match.query.block, values[match.query.pk]
         assert block
-        word = words[block.pk].get(match.fact)
+        word = of_query.words.get(match.fact)
         if word is None:
             continue
         is_of_account = isinstance(match.fact, AccountFact | SlotFact)
@@ -310,7 +318,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
             match.fact if is_known or not isinstance(match.fact, SlotFact) else replace(match.fact, name=None),
             word,
             held.rows[block.destination_chain_id, block.source_chain_id],
-            about.get(match.query.pk),
+            of_query.entry,
             transactions.get((match.query.pk, kind), ""),
             match.query.batch if is_known else None,
         )

@@ -19,7 +19,7 @@ from chains.receipts import TransactionReceipt
 from chains.rpc import RpcClient, result
 from chains.trie import NO_CODE_HASH, StateAccount
 from database.statements import chunks
-from proving.deployments import Call, Registry, selector
+from proving.deployments import Registry, selector
 from proving.models import AccountProof, ProvenTransaction, SlotProof
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind
@@ -186,29 +186,18 @@ def may_be_told(batch: Batch, query: Query) -> bool:
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
-def proven_for(facts_by_query: Mapping[Query, Sequence[Fact]]) -> dict[int, dict[Fact, bytes]]:
-    """Return the 32-byte words of each query's facts, by the query's id. Facts without a stored proof are left out."""
-    by_block: dict[Block, list[Fact]] = defaultdict(list)
-    for query, query_facts in facts_by_query.items():
-        if query.block is not None:
-            by_block[query.block] += query_facts
-    words = proven(by_block)
-    words_by_query = {}
-    for query, query_facts in facts_by_query.items():
-        known = words.get(query.block_id, {}) if query.block_id else {}
-        words_by_query[query.pk] = {fact: known[fact] for fact in query_facts if fact in known}
-    return words_by_query
-
-
-def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:
+def proven(
+    facts_by_block: Mapping[Block, Iterable[Fact]], entries: Iterable[ProvenTransaction] | None = None
+) -> dict[int, dict[Fact, bytes]]:
     """Return, by the block's id, the 32-byte word of each of these facts that has a stored proof.
 
-    The number of statements doesn't grow with the number of blocks.
+    The number of statements doesn't grow with the number of blocks. `entries` has what is stored of the blocks'
+    transactions if it has been read.
     """
     distinct_facts = {block: list(dict.fromkeys(facts)) for block, facts in facts_by_block.items()}
     accounts = _accounts(distinct_facts)
     slots = _slots(distinct_facts, accounts)
-    of_entries = _transactions(distinct_facts)
+    of_entries = _of_entries(distinct_facts, entries)
     words: dict[int, dict[Fact, bytes]] = {}
     for block, facts in distinct_facts.items():
         of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
@@ -326,23 +315,29 @@ def _slots(
     return words
 
 
-def _transactions(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, Fact], bytes]:
+def _of_entries(
+    facts_by_block: Mapping[Block, Iterable[Fact]], stored: Iterable[ProvenTransaction] | None
+) -> dict[tuple[int, Fact], bytes]:
     """Return the words of facts about transactions whose receipts are stored, by (block's id, fact)."""
-    asked: dict[tuple[int, int], list[EntryFact | LogFact]] = defaultdict(list)
+    asked: dict[tuple[int | None, int | None], list[EntryFact | LogFact]] = defaultdict(list)
     for block, facts in facts_by_block.items():
         for fact in facts:
             if isinstance(fact, EntryFact | LogFact):
                 asked[block.pk, fact.entry].append(fact)
     words: dict[tuple[int, Fact], bytes] = {}
-    for chunk in chunks(sorted({index for _, index in asked}), _CHUNK):
-        rows = ProvenTransaction.objects.filter(block__in={pk for pk, _ in asked}, index__in=chunk)
-        for row in rows.iterator():
-            if wanted := asked.get((row.block_id, row.index)):
-                receipt = TransactionReceipt.stored(bytes(row.receipt))
-                for fact in wanted:
-                    if (word := entry_word(fact, receipt, row.hash)) is not None:
-                        words[row.block_id, fact] = word
+    for row in stored_entries(asked) if stored is None else stored:
+        receipt = TransactionReceipt.stored(bytes(row.receipt))
+        for fact in asked[row.block_id, row.index]:
+            if (word := entry_word(fact, receipt, row.hash)) is not None:
+                words[row.block_id, fact] = word
     return words
+
+
+def stored_entries(places: Collection[tuple[int | None, int | None]]) -> Iterator[ProvenTransaction]:
+    """Yield what is stored of the transactions with these blocks (ids) and indexes within them."""
+    for chunk in chunks(sorted({index for _, index in places if index is not None}), _CHUNK):
+        rows = ProvenTransaction.objects.filter(block__in={block for block, _ in places}, index__in=chunk)
+        yield from (row for row in rows.iterator() if (row.block_id, row.index) in places)
 
 
 def entry_word(fact: EntryFact | LogFact, receipt: TransactionReceipt | None, tx_hash: str) -> bytes | None:
@@ -396,7 +391,7 @@ class ViewRequest:
 
     def questions(self, registry: Registry) -> list[Question[bytes]]:
         calls = [registry.state_root(self.block_number)]
-        calls += [_call(registry, self.block_number, fact) for fact in self.facts]
+        calls += [(registry.address, _calldata(self.block_number, fact, tries=True)) for fact in self.facts]
         return [questions.call(*call, self.at) for call in calls]
 
     def view(self, registry: Registry, answers: Sequence[bytes | ChainError]) -> RegistryView | ChainError:
@@ -431,48 +426,36 @@ def read(
     return result(views(rpc, registry, [ViewRequest(block_number, list(dict.fromkeys(facts)), at)])[0])
 
 
-def _call(registry: Registry, block_number: int, fact: Fact) -> Call:
-    """Return a call whose answer `Registry.decode_try` reads."""
-    function, words = _reading(block_number, fact)
-    return registry.address, _calldata(f"try{function[0].upper()}{function[1:]}", words)
-
-
 def calldata(block_number: int, fact: Fact) -> str:
     """Return the calldata (0x and hex) that reads a fact from its registry.
 
     The call reverts if the fact isn't proven.
     """
-    return hex_data(_calldata(*_reading(block_number, fact)))
+    return hex_data(_calldata(block_number, fact, tries=False))
 
 
-def _reading(block_number: int, fact: Fact) -> tuple[str, Sequence[int]]:
-    """Return the function that reads a fact, and its arguments. Each argument is one word."""
+def _calldata(block_number: int, fact: Fact, *, tries: bool) -> bytes:
+    """Return the calldata that reads a fact. If it `tries`, `Registry.decode_try` reads the answer."""
+    # Each argument is one word.
+    function, words = "", tuple[int, ...]()
     match fact:
         case AccountFact():
-            return "accountField", (int(fact.address, 16), block_number, fact.field)
+            function, words = "accountField", (int(fact.address, 16), block_number, fact.field)
         case SlotFact():
-            return "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
+            function, words = "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
         case HeaderFact():
-            return "headerField", (block_number, fact.field)
-        case EntryFact() | LogFact():
-            return _entry_reading(block_number, fact)
-        case TimeFact():
-            return "blockAtTimestamp", (fact.timestamp,)
-
-
-def _entry_reading(block_number: int, fact: EntryFact | LogFact) -> tuple[str, Sequence[int]]:
-    match fact:
+            function, words = "headerField", (block_number, fact.field)
         case EntryFact(field=EntryField.HASH):
-            return "transactionHash", (block_number, fact.entry)
+            function, words = "transactionHash", (block_number, fact.entry)
         case EntryFact():
-            return "receiptField", (block_number, fact.entry, fact.field)
+            function, words = "receiptField", (block_number, fact.entry, fact.field)
         case LogFact():
-            return "logHash", (block_number, fact.entry, fact.log)
-
-
-def _calldata(function: str, words: Sequence[int]) -> bytes:
+            function, words = "logHash", (block_number, fact.entry, fact.log)
+        case TimeFact():
+            function, words = "blockAtTimestamp", (fact.timestamp,)
     # A batch may have thousands of facts, and a general encoder takes ten times as long.
-    return selector("FactsRegistry", function) + b"".join(word.to_bytes(32) for word in words)
+    name = f"try{function[0].upper()}{function[1:]}" if tries else function
+    return selector("FactsRegistry", name) + b"".join(word.to_bytes(32) for word in words)
 
 
 # --- Comparison -------------------------------------------------------------------------------------------------------

@@ -17,9 +17,8 @@ from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.packed_entries import size_of_ways
 from chains.questions import ProofRequest, VerifiedAccountProof
-from proving import entry_packing, packing
+from proving import packing
 from proving.block_contents import UNKNOWN_SIZE, BlockSize, EntrySize, NamedEntry
-from proving.entry_packing import EntryPack
 from proving.facts import (
     AccountFact,
     EntryFact,
@@ -532,10 +531,10 @@ def _proofs_of_entries(missing: UnprovenBlock) -> Sequence[Load]:
         size = missing.size_of(fact)
         return size.transaction if fact.root == HeaderField.TRANSACTIONS_ROOT else size.length
 
-    return [_proof(missing, pack) for pack in entry_packing.packs(missing.of_entries, length_of)]
+    return [_proof(missing, pack) for pack in packing.entry_packs(missing.of_entries, length_of)]
 
 
-def _proof(missing: UnprovenBlock, pack: EntryPack) -> Load:
+def _proof(missing: UnprovenBlock, pack: packing.EntryPack) -> Load:
     sizes = {fact.entry: missing.size_of(fact) for fact in pack.facts}
     size_of_nodes, nodes = size_of_ways(max(missing.size.count, *(index + 1 for index in sizes)), sizes)
     load = Load(size_of_nodes, _NODE_GAS * nodes + _NODE_BYTE_GAS * size_of_nodes)

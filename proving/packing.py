@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -23,14 +23,14 @@ from chains.packed import (
     BlockBranch,
     HeaderParts,
 )
+from chains.packed_entries import encode_receipts, encode_transactions
 from chains.questions import BlockIdentifier
 from chains.rpc import result
 from chains.transaction_fields import TRANSACTION_GAS, gas_before_execution, least_gas_limit
 from chains.trie import NO_ACCOUNT
 from database.statements import chunks
-from proving import entry_packing, facts
+from proving import facts
 from proving.deployments import Call, Deployment, in_one_call
-from proving.entry_packing import EntryPack
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, Missing, SlotFact, header_words
 from proving.models import AccountProof, BlockTrie, SlotProof
 from queries.columns import HeaderField
@@ -67,6 +67,13 @@ _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 _NEW_WORD_GAS = 22_100
 _LEAST_HEADER_GAS, _LEAST_ACCOUNT_GAS, _LEAST_SLOT_GAS = 12_000, 2_000, 3_000
 _LEAST_NODE_GAS, _LEAST_TRANSACTION_GAS, _LEAST_HOP_GAS = 800, 4_000, 29_000
+# Maximum bytes and gas of a proof of entries, so that a header and other calls fit beside it.
+_ENTRY_PROOF_BYTES, _ENTRY_PROOF_GAS = 124_000, 12_000_000
+# Maximum bytes of the trie nodes on the way to a receipt or transaction, and maximum gas of rebuilding them.
+_ENTRY_NODES_BYTES, _ENTRY_NODES_GAS = 1_000, 20_000
+# Maximum gas of a log that is read, of a log that is stored too, of storing a receipt's fields or a hash, and of a
+# byte of what is hashed.
+_LOG_GAS, _STORED_GAS, _HASHED_BYTE_GAS = 3_000, 26_000, 3
 # An estimate of more than this multiple of the upper bound is false. Forks make operations dearer, but not so much.
 MOST_TIMES_BOUND = 2
 
@@ -143,6 +150,73 @@ class Intent:
         return list(here.values_list("pk", flat=True))
 
 
+@dataclass
+class EntryPack:
+    """Facts about entries under one root of a block, for one proof."""
+
+    root: HeaderField
+    facts: list[EntryFact | LogFact] = field(default_factory=list)
+    most_bytes: int = 0
+    """An upper bound of its packed bytes, without a header."""
+    most_gas: int = 0
+    """An upper bound of its gas, without calldata."""
+    values: Sequence[bytes] = ()
+    """All values of the trie, once it is read."""
+    queries: frozenset[int] = frozenset()
+    """The ids of the queries that request these facts."""
+
+    @property
+    def least_gas(self) -> int:
+        """Return the minimum gas, without calldata. Fields of one entry share a word, and each log has its own."""
+        entries = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
+        logs = [fact.entry for fact in self.facts if isinstance(fact, LogFact)]
+        return _LEAST_TRANSACTION_GAS * len(entries.union(logs)) + _NEW_WORD_GAS * (len(entries) + len(logs))
+
+    def encode(self, block: int | HeaderParts) -> bytes:
+        """Return the packed calldata. `block` is as in `encode_receipts`."""
+        indexes = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
+        if self.root == HeaderField.TRANSACTIONS_ROOT:
+            return encode_transactions(block, self.values, indexes)
+        logs: dict[int, list[int]] = {}
+        for fact in self.facts:
+            if isinstance(fact, LogFact):
+                logs.setdefault(fact.entry, []).append(fact.log)
+        return encode_receipts(block, self.values, logs, indexes)
+
+
+def entry_packs(
+    facts: Iterable[EntryFact | LogFact], length_of: Callable[[EntryFact | LogFact], int]
+) -> Iterator[EntryPack]:
+    """Yield the packs of these facts of a block. `length_of` returns the bytes of a fact's receipt or transaction.
+
+    A receipt with more logs to store than fit is in several packs.
+    """
+    pack: EntryPack | None = None
+    before: int | None = None
+    for fact in sorted(
+        facts, key=lambda fact: (fact.root, fact.entry, fact.log + 1 if isinstance(fact, LogFact) else 0)
+    ):
+        length = length_of(fact)
+        new_bytes, new_gas = (2, _STORED_GAS) if isinstance(fact, LogFact) else (0, _STORED_GAS)
+        whole_bytes = new_bytes + length + _ENTRY_NODES_BYTES
+        whole_gas = new_gas + _ENTRY_NODES_GAS + _HASHED_BYTE_GAS * length + _LOG_GAS * (length // 60)
+        if pack is None or pack.root != fact.root or before != fact.entry:
+            new_bytes, new_gas = whole_bytes, whole_gas
+        is_full = pack is not None and (
+            pack.most_bytes + new_bytes > _ENTRY_PROOF_BYTES or pack.most_gas + new_gas > _ENTRY_PROOF_GAS
+        )
+        if pack is None or pack.root != fact.root or is_full:
+            if pack is not None:
+                yield pack
+            pack, new_bytes, new_gas = EntryPack(fact.root), whole_bytes, whole_gas
+        pack.facts.append(fact)
+        pack.most_bytes += new_bytes
+        pack.most_gas += new_gas
+        before = fact.entry
+    if pack is not None:
+        yield pack
+
+
 class _Pack:
     """The content of one transaction, with an upper bound of its calldata and gas.
 
@@ -160,13 +234,9 @@ class _Pack:
         self._storage_nodes: dict[str, set[bytes]] = {}
         self.least_gas = 0
         """A lower bound of the gas, without calldata."""
+        self.gas = beside * _GAS_BESIDE
+        """An upper bound of the gas, without calldata."""
         self._bytes = beside
-        self._gas = beside * _GAS_BESIDE
-
-    @property
-    def gas(self) -> int:
-        """Return an upper bound of the gas, without calldata."""
-        return self._gas
 
     @property
     def accounts(self) -> list[AccountToProve]:
@@ -182,14 +252,14 @@ class _Pack:
         self.queries.update(queries)
         return True
 
-    def add_transactions(self, pack: EntryPack, queries: Collection[int]) -> bool:
-        """Add a proof of transactions in a call of its own, and return whether there was room for it."""
+    def add_entries(self, pack: EntryPack) -> bool:
+        """Add a proof of entries in a call of its own, and return whether there was room for it."""
         if self._is_full(pack.most_bytes, pack.most_gas):
             return False
         self._bytes += pack.most_bytes
-        self._gas += pack.most_gas
-        self.least_gas += _least_gas(pack)
-        self.queries.update(queries)
+        self.gas += pack.most_gas
+        self.least_gas += pack.least_gas
+        self.queries.update(pack.queries)
         return True
 
     def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
@@ -208,12 +278,12 @@ class _Pack:
         if self._accounts and self._is_full(more_bytes, more_gas):
             return False
         self._bytes += more_bytes
-        self._gas += more_gas
+        self.gas += more_gas
         self.least_gas += _LEAST_NODE_GAS * len(nodes)
         return True
 
     def _is_full(self, more_bytes: int, more_gas: int) -> bool:
-        return self._bytes + more_bytes > MAX_BYTES or self._gas + more_gas > MOST_GAS_OF_PROOFS
+        return self._bytes + more_bytes > MAX_BYTES or self.gas + more_gas > MOST_GAS_OF_PROOFS
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
@@ -250,17 +320,17 @@ def intents(
     below = deque(_of_entries(block, missing))
     if header and not beside and _is_of_entries_alone(missing, below):
         to, data = in_one_call(
-            registry.multicall, [(registry.contract.address, proof.encode([header])) for proof in below]
+            registry.multicall, [(registry.contract.address, pack.encode([header])) for pack in below]
         )
-        most_gas = sum(proof.pack.most_gas + _HEADER_GAS for proof in below)
-        least_gas = sum(_LEAST_HEADER_GAS + _least_gas(proof.pack) for proof in below)
-        yield Intent(to, data, set().union(*(proof.queries for proof in below)), most_gas=most_gas, least_gas=least_gas)
+        most_gas = sum(pack.most_gas + _HEADER_GAS for pack in below)
+        least_gas = sum(_LEAST_HEADER_GAS + pack.least_gas for pack in below)
+        yield Intent(to, data, set().union(*(pack.queries for pack in below)), most_gas=most_gas, least_gas=least_gas)
         return
     fields = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     least_gas = 0 if header is None else _least_gas_of_header(header, fields, stores_root=stores_root)
-    for proof in below:
+    for entries in below:
         # Accumulating the header makes this root a fact, so that the proofs below it need no header.
-        fields.setdefault(proof.pack.root, set()).update(proof.queries)
+        fields.setdefault(entries.root, set()).update(entries.queries)
     of_header = {query for queries in fields.values() for query in queries} if header else set()
     for pack in _packs(block, missing, proofs, first=_Pack(of_header, beside=beside)):
         proof_of_state = packed.encode(
@@ -271,7 +341,7 @@ def intents(
         )
         header_gas = 0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS
         in_order = [*calls, (registry.contract.address, proof_of_state)]
-        while below and pack.add_transactions(below[0].pack, below[0].queries):
+        while below and pack.add_entries(below[0]):
             in_order.append((registry.contract.address, below.popleft().encode(block.number)))
         to, data = in_one_call(registry.multicall, in_order)
         yield Intent(
@@ -279,61 +349,50 @@ def intents(
             data,
             pack.queries,
             accumulates=() if header is None else (block,),
-            continued=pack.continued.union(*(pack.queries & proof.queries for proof in below)),
+            continued=pack.continued.union(*(pack.queries & entries.queries for entries in below)),
             most_gas=None if calls else pack.gas + header_gas,
             least_gas=pack.least_gas + least_gas,
         )
         header, calls, least_gas = None, (), 0
+    yield from _of_entries_alone(block, registry, below)
+
+
+def _of_entries_alone(block: Block, registry: Deployment, below: deque[EntryPack]) -> Iterator[Intent]:
+    """Yield transactions for these proofs, each alone, below roots that are facts by then."""
     while below:
-        intent = below.popleft().intent(registry, block.number)
-        yield replace(intent, continued=set().union(*({*intent.queries} & proof.queries for proof in below)))
+        entries = below.popleft()
+        yield Intent(
+            registry.contract.address,
+            entries.encode(block.number),
+            entries.queries,
+            continued=set().union(*(entries.queries & further.queries for further in below)),
+            most_gas=entries.most_gas + _HEADER_GAS,
+            least_gas=entries.least_gas,
+        )
 
 
-def _is_of_entries_alone(missing: Missing, proofs: Sequence["_EntryProof"]) -> bool:
-    """Return whether all facts are about transactions, and fit one proof below each root, in one transaction.
+def _is_of_entries_alone(missing: Missing, packs: Sequence[EntryPack]) -> bool:
+    """Return whether all facts are about entries, and fit one proof below each root, in one transaction.
 
     Then each proof uses the header. Accumulating it, with its roots, would cost more.
     """
-    roots = {proof.pack.root for proof in proofs}
-    size = sum(proof.pack.most_bytes for proof in proofs)
     return (
-        sum(len(proof.facts) for proof in proofs) == len(missing)
-        and len(proofs) == len(roots)
-        and (len(proofs) == 1 or size <= MAX_BYTES)
+        sum(len(pack.facts) for pack in packs) == len(missing)
+        and len(packs) == len({pack.root for pack in packs})
+        and (len(packs) == 1 or sum(pack.most_bytes for pack in packs) <= MAX_BYTES)
     )
 
 
-@dataclass(frozen=True)
-class _EntryProof:
-    """A proof of facts about transactions of a block, and the ids of the queries that request them."""
-
-    pack: EntryPack
-    values: Sequence[bytes]
-    """All values of the trie."""
-    facts: Missing
-
-    @property
-    def queries(self) -> set[int]:
-        return {query for queries in self.facts.values() for query in queries}
-
-    def encode(self, block: int | HeaderParts) -> bytes:
-        return self.pack.encode(block, self.values)
-
-    def intent(self, registry: Deployment, block: int | HeaderParts) -> Intent:
-        """Return the transaction for this proof alone."""
-        most_gas, least_gas = self.pack.most_gas + _HEADER_GAS, _least_gas(self.pack)
-        data = self.encode(block)
-        return Intent(registry.contract.address, data, self.queries, most_gas=most_gas, least_gas=least_gas)
-
-
-def _of_entries(block: Block, missing: Missing) -> Iterator[_EntryProof]:
+def _of_entries(block: Block, missing: Missing) -> Iterator[EntryPack]:
     asked = facts.of_entries(missing)
     if not asked:
         return
     rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})
     tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
-    for pack in entry_packing.packs(asked, lambda fact: len(tries[fact.root][fact.entry])):
-        yield _EntryProof(pack, tries[pack.root], {fact: missing[fact] for fact in pack.facts})
+    for pack in entry_packs(asked, lambda fact: len(tries[fact.root][fact.entry])):
+        pack.values = tries[pack.root]
+        pack.queries = frozenset(query for fact in pack.facts for query in missing[fact])
+        yield pack
 
 
 def proof_of_time(
@@ -438,14 +497,6 @@ def _least_gas_of_header(header: bytes, fields: Collection[HeaderField], *, stor
 def least_gas_of(hops: int) -> int:
     """Return the minimum gas of consecutive hops. Each but the first begins with a header."""
     return _LEAST_HOP_GAS * hops + _LEAST_HEADER_GAS * max(0, hops - 1)
-
-
-def _least_gas(pack: EntryPack) -> int:
-    """Return the minimum gas of a proof of transactions. Fields of one share a word, and each log has its own."""
-    transactions = {fact.entry for fact in pack.facts if isinstance(fact, EntryFact)}
-    logs = [fact.entry for fact in pack.facts if isinstance(fact, LogFact)]
-    verified = len(transactions.union(logs))
-    return _LEAST_TRANSACTION_GAS * verified + _NEW_WORD_GAS * (len(transactions) + len(logs))
 
 
 def _key(text: str) -> bytes:

@@ -125,7 +125,14 @@ def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
     blocks: dict[StepKind, set[int]] = defaultdict(set)
     for chunk in chunks(sorted({pk for change in changes for pk in change.queries}), _CHUNK):
         with transaction.atomic(savepoint=False):
-            asking = _locked_with_batches(chunk)
+            open_ones = Query.objects.filter(pk__in=chunk, step__isnull=False)
+            # A rejected batch completes no more steps.
+            opened = Batch.objects.filter(pk__in=open_ones.values("batch"), status__in=OPEN_STATUSES).only("status")
+            opened = opened.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("pk"))))
+            batches = {row.pk: row for row in opened.order_by("pk").select_for_update(of=("self",), no_key=True)}
+            asking: dict[int, Query] = {}
+            for query in open_ones.filter(batch__in=batches).only("kind", "block", "step", "batch"):
+                query.batch, asking[query.pk] = batches[query.batch_id], query
             completed = _in_order(asking, changes)
             _write_steps(asking, completed)
             _advance_batches(asking, completed)
@@ -136,18 +143,6 @@ def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
     return blocks
 
 
-def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
-    """Lock the open batches of these queries, and return their queries. A rejected batch completes no more steps."""
-    asking = Query.objects.filter(pk__in=queries, step__isnull=False)
-    opened = Batch.objects.filter(pk__in=asking.values("batch"), status__in=OPEN_STATUSES).only("status")
-    opened = opened.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("pk"))))
-    batches = {batch.pk: batch for batch in opened.order_by("pk").select_for_update(of=("self",), no_key=True)}
-    rows = {row.pk: row for row in asking.filter(batch__in=batches).only("kind", "block", "step", "batch")}
-    for row in rows.values():
-        row.batch = batches[row.batch_id]
-    return rows
-
-
 # The steps that a query completes, with transaction hashes, and the step that follows. None: the query is done.
 _Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
 
@@ -155,19 +150,16 @@ _Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
 def _in_order(asking: Mapping[int, Query], changes: Sequence[Complete]) -> dict[int, _Completed]:
     completed: dict[int, _Completed] = {}
     for change in changes:
+        following = _ORDER[_ORDER.index(change.step) + 1] if change.step != _ORDER[-1] else None
         for pk in change.queries:
             if (query := asking.get(pk)) is None:
                 continue
             steps, at = completed.get(pk, ((), query.step))
+            # A header query has no further step, because accumulating the header proves it.
+            is_last = query.kind == QueryKind.HEADER and following == StepKind.FACTS_PROVEN
             if at == change.step:
-                completed[pk] = ((*steps, (change.step, change.transaction_hash)), _following(query, change.step))
+                completed[pk] = ((*steps, (change.step, change.transaction_hash)), None if is_last else following)
     return completed
-
-
-def _following(query: Query, step: StepKind) -> StepKind | None:
-    following = _ORDER[_ORDER.index(step) + 1] if step != _ORDER[-1] else None
-    # A header query has no further step, because accumulating the header proves it.
-    return None if query.kind == QueryKind.HEADER and following == StepKind.FACTS_PROVEN else following
 
 
 def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:

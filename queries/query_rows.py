@@ -1,6 +1,8 @@
 """Reading of a batch, its queries with their blocks, and their steps, in one statement each."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+
+from django.db.models import QuerySet
 
 from queries import columns
 from queries.models import Batch, Query, Step
@@ -11,13 +13,18 @@ def find_batch(internal_id: str) -> Batch | None:
     return Batch.objects.defer("request").filter(pk=columns.batch_id(internal_id)).first()
 
 
-def from_number(batch: Batch, first: int, most: int) -> list[Query]:
-    """Return up to `most` queries of the batch from number `first` on, with their blocks."""
-    return at(batch, range(first - 1, first - 1 + most))
+def first(batches: "QuerySet[Batch]", most: int, *, order: str = "-pk") -> list[Batch]:
+    """Return the first batches in an order of creation, without their requests. By default the newest come first.
+
+    Databases sort only identifiers several times as fast as whole rows.
+    """
+    chosen = batches.order_by(order).values("pk")[:most]
+    return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
 
 
-def at(batch: Batch, positions: Collection[int]) -> list[Query]:
-    """Return the queries at these positions, with their blocks."""
+def from_number(batch: Batch, number: int, most: int) -> list[Query]:
+    """Return up to `most` queries of the batch from this number on, with their blocks."""
+    positions = range(number - 1, number - 1 + most)
     return list(batch.queries.filter(position__in=positions).order_by("position").prefetch_related("block"))
 
 

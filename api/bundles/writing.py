@@ -7,17 +7,23 @@ written nodes are kept, so that no node is written twice. The number of statemen
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
+from eth_utils.crypto import keccak
 
-from api.bundles import FORMAT, Changed, next_headers, transaction_parts
+from api.bundles import FORMAT, Changed, next_headers
+from api.fact_schema import log_json
+from chains import packed_entries
 from chains.encoding import hex_data
 from chains.header import Header
+from chains.receipts import TransactionReceipt
 from database.statements import by_size, chunks
 from proving import deployments, facts
+from proving.facts import EntryFact, LogFact
 from proving.models import AccountProof, BlockTrie, SlotProof
 from queries import query_rows
 from queries.columns import EntryField, HeaderField
@@ -155,11 +161,9 @@ def _nodes(queries: QuerySet[Query], places: Mapping[int, int], items: list[dict
             accounts = _accounts(several)
             slots = _slots(several, accounts)
             new: list[str] = []
-            take = partial(pool.take, new)
-            of_entries = transaction_parts.parts(several, take)
-            for query, of_transaction in zip(several, of_entries, strict=True):
-                item = _query(query, places, accounts.get(_pair(query)), slots, take)
-                items.append(item | of_transaction)
+            for query, entry in zip(several, _entries(several), strict=True):
+                proven = accounts.get(_pair(query)) or entry
+                items.append(_query(query, places, proven, slots, partial(pool.take, new)))
             yield new
 
 
@@ -201,37 +205,106 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
             yield proofs[pair]
 
 
+@dataclass(frozen=True)
+class _ProvenValue:
+    """A receipt or transaction, and the nodes from the root to it."""
+
+    value: bytes
+    nodes: Sequence[str]
+
+
+# A transaction's values that a query needs, by the roots that prove them.
+_Entry = Mapping[HeaderField, _ProvenValue]
+
+
+def _entries(queries: Sequence[Query]) -> Iterator[_Entry | None]:
+    """Yield the transaction of each query, or None for one that is about none, in the queries' order.
+
+    The tries of one block at a time are in memory. Raises `Changed`.
+    """
+    for block, following in groupby(queries, key=lambda query: query.block_id):
+        of_block = list(following)
+        indexes: dict[HeaderField, list[int]] = {}
+        for query in of_block:
+            for root in _roots(query):
+                indexes.setdefault(root, []).append(query.transaction_index or 0)
+        rows = BlockTrie.objects.filter(block=block, root__in=indexes) if indexes else ()
+        tries = {HeaderField(row.root): row.values for row in rows}
+        if tries.keys() != indexes.keys():
+            raise Changed("The receipts of a block are not stored any more.")
+        nodes = {root: packed_entries.nodes(values, indexes[root]) for root, values in tries.items()}
+        for query in of_block:
+            index = query.transaction_index or 0
+            entry = {
+                root: _ProvenValue(tries[root][index], list(map(hex_data, nodes[root][index])))
+                for root in _roots(query)
+            }
+            yield entry if query.kind == QueryKind.ENTRY else None
+
+
+def _roots(query: Query) -> set[HeaderField]:
+    """Return the roots below which the query's transaction is proven. One that is named by its hash has its hash so."""
+    by_hash = {HeaderField.TRANSACTIONS_ROOT} if query.transaction_name.startswith("0x") else set()
+    return by_hash | {root.field for root in facts.roots_of(facts.of(query))}
+
+
 def _query(
     query: Query,
     places: Mapping[int, int],
-    account: AccountProof | None,
+    proven: AccountProof | _Entry | None,
     slots: Iterator[SlotProof],
     take: Callable[[Sequence[str]], list[int]],
 ) -> dict[str, Any]:
-    """Return the bundle's entry of a query.
+    """Return the bundle's entry of a query. `proven` has its account or transaction; None: it is about the header.
 
     It takes as many proofs from `slots` as the query has slots. Raises `Changed`.
     """
     block = query.block
     if block is None or block.header_rlp is None or block.pk not in places:
         raise Changed(f"The header of query {query.position + 1} is not stored any more.")
-    if account is None:
-        header = facts.header_words(Header.decode(bytes(block.header_rlp)))
-        words = {field.name: header[field] for field in query.header_fields}
-    else:
-        properties = facts.account_words(account)
-        words = {field.name: properties[field] for field in query.account_fields}
-    return {
+    item: dict[str, Any] = {
         "number": query.position + 1,
         "block": places[block.pk],
         "selector": query.selector,
         "account": query.address or None,
         "name": query.name or None,
-        "accountProof": take(account.nodes) if account else None,
-        "facts": {name: hex_data(word) for name, word in words.items()},
-        "slots": {
-            proof.slot: {"word": hex_data(proof.value.to_bytes(32)), "proof": take(proof.nodes)}
-            for proof in islice(slots, len(query.slots))
-        },
+        "accountProof": None,
+        "facts": {},
+        "slots": {},
         "timestamp": None if query.timestamp is None else str(query.timestamp),
+        "transaction": None,
+        "receiptProof": None,
+        "transactionProof": None,
+        "logs": {},
     }
+    match proven:
+        case None:
+            header = facts.header_words(Header.decode(bytes(block.header_rlp)))
+            item["facts"] = {field.name: hex_data(header[field]) for field in query.header_fields}
+        case AccountProof():
+            item["accountProof"] = take(proven.nodes)
+            properties = facts.account_words(proven)
+            item["facts"] = {field.name: hex_data(properties[field]) for field in query.account_fields}
+            item["slots"] = {
+                proof.slot: {"word": hex_data(proof.value.to_bytes(32)), "proof": take(proof.nodes)}
+                for proof in islice(slots, len(query.slots))
+            }
+        case _:
+            _add_entry(item, query, proven, take)
+    return item
+
+
+def _add_entry(item: dict[str, Any], query: Query, entry: _Entry, take: Callable[[Sequence[str]], list[int]]) -> None:
+    receipt, transaction = entry.get(HeaderField.RECEIPTS_ROOT), entry.get(HeaderField.TRANSACTIONS_ROOT)
+    item["receiptProof"] = take(receipt.nodes) if receipt else None
+    item["transactionProof"] = take(transaction.nodes) if transaction else None
+    tx_hash = hex_data(keccak(transaction.value)) if transaction else ""
+    item["transaction"] = {"index": str(query.transaction_index or 0), "hash": tx_hash or None}
+    stored = TransactionReceipt.stored(receipt.value) if receipt else None
+    for fact in facts.of(query):
+        if not isinstance(fact, EntryFact | LogFact) or not (word := facts.entry_word(fact, stored, tx_hash)):
+            continue
+        if isinstance(fact, EntryFact):
+            item["facts"][facts.name(fact)] = hex_data(word)
+        elif stored:
+            item["logs"][str(fact.log)] = {"word": hex_data(word), **log_json(stored.logs[fact.log])}

@@ -23,7 +23,7 @@ from chains.header import Header
 from chains.packed_entries import root
 from chains.rpc import RpcClient
 from devnet.devchain import ACCOUNTS
-from proving import entry_packing
+from proving import packing
 from proving.block_contents import NamedEntry, find
 from proving.reconcile import proofs
 from queries.columns import EntryField
@@ -150,8 +150,9 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
             entries.contents.size({entry.index for entry in entries.found.values()})
 
         def prove() -> None:
-            (fetched,) = next(proofs.of_entries(client(), {row: queries})).values()
-            assert len(fetched.complete) == count
+            subject = proofs.Subject(row, QueryKind.ENTRY, "", queries)
+            *_, part = proofs.fetch(client(), proofs.Waiting([subject], {}, set()), lambda: False)
+            assert len(part[row.pk].complete) == count
 
         entries = find(client(), block.header, asked)
         assert entries.contents
@@ -161,8 +162,9 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 
     def pack() -> None:
-        for each in entry_packing.packs(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
-            each.encode(block.header.number, contents.tries[each.root])
+        for each in packing.entry_packs(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
+            each.values = contents.tries[each.root]
+            each.encode(block.header.number)
 
     return [*measures, _measure(f"their packing, {count} of its transactions", pack)]
 

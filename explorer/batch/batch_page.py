@@ -233,7 +233,7 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
     queries = tuple(
         query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1, event=wanted.event)
     )
-    sent, count = transaction_display.read(batch, destination, queries if is_whole else ())
+    sent = transaction_display.read(batch, destination, queries if is_whole else ())
     seconds, waits = _poll_seconds(batch), batch_waits.waits(batch, counts)
     return ShownBatch(
         batch=batch,
@@ -244,8 +244,8 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
         sources=tuple(trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by)),
         shown=shown,
         queries=queries,
-        transactions=tuple(sent),
-        transaction_count=count,
+        transactions=tuple(sent.shown),
+        transaction_count=sent.count,
         waits=waits,
         poll_seconds=seconds,
         no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),

@@ -100,11 +100,9 @@ class Value:
         return word
 
 
-def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
-    """Return the facts that a query requests, with one page of its slots or logs from `first_slot` on. None: all."""
+def shown(query: Query, first_slot: int, most_slots: int = SLOTS_PAGE) -> list[Fact]:
+    """Return the facts that a query requests, with one page of its slots or logs from `first_slot` on."""
     all_facts = facts.of(query)
-    if first_slot is None:
-        return all_facts
     # Slots and logs are consecutive.
     first = next((at for at, fact in enumerate(all_facts) if isinstance(fact, SlotFact | LogFact)), 0) + first_slot - 1
     page = range(first, first + min(most_slots, SLOTS_PAGE))
@@ -114,13 +112,6 @@ def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) ->
 def listed(query: Query) -> Sequence[object]:
     """Return the slots or logs of a query, of which a page shows a part."""
     return query.slots or query.known_logs
-
-
-def proven(
-    queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
-) -> dict[int, dict[Fact, bytes]]:
-    """Return the 32-byte words of shown facts whose proofs are stored, by query id."""
-    return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
 def value(

@@ -6,11 +6,10 @@ from typing import Any
 
 from api.fact_schema import log_json
 from chains.encoding import hex_data
-from explorer.batch import fact_display
 from explorer.formatting import csv_lines
-from proving import facts, requested_entries
+from proving import facts, query_values
 from proving.facts import EntryFact, Fact, LogFact, SlotFact
-from proving.requested_entries import RequestedEntry
+from proving.query_values import QueryValues, RequestedEntry
 from queries.models import Batch, BatchStatus, Query
 from queries.query_rows import from_number
 
@@ -35,13 +34,12 @@ def lines(batch: Batch) -> Iterator[str]:
         queries = from_number(batch, first, _CHUNK)
         if not queries:
             break
-        may_be_told = {query: facts.may_be_told(batch, query) for query in queries}
-        words = fact_display.proven([query for query, is_told in may_be_told.items() if is_told], None)
-        transactions = requested_entries.entries_of(may_be_told)
+        values = query_values.read({query: facts.of(query) for query in queries if facts.may_be_told(batch, query)})
         for query in queries:
+            known = values.get(query.pk) or QueryValues.untold(query)
             for fact in facts.of(query):
-                cells = _cells(batch, query, fact, words.get(query.pk, {}).get(fact))
-                yield csv_lines.line([*cells, *transaction_cells(fact, transactions.get(query.pk))])
+                cells = _cells(batch, query, fact, known.words.get(fact))
+                yield csv_lines.line([*cells, *transaction_cells(fact, known.entry)])
 
 
 def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[str]:

@@ -4,7 +4,7 @@ The number of SQL statements doesn't grow with the number of queries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,10 +17,10 @@ from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
 from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
-from proving import facts, requested_entries
+from proving import facts, query_values
 from proving.facts import Fact, HeaderFact, LogFact, SlotFact
 from proving.models import FactsRegistry, Transaction
-from proving.requested_entries import RequestedEntry
+from proving.query_values import QueryValues, RequestedEntry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, QueryKind, Step, StepKind, StepStatus
 from queries.waits import WaitReason, uncoded
 
@@ -54,7 +54,7 @@ class ShownQuery:
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
     needs_action: bool  # the open step goes on only after somebody acts
     seconds_left: int | None  # estimate for the path to the query's block
-    transaction: RequestedEntry | None = None  # in a line, as the request names it
+    entry: RequestedEntry | None = None  # in a line, as the request names it
 
     @property
     def number(self) -> int:
@@ -163,42 +163,34 @@ def read(
     `steps` has their steps by query id; None: only lines are shown. `held_by` has the registries of the facts by source
     chain (`deployments.of_batch`). Logs are decoded by `event`, an event's signature.
     """
-    slots = {query.pk: Paginator(fact_display.listed(query), SLOTS_PAGE).get_page(slots_page) for query in queries}
-    first_slots = {query: slots[query.pk].start_index() or 1 for query in queries if facts.may_be_told(batch, query)}
-    # Only the page of a single query has pages of slots.
-    first, most = max(first_slots.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
-    words = fact_display.proven(list(first_slots), first, most)
     is_whole = steps is not None
-    about = requested_entries.entries_of({query: is_whole and query in first_slots for query in queries})
+    slots = {query.pk: Paginator(fact_display.listed(query), SLOTS_PAGE).get_page(slots_page) for query in queries}
+    # Only the page of a single query has pages of slots.
+    first = max((page.start_index() for page in slots.values()), default=0) or 1
+    most = SLOTS_PAGE if is_whole else _MOST_IN_ROW
+    told = {query: fact_display.shown(query, first, most) for query in queries if facts.may_be_told(batch, query)}
+    values = query_values.read(told)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     # A transaction that reverted or was cancelled has cost gas, although its hash may be on no step or an earlier one.
     sent = Transaction.queries.through.objects.filter(query__in=[query.pk for query in queries])
-    sent_for = set(sent.values_list("query", flat=True)) if steps is not None else set()
+    sent_for = set(sent.values_list("query", flat=True)) if is_whole else set()
     for query in queries:
         source, registry = sources[query.source_chain_id], held_by.get(query.source_chain_id)
+        known = values.get(query.pk) or QueryValues.untold(query)
+        if not is_whole:
+            # A line names the transaction as the request does.
+            known = replace(known, entry=QueryValues.untold(query).entry)
         yield ShownQuery(
             query=query,
             source=source,
-            values=tuple(
-                values_of(
-                    query,
-                    words.get(query.pk, {}),
-                    source,
-                    registry,
-                    transaction=about.get(query.pk),
-                    event=event,
-                    with_code=is_whole,
-                )
-            )
-            if registry
-            else (),
+            values=tuple(_values(query, known, source, registry, event, with_code=is_whole)) if registry else (),
             slots=slots[query.pk],
             steps=tuple(_steps(batch, query, steps[query.pk], is_sent_for=query.pk in sent_for))
             if steps is not None
             else (),
             needs_action=bool(query.step and query.block and query.block.needs_action),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
-            transaction=about.get(query.pk),
+            entry=known.entry,
         )
 
 
@@ -238,21 +230,13 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
         )
 
 
-def values_of(
-    query: Query,
-    words: Mapping[Fact, bytes],
-    source: ChainName,
-    registry: FactsRegistry,
-    *,
-    transaction: RequestedEntry | None = None,
-    event: str = "",
-    with_code: bool = True,
+def _values(
+    query: Query, known: QueryValues, source: ChainName, registry: FactsRegistry, event: str, *, with_code: bool
 ) -> Iterable[Value]:
-    """Yield the facts of a query for pages."""
     listed: set[type[Fact]] = set()
-    told = {fact.log: transaction.log(fact.log) for fact in words if transaction and isinstance(fact, LogFact)}
+    told = {fact.log: known.entry.log(fact.log) for fact in known.words if known.entry and isinstance(fact, LogFact)}
     logs = log_display.shown({index: log for index, log in told.items() if log}, event)
-    for fact, word in words.items():
+    for fact, word in known.words.items():
         # Only the first value of a list gets code. Code for thousands of slots would take megabytes.
         is_first = query.block is not None and type(fact) not in listed
         if isinstance(fact, SlotFact | LogFact | HeaderFact):

@@ -11,9 +11,9 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display
 from explorer.batch.fact_display import SLOTS_PAGE, Meaning
-from proving import deployments, facts
+from proving import deployments, facts, query_values
 from proving.deployments import Registry
-from queries.models import Batch, Query, QueryKind
+from queries.models import Query, QueryKind
 
 READING_SENTENCES = {
     "chain_unavailable": "The chain could not be read. {reason} Try again in a moment.",
@@ -49,12 +49,13 @@ class Reading:
         return all(fact.as_proven for fact in self.facts)
 
 
-def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
+def read_now(query: Query, slots_page: str = "") -> Reading:
     """Read the query's facts from the registry at the newest block: of its slots or logs, one page."""
     number, slots = query.number, Paginator(fact_display.listed(query), SLOTS_PAGE).get_page(slots_page or 1)
-    chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
-    row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)
-    proven = fact_display.proven([query], slots.start_index() or 1)[query.pk]
+    chain, source = chain_name(query.batch.destination_chain_id), chain_name(query.source_chain_id)
+    row = deployments.of_batch(query.batch, deployments.all_of(chain.id, [source.id])).get(source.id)
+    shown = fact_display.shown(query, slots.start_index() or 1)
+    proven = query_values.read({query: shown})[query.pk].words
     if row is None or query.block is None or not proven:
         return Reading(number, READING_SENTENCES["no_registry"])
     try:

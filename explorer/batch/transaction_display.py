@@ -91,8 +91,15 @@ class TransactionDisplay:
         return [tx_hash for tx_hash in reversed(hashes) if tx_hash != self.hash]
 
 
-def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> tuple[list[TransactionDisplay], int]:
-    """Return the newest signed transactions and the number of all.
+@dataclass(frozen=True)
+class NewestTransactions:
+    shown: Sequence[TransactionDisplay]
+    count: int
+    """The number of all."""
+
+
+def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> NewestTransactions:
+    """Return the newest signed transactions.
 
     They belong to the queries in `cards`, or to the whole batch if there are no cards.
     """
@@ -108,7 +115,7 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
     known = {tx_hash for row in signed.values() for tx_hash in row.hashes}
     unknown = list(map(TransactionDisplay, sorted(hashes - known)))
     count = max(len(pks) - len(rows) + len(signed), len(shown) + len(unknown))
-    return shown + (unknown if len(pks) <= MOST_SHOWN else []), count
+    return NewestTransactions(shown + (unknown if len(pks) <= MOST_SHOWN else []), count)
 
 
 def sent_until_now(batch: Batch) -> SentTransactions:

@@ -5,6 +5,7 @@ because it counts all rows and numbers the pages.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from itertools import groupby
 from typing import Any
@@ -33,9 +34,9 @@ from explorer.lists import batch_rows, fact_list, first_query, searched_account,
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from explorer.lists.typed_filters import UnreadableFilters
-from proving.fact_search import PROPERTIES, START, FactCursor, PropertyName, search, with_property
+from proving.fact_search import PROPERTIES, START, FactCursor, FoundFacts, PropertyName, search, with_property
 from proving.models import SignedTransaction, Transaction
-from queries import columns
+from queries import columns, query_rows
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.query_parameters import AfterDay, BeforeDay, Number, Ulid
 
@@ -115,21 +116,21 @@ def page(request: HttpRequest) -> HttpResponse:
 def _found(filters: BatchListFilters, user: User | None, account: SearchedAccount | None) -> dict[str, Any]:
     """Return the batches of the page, and the facts next to them."""
     batches, searched_for = _matching(filters, user, account)
-    batches_of_page, has_newer, has_older = _page(batches, filters)
+    page = _page(batches, filters)
     fact_filters = fact_list.searched(filters.search, account)
-    facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
+    facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else FoundFacts([], None)
     query = urlencode(fact_filters.model_dump(exclude_none=True)) if fact_filters else ""
     return {
-        "days": _by_day(batch_rows.read(batches_of_page)),
+        "days": _by_day(batch_rows.read(page.batches)),
         # The neighbouring pages begin after these identifiers.
-        "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
-        "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
+        "newer": page.batches[0].pk if page.batches and page.has_newer else "",
+        "older": page.batches[-1].pk if page.batches and page.has_older else "",
         "searched_for": searched_for,
         "not_understood": bool(filters.search) and not searched_for,
         "account": account,
         "facts_address": f"{reverse('facts')}?{query}" if query else "",
-        "facts": list(fact_list.rows(facts)),
-        "has_more_facts": more_facts is not None,
+        "facts": list(fact_list.rows(facts.facts)),
+        "has_more_facts": facts.next is not None,
     }
 
 
@@ -147,7 +148,7 @@ def file(request: HttpRequest) -> HttpResponse:
     except UnreadableFilters as unreadable:
         return typed_filters.refusing_file(unreadable.faults, "batches.csv")
     batches, _ = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
-    rows = batch_rows.read(_first(batches, "-pk", MOST_IN_FILE + 1))
+    rows = batch_rows.read(query_rows.first(batches, MOST_IN_FILE + 1))
     following = ""
     if len(rows) > MOST_IN_FILE:
         rows = rows[:MOST_IN_FILE]
@@ -193,19 +194,20 @@ def _ids(text: str) -> tuple[str, str] | None:
 # --- Search -----------------------------------------------------------------------------------------------------------
 
 
-def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
-    """Return the rows to show, newest first, and whether there are newer rows and older rows."""
+@dataclass(frozen=True)
+class _BatchPage:
+    batches: Sequence[Batch]
+    """The newest come first."""
+    has_newer: bool
+    has_older: bool
+
+
+def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> _BatchPage:
     if filters.after:
-        batches_of_page = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
-        return batches_of_page[:PAGE_SIZE][::-1], len(batches_of_page) > PAGE_SIZE, True
-    batches_of_page = _first(batches, "-pk", PAGE_SIZE + 1)
-    return batches_of_page[:PAGE_SIZE], bool(filters.cursor), len(batches_of_page) > PAGE_SIZE
-
-
-def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
-    """Return the first batches in this order. Databases sort only identifiers faster than whole rows."""
-    chosen = batches.order_by(order).values("pk")[:most]
-    return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
+        rows = query_rows.first(batches.filter(pk__gt=filters.after), PAGE_SIZE + 1, order="pk")
+        return _BatchPage(rows[:PAGE_SIZE][::-1], has_newer=len(rows) > PAGE_SIZE, has_older=True)
+    rows = query_rows.first(batches, PAGE_SIZE + 1)
+    return _BatchPage(rows[:PAGE_SIZE], has_newer=bool(filters.cursor), has_older=len(rows) > PAGE_SIZE)
 
 
 def _matching(

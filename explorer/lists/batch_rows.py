@@ -16,7 +16,7 @@ from explorer.batch import fact_display
 from explorer.batch.fact_display import Value
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline, HeadlineQuery
-from proving import deployments, facts
+from proving import deployments, facts, query_values
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
 from queries.models import Batch, Query
@@ -103,12 +103,13 @@ def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
     single_facts = {
         query: alone for query, alone in facts_of.items() if len(alone) == 1 and facts.may_be_told(query.batch, query)
     }
-    words = facts.proven_for(single_facts) if single_facts else {}
+    known = query_values.read(single_facts)
     registries = FactsRegistry.objects.order_by("source_chain_id", "pk") if single_facts else []
     values = {}
     for query, [fact] in single_facts.items():
         here = [row for row in registries if row.destination_chain_id == query.batch.destination_chain_id]
-        registry, word = deployments.of_batch(query.batch, here).get(query.source_chain_id), words[query.pk].get(fact)
+        registry = deployments.of_batch(query.batch, here).get(query.source_chain_id)
+        word = known[query.pk].words.get(fact)
         if registry and word is not None:
             currency = chain_name(query.source_chain_id).currency
             values[query.pk] = fact_display.value(fact, word, currency, registry)

@@ -29,7 +29,7 @@ from explorer.lists import searched_account, typed_filters
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from explorer.lists.typed_filters import UnreadableFilters
 from proving import fact_search, facts
-from proving.fact_search import FactCursor, FactFilters, FoundFact
+from proving.fact_search import FactCursor, FactFilters, FoundFact, FoundFacts
 from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
@@ -136,12 +136,11 @@ def file(request: HttpRequest) -> HttpResponse:
     search = _search(request)
     if search.filters is None:
         return typed_filters.refusing_file(search.faults or _TOO_FEW_SENTENCES, "facts.csv", max(search.status, 400))
-    start = FactCursor.of(search.filters.cursor)
-    facts_found, following = fact_search.search(search.filters, start, MOST_IN_FILE)
+    page = fact_search.search(search.filters, FactCursor.of(search.filters.cursor), MOST_IN_FILE)
     parts = request.GET.copy()
-    parts["cursor"] = str(following)
-    lines = map(csv_lines.line, [_COLUMNS, *map(_cells, facts_found)])
-    return csv_lines.file(lines, "facts.csv", f"?{parts.urlencode()}" if following else "")
+    parts["cursor"] = str(page.next)
+    lines = map(csv_lines.line, [_COLUMNS, *map(_cells, page.facts)])
+    return csv_lines.file(lines, "facts.csv", f"?{parts.urlencode()}" if page.next else "")
 
 
 def _may_search(request: HttpRequest) -> bool:
@@ -151,8 +150,7 @@ def _may_search(request: HttpRequest) -> bool:
 
 def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     chains = get_chains()
-    facts_found: list[FoundFact] = []
-    following: FactCursor | None = None
+    page = FoundFacts([], None)
     if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     filters = search.filters
@@ -160,12 +158,12 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         filters = PageFilters.model_validate(search.typed)
     cursor = filters.cursor if filters else fact_search.START
     if filters:
-        facts_found, following = fact_search.search(filters, FactCursor.of(cursor), PAGE_SIZE, reader=request.user.pk)
+        page = fact_search.search(filters, FactCursor.of(cursor), PAGE_SIZE, reader=request.user.pk)
     context = {
         "search": search,
-        "rows": list(rows(facts_found)),
+        "rows": list(rows(page.facts)),
         "is_first": cursor == fact_search.START,
-        "next": str(following or ""),
+        "next": str(page.next or ""),
         "most_in_file": MOST_IN_FILE,
         "resolves_names": chains.ens is not None,
         "properties": fact_search.PROPERTIES,

@@ -4,7 +4,7 @@ After a kill, the next turn decides again from the state at that time.
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -42,29 +42,23 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
     why_not: dict[int, Requeue | Fail] = {}
     sendings = list(actions.values())
     while sendings:
-        sendings = _send_each(context, sendings, why_not)
+        proofs = packing.proofs_of(
+            {block.pk: action.missing for block, action in sendings if isinstance(action, Prove)}
+        )
+        sent: list[tuple[Block, Sending, orders.Order]] = []
+        for block, action in sendings:
+            try:
+                sent.append((block, action, _order(context, block, action, proofs)))
+            except ChainError as error:
+                why_not[block.pk] = Fail(waits.fault(error), for_operators=error.for_operators)
+        outcomes = orders.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in sent])
+        sendings = []
+        for (block, action, _), outcome in zip(sent, outcomes, strict=True):
+            if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(block, action, outcome.batches)):
+                sendings.append((block, other))
+            elif not isinstance(outcome, orders.Sent) and not (isinstance(action, Prove) and action.is_optional):
+                why_not[block.pk] = _why_not(context, outcome)
     return why_not
-
-
-def _send_each(
-    context: WorkContext, sendings: Sequence[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]
-) -> list[tuple[Block, Sending]]:
-    """Carry out each action for all of its queries. Return the actions to try instead if batches can't pay."""
-    to_send: list[tuple[Block, Sending, orders.Order]] = []
-    proofs = packing.proofs_of({block.pk: action.missing for block, action in sendings if isinstance(action, Prove)})
-    for block, action in sendings:
-        try:
-            to_send.append((block, action, _order(context, block, action, proofs)))
-        except ChainError as error:
-            why_not[block.pk] = Fail(waits.fault(error), for_operators=error.for_operators)
-    outcomes = orders.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in to_send])
-    instead: list[tuple[Block, Sending]] = []
-    for (block, action, _), outcome in zip(to_send, outcomes, strict=True):
-        if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(block, action, outcome.batches)):
-            instead.append((block, other))
-        elif not isinstance(outcome, orders.Sent) and not (isinstance(action, Prove) and action.is_optional):
-            why_not[block.pk] = _why_not(context, outcome)
-    return instead
 
 
 def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | None:

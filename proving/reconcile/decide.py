@@ -27,7 +27,7 @@ from proving.reconcile.observation import (
     SourceBlock,
     Unfetched,
 )
-from proving.reconcile.proofs import Fetched, Proven, StoredContents
+from proving.reconcile.proofs import Fetched
 from proving.sources import NotYet, Preparation, Start
 from queries.batch_states import Complete
 from queries.columns import PASSING_CODES, HeaderField, RejectionCode
@@ -88,8 +88,7 @@ class TakeHeader:
 
 @dataclass(frozen=True)
 class StoreProofs:
-    proofs: Sequence[Proven]
-    transactions: Sequence[StoredContents] = ()
+    fetched: Fetched
 
 
 @dataclass(frozen=True)
@@ -232,6 +231,10 @@ class Decision:
     then: End | Continue | FindWhatIsGone | FindPath | FindTime
     actions: Sequence[Action] = ()
 
+    @property
+    def changes(self) -> list[Change]:
+        return [action for action in self.actions if isinstance(action, Change)]
+
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
 
@@ -287,12 +290,6 @@ def source_block(seen: SourceBlock) -> Decision:
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 
 
-def fetched(block: Fetched) -> Decision:
-    """Store the proofs of a block, and complete INITIAL_STATE of the queries that have all proofs."""
-    stored = StoreProofs(block.proofs, block.transactions)
-    return Decision(Continue(), [stored, Complete(block.complete, StepKind.INITIAL_STATE)])
-
-
 def unfetched(seen: Unfetched) -> Decision:
     """Wait for proofs that could not be fetched. Reject queries whose proofs nodes have refused for too long."""
     since = (seen.refused_since or seen.now) if seen.refused else None
@@ -322,10 +319,9 @@ def prove(seen: Observation) -> Decision:
     """Complete the steps whose facts the registry holds, and decide how to prove the missing facts."""
     if not seen.root_is_confirmed and seen.queries and any(seen.view.state_root):
         return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
-    header_steps = _header_steps(seen)
+    known = list(_completed(seen))
     if seen.contradiction:
-        return Decision(Fail(seen.contradiction), header_steps)
-    known = [*header_steps, *_fact_steps(seen)]
+        return Decision(Fail(seen.contradiction), known)
     lacking = seen.lacking
     if lacking is None or not lacking.missing_now:
         return _moved(seen, known) or Decision(Continue(), known)
@@ -407,16 +403,6 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     return None
 
 
-def _header_steps(seen: Observation) -> list[Action]:
-    actions: list[Action] = [_hash_available(seen)]
-    if seen.root_is_confirmed:
-        # Header queries complete this step only when their facts are read.
-        plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
-        accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
-        actions = [ShowPath(0), *actions, accumulated]
-    return actions
-
-
 def _hash_available(seen: Observation) -> Complete:
     # No path is planned for transactions that others send, so the registry must already trust the block.
     at_step = [
@@ -427,8 +413,17 @@ def _hash_available(seen: Observation) -> Complete:
     return Complete(at_step, StepKind.BLOCKHASH_AVAILABLE)
 
 
-def _fact_steps(seen: Observation) -> Iterator[Action]:
-    """Yield completed steps of queries whose facts are all proven, and of queries that lack only account facts."""
+def _completed(seen: Observation) -> Iterator[Action]:
+    """Yield the steps that the registry's header and facts complete. A contradicted query completes none by facts."""
+    if seen.root_is_confirmed:
+        yield ShowPath(0)
+    yield _hash_available(seen)
+    if seen.root_is_confirmed:
+        # Header queries complete this step only when their facts are read.
+        plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
+        yield Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
+    if seen.contradiction:
+        return
     lacking = {pk for asking in seen.missing.values() for pk in asking}
     held = defaultdict(list)
     for pk in seen.queries:

@@ -5,8 +5,8 @@ They don't change blocks. Costly reads are made only for blocks that need them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -68,7 +68,6 @@ _PER_STATEMENT, _PER_READ = 500, 1000
 # expensive path.
 _BRANCH_ATTEMPTS = 8
 
-Answer = TypeVar("Answer")
 Seen = TypeVar("Seen")
 ByBlock: TypeAlias = dict[int, Seen]
 """Observations by block id."""
@@ -76,17 +75,7 @@ Observed: TypeAlias = dict[int, Seen | ChainError]
 """Observations by block id, or the error if a chain gives no answer about a block."""
 
 
-def _of_each(
-    blocks: Sequence[Block], answers: Sequence[Answer | ChainError], read: Callable[[Block, Answer], Seen]
-) -> Observed[Seen]:
-    """Convert each block's answer with `read`, and return the observations or errors by block id."""
-    return {
-        block.pk: answer if isinstance(answer, ChainError) else read(block, answer)
-        for block, answer in zip(blocks, answers, strict=True)
-    }
-
-
-def _of_blocks(blocks: Sequence[Block], queries: Iterable[Query]) -> ByBlock[list[Query]]:
+def _by_block(blocks: Sequence[Block], queries: Iterable[Query]) -> ByBlock[list[Query]]:
     by_block: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
     for query in queries:
         assert query.block_id is not None, "it is one of these"
@@ -107,20 +96,22 @@ def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
 
 def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
     """Read the destination's blocks again in which completed facts were last read."""
-
-    def read(block: Block, header: Header | None) -> Checked:
-        return Checked(
-            context.destination_rpc.chain.id,
-            block.checked_number or 0,
-            bytes.fromhex(block.checked_hash[2:]),
-            header,
-            context.heads.confirmed.number < (block.checked_number or 0),
-            context.poll_seconds,
+    rpc = context.destination_rpc
+    noted = {block: block.checked_number for block in blocks if block.checked_number is not None}
+    headers = rpc.ask([questions.header(number) for number in noted.values()])
+    return {
+        block.pk: header
+        if isinstance(header, ChainError)
+        else Checked(
+            destination=rpc.chain.id,
+            number=number,
+            hash=bytes.fromhex(block.checked_hash[2:]),
+            header=header,
+            is_behind=context.heads.confirmed.number < number,
+            poll_seconds=context.poll_seconds,
         )
-
-    noted = [block for block in blocks if block.checked_number is not None]
-    headers = context.destination_rpc.ask([questions.header(block.checked_number or 0) for block in noted])
-    return _of_each(noted, headers, read)
+        for (block, number), header in zip(noted.items(), headers, strict=True)
+    }
 
 
 def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
@@ -204,36 +195,48 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     chain = context.source_rpc.chain
     known = context.heads.known if context.connection.is_own else {}
-    headers, head = _headers(context.source_rpc, [block.number for block in blocks], known)
+    read = _headers(context.source_rpc, [block.number for block in blocks], known)
+    return {
+        block.pk: header
+        if isinstance(header, ChainError)
+        else SourceBlock(
+            source=chain.id,
+            number=block.number,
+            header=header,
+            # A header whose bytes were pruned is stored again.
+            stored_hash=block.hash if block.header_rlp is not None else "",
+            poll_seconds=heads.poll_seconds(chain),
+            head=read.newest,
+            seconds=(block.number - read.newest - 1) * chain.block_seconds,
+        )
+        for block, header in zip(blocks, read.headers, strict=True)
+    }
 
-    def read(block: Block, header: Header | None) -> SourceBlock:
-        # A header whose bytes were pruned is stored again.
-        stored_hash = block.hash if block.header_rlp is not None else ""
-        seconds = (block.number - head - 1) * chain.block_seconds
-        return SourceBlock(chain.id, block.number, header, stored_hash, heads.poll_seconds(chain), head, seconds)
 
-    return _of_each(blocks, headers, read)
+@dataclass(frozen=True)
+class _SourceHeaders:
+    headers: Sequence[Header | ChainError | None]
+    newest: int = 0
+    """The number of the newest block, if any header is missing."""
 
 
-def _headers(
-    rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]
-) -> tuple[list[Header | ChainError | None], int]:
-    """Return the headers of blocks in order. If any is missing, also return the number of the newest block.
+def _headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]) -> _SourceHeaders:
+    """Return the headers of blocks in order.
 
     Those that the turn has read already are `known`. A block up to the newest one is missing only if nodes lack it.
     """
     headers = heads.headers(rpc, numbers, known)
     if None not in headers:
-        return headers, 0
+        return _SourceHeaders(headers)
     (latest,) = rpc.ask([questions.header("latest")])
     if not isinstance(latest, Header):
         # Without the head, the time until a missing block is unknown.
-        return [latest if header is None else header for header in headers], 0
+        return _SourceHeaders([latest if header is None else header for header in headers])
     # Blocks that were created meanwhile exist now.
     lacking = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
     for at, header in zip(lacking, rpc.ask([questions.header(numbers[at]) for at in lacking]), strict=True):
         headers[at] = header
-    return headers, latest.number
+    return _SourceHeaders(headers, latest.number)
 
 
 def unfetched(
@@ -271,29 +274,25 @@ def registry(
     # A chain knows its head's hash only in the pending block. Trust in another hash that exists only there depends on a
     # pending transaction. If that fails or is cancelled, later transactions would fail, too.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
-    accumulated, accumulating = _accumulated(context.registry, blocks, confirmed)
+    accumulations = _accumulations(context.registry, blocks, confirmed)
     has_others = any(Sender.SELF in asking[block.pk].senders for block in blocks)
     looked_at = _looked_at(blocks, confirmed, begun, has_others=has_others)
-    seen = _compared(context, blocks, looked_at, accumulated, vouched_at)
-    missing = _missing(blocks, seen)
-    sent_for = _facts_under_way(list(missing), confirmed)
-    failures = _failures(
-        {block.pk: sorted({pk for pks in lacked.missing.values() for pk in pks}) for block, lacked in missing.items()}
-    )
-    lacking = {
-        block: replace(
-            lacked,
-            sent_for=sent_for[block.pk],
-            failures=failures[block.pk],
-            is_accumulating=block.pk in accumulating,
-        )
-        for block, lacked in missing.items()
-    }
-    awaiting_header = _awaiting_header(blocks, begun)
-    since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
+    seen = _compared(context, blocks, looked_at, accumulations.hashes, vouched_at)
+    lacking = _with_earlier_transactions(_lacking(blocks, seen), confirmed, accumulations.under_way)
+    # Filtering by step is faster than by id. Most of thousands of queries are past these steps, and each listed id
+    # costs time.
+    steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
+    awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun)).only("block", "kind", "timestamp", "step")
+    awaiting_header = _by_block(blocks, awaiting.annotate(sender=F("batch__sender")).order_by("pk"))
+    since: ByBlock[datetime] = {}
+    if context.destination_rpc.chain.gather_seconds:
+        ready = Step.objects.filter(query__in=open_queries(blocks), status=StepStatus.IN_PROGRESS)
+        ready = ready.exclude(kind=StepKind.INITIAL_STATE).order_by()
+        since = dict(ready.values_list("query__block").annotate(since=Min("started_at")))
     for pk, observation in seen.items():
         if isinstance(observation, Observation):
-            seen[pk] = replace(observation, awaiting_header=awaiting_header[pk], waits_since=since.get(pk))
+            of_block = list(map(_open_query, awaiting_header[pk]))
+            seen[pk] = replace(observation, awaiting_header=of_block, waits_since=since.get(pk))
     pause = building.pause_after_failures(context.connection) if lacking else 0
     return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
 
@@ -305,14 +304,14 @@ def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[
     requests to nodes.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
-    asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
+    asking = _by_block(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
     unread = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
     seen: Observed[Observation] = {}
     while looking := [block for block in blocks if unread[block.pk] and _holds_all(seen.get(block.pk))]:
         some = {block.pk: unread[block.pk].pop(0) for block in looking}
         seen |= _compared(context, looking, some, {}, "pending")
         context.connection.check_time()
-    observations = _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
+    observations = _with_trust(context, seen, _lacking(blocks, seen), "pending", is_extending=False, pause=0)
     return {
         pk: observation if isinstance(observation, ChainError) else (observation, bool(unread[pk]))
         for pk, observation in observations.items()
@@ -324,7 +323,7 @@ def _holds_all(seen: Observation | ChainError | None) -> bool:
     return seen is None or (isinstance(seen, Observation) and seen.lacking is None and not seen.contradiction)
 
 
-def _missing(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
+def _lacking(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
     """Return the missing facts of blocks that lack any."""
     return {
         block: observation.lacking
@@ -342,45 +341,17 @@ def _compared(
 ) -> Observed[Observation]:
     """Compare the facts of these queries with the registry, and read whether it can accept the blocks' headers.
 
-    `accumulated` has hashes of this service's transactions by block id. If a block has one, its facts are requested at
-    once. Facts of other blocks are requested only if the registry knows the state root, because no fact is proven below
-    an unknown root, and each fact costs a request. Facts about transactions are requested in any case, because their
-    proofs don't need that root.
+    `accumulated` has hashes of this service's transactions by block id.
     """
-    rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
-    requested = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
-    roots = {pk: facts.roots_of(each) for pk, each in requested.items()}
-    asked = {pk: list(dict.fromkeys([*each, *roots[pk]])) for pk, each in requested.items()}
-    at_once = {pk: each if pk in accumulated else [*facts.of_entries(each), *roots[pk]] for pk, each in asked.items()}
-    requests = [ViewRequest(block.number, at_once[block.pk], confirmed) for block in blocks]
-    of_facts = [request.questions(registry) for request in requests]
-    hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
-    answers, state_roots, vouched = rpc.ask(
-        [question for each in of_facts for question in each],
-        [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
-        [questions.call(*registry.vouches(*header), vouched_at) for header in hashes],
-    )
-    remaining = iter(answers)
-    views = {
-        block: request.view(registry, [next(remaining) for _ in each])
-        for block, request, each in zip(blocks, requests, of_facts, strict=True)
-    }
-    lacking = [
-        block
-        for block, view in views.items()
-        if isinstance(view, RegistryView)
-        and _is_root(block, view.state_root)
-        and any(fact not in view.facts for fact in asked[block.pk])
-    ]
-    further = [ViewRequest(block.number, asked[block.pk], confirmed) for block in lacking]
-    views |= zip(lacking, facts.views(rpc, registry, further), strict=True)
-    there = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
+    registry, requested = context.registry.contract, {pk: _facts_of(queries) for pk, queries in looked_at.items()}
+    answers = _answers(context, blocks, requested, accumulated, vouched_at)
+    there = [block for block, told in answers.items() if isinstance(told.view, RegistryView) and told.view.facts]
     here = facts.proven({block: requested[block.pk] for block in there})
     proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
     observations: Observed[Observation] = {}
-    for block, root, vouch in zip(blocks, state_roots, vouched, strict=True):
+    for block, told in answers.items():
         try:
-            view, queries = result(views[block]), looked_at[block.pk]
+            view, queries = result(told.view), looked_at[block.pk]
             comparison = facts.compare(queries, view, here.get(block.pk, {}))
             is_confirmed = _is_root(block, view.state_root)
             open_ones = {query.pk: _open_query(query) for query in queries}
@@ -394,7 +365,7 @@ def _compared(
                 poll_seconds=context.poll_seconds,
                 source_poll_seconds=heads.poll_seconds(context.source_rpc.chain),
                 now=timezone.now(),
-                gather_seconds=rpc.chain.gather_seconds,
+                gather_seconds=context.destination_rpc.chain.gather_seconds,
                 waits_since=None,
                 awaiting_header=[],
                 queries=open_ones,
@@ -405,10 +376,12 @@ def _compared(
                 contradiction=comparison.contradiction,
                 lacking=Lacking(
                     comparison.missing,
-                    root_is_known=is_confirmed or _is_root(block, result(root)),
-                    roots=[root.field for root in roots[block.pk] if view.facts.get(root) is not None],
+                    root_is_known=is_confirmed or _is_root(block, result(told.newest_root)),
+                    roots=[
+                        root.field for root in facts.roots_of(requested[block.pk]) if view.facts.get(root) is not None
+                    ],
                     left_to_others=[pk for pk, query in open_ones.items() if query.is_left_to_others],
-                    trust=Trust(_own_header(block), registry.decode_vouches(vouch)),
+                    trust=Trust(Header.decode(bytes(block.header_rlp or b"")), registry.decode_vouches(told.vouches)),
                 )
                 if comparison.missing
                 else None,
@@ -418,23 +391,61 @@ def _compared(
     return observations
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """The registry's answers about a block."""
+
+    view: RegistryView | ChainError
+    newest_root: bytes | ChainError
+    vouches: bytes | ChainError
+
+
+def _answers(
+    context: Context,
+    blocks: Sequence[Block],
+    requested: Mapping[int, Sequence[Fact]],
+    accumulated: Mapping[int, str],
+    vouched_at: BlockIdentifier,
+) -> dict[Block, _Answer]:
+    """Ask the registry about these facts, about the roots of entries, and about the blocks' headers.
+
+    If a transaction is `accumulated` for a block, its facts are requested at once. Facts of other blocks are requested
+    only if the registry knows the state root, because no fact is proven below an unknown root, and each fact costs a
+    request. Facts about entries are requested in any case, because their proofs don't need that root.
+    """
+    rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
+    asked = {pk: list(dict.fromkeys([*each, *facts.roots_of(each)])) for pk, each in requested.items()}
+    at_once: dict[int, list[Fact]] = {
+        pk: each if pk in accumulated else [*facts.of_entries(each), *facts.roots_of(each)]
+        for pk, each in asked.items()
+    }
+    requests = [ViewRequest(block.number, at_once[block.pk], confirmed) for block in blocks]
+    of_facts = [request.questions(registry) for request in requests]
+    hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
+    words, newest_roots, vouches = rpc.ask(
+        [question for each in of_facts for question in each],
+        [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
+        [questions.call(*registry.vouches(*header), vouched_at) for header in hashes],
+    )
+    remaining = iter(words)
+    views = {
+        block: request.view(registry, [next(remaining) for _ in each])
+        for block, request, each in zip(blocks, requests, of_facts, strict=True)
+    }
+    known = [
+        block
+        for block, view in views.items()
+        if isinstance(view, RegistryView)
+        and _is_root(block, view.state_root)
+        and any(fact not in view.facts for fact in asked[block.pk])
+    ]
+    further = [ViewRequest(block.number, asked[block.pk], confirmed) for block in known]
+    views |= zip(known, facts.views(rpc, registry, further), strict=True)
+    return dict(zip(blocks, map(_Answer, views.values(), newest_roots, vouches), strict=True))
+
+
 def _facts_of(queries: Sequence[Query]) -> list[Fact]:
     return list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
-
-
-def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
-    begun = Step.objects.filter(query__in=open_queries(blocks), status=StepStatus.IN_PROGRESS)
-    by_block = begun.exclude(kind=StepKind.INITIAL_STATE).order_by().values_list("query__block")
-    return {pk: since for pk, since in by_block.annotate(since=Min("started_at")) if pk is not None}
-
-
-def _awaiting_header(blocks: Sequence[Block], begun: Collection[int]) -> ByBlock[list[OpenQuery]]:
-    # Filtering by step is faster than by id. Most of thousands of queries are past these steps, and each listed id
-    # costs time.
-    steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
-    awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun))
-    rows = awaiting.only("block", "kind", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
-    return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
 
 
 def _open_query(query: Query) -> OpenQuery:
@@ -460,8 +471,8 @@ def _with_trust(
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
     # A block's end is only known from the next block's header.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
-    following = dict(zip(timed, read, strict=True))
+    read = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
+    following = dict(zip(timed, read.headers, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
     calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
     vouched = dict(zip(there, context.destination_rpc.ask(calls), strict=True))
@@ -471,7 +482,7 @@ def _with_trust(
         try:
             if block in following:
                 header = result(following[block])
-                if header is None and block.number < newest:
+                if header is None and block.number < read.newest:
                     context.source_rpc.must_have(block.number + 1, header)
                 trust = Trust(header, registry.decode_vouches(vouched[block])) if header else None
             if trust is not None:
@@ -486,11 +497,6 @@ def _with_trust(
         except ChainError as error:
             observations[block.pk] = error
     return observations
-
-
-def _own_header(block: Block) -> Header:
-    assert block.header_rlp is not None, "INITIAL_STATE is completed"
-    return Header.decode(bytes(block.header_rlp))
 
 
 def _looked_at(
@@ -510,7 +516,7 @@ def _looked_at(
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
     others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK] if has_others else ()
-    return _of_blocks(blocks, [*sent_for, *others])
+    return _by_block(blocks, [*sent_for, *others])
 
 
 def _is_root(block: Block, root: bytes) -> bool:
@@ -532,22 +538,28 @@ _queries_of = Transaction.queries.through.objects
 _accumulated_blocks = Transaction.accumulates.through.objects
 
 
-def _accumulated(registry: Deployment, blocks: Sequence[Block], confirmed: int) -> tuple[dict[int, str], set[int]]:
-    """Return, by block id, the hash of this service's transaction that brought the header to the registry.
+@dataclass(frozen=True)
+class _Accumulations:
+    """Transactions of the service that carry headers of blocks, by the blocks' ids."""
 
-    Also return the ids of blocks whose header an unseen transaction carries (`_unseen`).
-    """
+    hashes: Mapping[int, str]
+    """Hashes of those that brought a header to the registry."""
+    under_way: Collection[int]
+    """Blocks whose headers unseen ones (`_unseen`) carry."""
+
+
+def _accumulations(registry: Deployment, blocks: Sequence[Block], confirmed: int) -> _Accumulations:
     columns = (f"transaction__{column}" for column in ("hash", "to", "succeeded", "state", "block_number"))
     rows = _accumulated_blocks.filter(block__in=blocks).order_by("-transaction").values_list("block", *columns)
-    by_block: dict[int, str] = {}
-    unseen: set[int] = set()
+    hashes: dict[int, str] = {}
+    under_way: set[int] = set()
     for block, tx_hash, to, succeeded, state, number in rows:
         if succeeded and to in registry.addresses:
             # If there are several, the first transaction counts, because it comes last in this order.
-            by_block[block] = tx_hash
+            hashes[block] = tx_hash
         if state in LIVE_STATES or (number or 0) > confirmed:
-            unseen.add(block)
-    return by_block, unseen
+            under_way.add(block)
+    return _Accumulations(hashes, under_way)
 
 
 def _unseen(confirmed: int) -> Q:
@@ -555,30 +567,39 @@ def _unseen(confirmed: int) -> Q:
     return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
 
 
-def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:
-    """Return, by block id, the facts that unseen transactions (`_unseen`) may have proven."""
-    sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
-    under_way: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
-    for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):
-        under_way[query.block_id or 0] |= set(facts.of(query))
-    return under_way
+def _with_earlier_transactions(
+    missing: Mapping[Block, Lacking], confirmed: int, accumulating: Collection[int]
+) -> dict[Block, Lacking]:
+    """Add to the missing facts those that unseen transactions (`_unseen`) may prove, and the number of failures.
 
-
-def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
-    """Return, by block id, the newest pending transaction of any kind for the block's queries.
-
-    Its data isn't loaded.
+    Reverted transactions are counted for the first few hundred of each block's queries.
     """
-    sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
-    newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
-    rows = (
-        Transaction.objects.filter(pk__in=newest.values())
-        .defer("data")
-        .select_related("signer")
-        .prefetch_related("versions")
+    sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
+    sent_for: dict[int | None, set[Fact]] = defaultdict(set)
+    for query in Query.objects.filter(Exists(sent), block__in=list(missing)).iterator(chunk_size=_PER_READ):
+        sent_for[query.block_id] |= set(facts.of(query))
+    firsts = {
+        block: sorted({pk for asking in lacked.missing.values() for pk in asking})[:_PER_STATEMENT]
+        for block, lacked in missing.items()
+    }
+    # A cancelled transaction was no longer needed, so it doesn't count as a failure.
+    cancelled = SignedTransaction.objects.filter(
+        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
     )
-    by_pk = {tx.pk: tx for tx in rows} if newest else {}
-    return {block: by_pk[tx] for block, tx in newest.items() if tx in by_pk}
+    failed = _queries_of.filter(~Exists(cancelled), transaction__succeeded=False)
+    reverted: dict[int, set[int]] = defaultdict(set)
+    for chunk in chunks(sorted({pk for queries in firsts.values() for pk in queries}), _PER_STATEMENT):
+        for pk, transaction in failed.filter(query__in=chunk).values_list("query", "transaction"):
+            reverted[pk].add(transaction)
+    return {
+        block: replace(
+            lacked,
+            sent_for=sent_for[block.pk],
+            failures=len(set[int]().union(*(reverted[pk] for pk in firsts[block] if pk in reverted))),
+            is_accumulating=block.pk in accumulating,
+        )
+        for block, lacked in missing.items()
+    }
 
 
 def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]:
@@ -590,24 +611,6 @@ def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]
         mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
         hashes |= dict(mined.values_list("query", "transaction__hash"))
     return hashes
-
-
-def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """Count, by block id, the reverted transactions for the first few hundred of each block's queries."""
-    firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
-    reverted: dict[int, set[int]] = defaultdict(set)
-    # A cancelled transaction was no longer needed, so it doesn't count as a failure.
-    cancelled = SignedTransaction.objects.filter(
-        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
-    )
-    sent_for = _queries_of.filter(~Exists(cancelled), transaction__succeeded=False)
-    for chunk in chunks(sorted({pk for queries in firsts.values() for pk in queries}), _PER_STATEMENT):
-        for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
-            reverted[query].add(transaction)
-    return {
-        block: len(set[int]().union(*(reverted[pk] for pk in queries if pk in reverted)))
-        for block, queries in firsts.items()
-    }
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
@@ -624,11 +627,15 @@ def path(
 
 
 def states(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[BlockState]:
-    # All open queries wait for this transaction, even if it serves only some of them.
-    under_way = _newest_under_way([block for block in blocks if asking[block.pk].senders])
+    # All open queries of a block wait for its newest pending transaction of any kind, even if that serves only some.
+    waiting = [block for block in blocks if asking[block.pk].senders]
+    sent = _queries_of.filter(query__block__in=waiting, transaction__state__in=LIVE_STATES).order_by()
+    newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
+    rows = Transaction.objects.defer("data").select_related("signer").prefetch_related("versions")
+    transactions = {tx.pk: tx for tx in rows.filter(pk__in=newest.values())} if newest else {}
     by_block: ByBlock[BlockState] = {}
     for block in blocks:
-        requests, tx = asking[block.pk], under_way.get(block.pk)
+        requests, tx = asking[block.pk], transactions.get(newest.get(block.pk, 0))
         by_block[block.pk] = BlockState(
             is_open=bool(requests.senders),
             is_under_way=tx is not None,

@@ -4,13 +4,14 @@ A small transaction takes as long to become durable as a large one, and most cha
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
+from chains.header import Header
 from database import statements
 from database.statements import by_size, chunks
 from proving import counters, deployments
@@ -28,7 +29,7 @@ from proving.reconcile.decide import (
     StoreProofs,
     TakeHeader,
 )
-from proving.reconcile.proofs import Proven, StoredContents
+from proving.reconcile.proofs import Fetched
 from queries import batch_states, submission
 from queries.batch_states import Complete
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, QueryKind, StepKind
@@ -49,50 +50,50 @@ _NOTED = (
     "refused_since",
 )
 
-Changes = Sequence[tuple[int, Change]]
-"""Changes with the ids of their blocks. The changes of a block are in their order."""
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a change with a limited number of queries."""
+
+    block: int
+    """The block's id."""
+    change: Change
+    size: int = 0
+    """The number of queries or proofs."""
+    may_reopen: bool = False
 
 
-def write(context: WorkContext, blocks: dict[int, Block], changes: Changes) -> None:
-    """Write the changes, and update `blocks` (by id) with the new rows. Raises `LaneLost`."""
-    pieces = [(pk, piece) for pk, change in changes for piece in _pieces(blocks[pk], change)]
-    may_reopen = any(_may_reopen(blocks[pk], change) for pk, change in pieces)
-    for part in by_size(pieces, lambda piece: _size(piece[1]), _QUERIES_PER_WRITE):
-        blocks |= context.lane.write(partial(_write, context, part, may_reopen=may_reopen))
+def write(context: WorkContext, blocks: dict[int, Block], changes: Sequence[tuple[int, Change]]) -> None:
+    """Write the changes, and update `blocks` (by id) with the new rows. Raises `LaneLost`.
+
+    The changes have the ids of their blocks. Those of a block are in their order.
+    """
+    pieces = [piece for pk, change in changes for piece in _pieces(blocks[pk], change)]
+    may_reopen = any(piece.may_reopen for piece in pieces)
+    for part in by_size(pieces, lambda piece: piece.size, _QUERIES_PER_WRITE):
+        of_part = [(piece.block, piece.change) for piece in part]
+        blocks |= context.lane.write(partial(_write, context, of_part, may_reopen=may_reopen))
 
 
-def _may_reopen(block: Block, change: Change) -> bool:
-    if isinstance(change, TakeHeader):
-        return block.hash != hex_data(change.header.hash)
-    return isinstance(change, Reopen | MoveToBlock | Reject)
-
-
-def _size(change: Change) -> int:
-    match change:
-        case Complete() | Reopen():
-            return len(change.queries)
-        case StoreProofs():
-            of_entries = sum(len(contents.places) for contents in change.transactions)
-            return of_entries + sum(1 + len(proof.slots) for proof in change.proofs)
-        case _:
-            return 0
-
-
-def _pieces(block: Block, change: Change) -> Iterator[Change]:
-    """Divide a change into parts with a limited number of queries. Yield nothing if it changes nothing."""
+def _pieces(block: Block, change: Change) -> Iterator[_Piece]:
+    """Divide a change. Yield nothing if it changes nothing."""
     match change:
         case Complete() | Reopen():
             for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
-                yield replace(change, queries=chunk)
-        case StoreProofs() if not (change.proofs or change.transactions):
-            pass
+                yield _Piece(block.pk, replace(change, queries=chunk), len(chunk), isinstance(change, Reopen))
+        case StoreProofs(fetched):
+            accounts = fetched.accounts.values()
+            if size := len(fetched.places) + sum(1 + len(account.slots) for account in accounts):
+                yield _Piece(block.pk, change, size)
         case ShowPath() if all(getattr(block, column) == value for column, value in _to_show(block, change).items()):
             pass
+        case TakeHeader(header):
+            yield _Piece(block.pk, change, may_reopen=block.hash != hex_data(header.hash))
         case _:
-            yield change
+            yield _Piece(block.pk, change, may_reopen=isinstance(change, MoveToBlock | Reject))
 
 
-def _write(context: WorkContext, changes: Changes, *, may_reopen: bool) -> dict[int, Block]:
+def _write(context: WorkContext, changes: Sequence[tuple[int, Change]], *, may_reopen: bool) -> dict[int, Block]:
     """Write the changes in the caller's database transaction. Return the rows of their blocks."""
     changed = {pk for pk, _ in changes}
     held = _held_by_replaced(context, changed) if may_reopen else []
@@ -101,16 +102,15 @@ def _write(context: WorkContext, changes: Changes, *, may_reopen: bool) -> dict[
         statements.lock(Block.objects.filter(Q(pk__in=changed) | Q(pk__in=of_same_batches.values("block"))))
     rows = Block.objects.filter(pk__in=changed).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
-    if may_reopen or any(isinstance(change, StoreProofs) and change.transactions for _, change in changes):
+    fetched = [change.fetched for _, change in changes if isinstance(change, StoreProofs)]
+    if may_reopen or any(of_block.places for of_block in fetched):
         # All batches are locked at once, because single changes would lock them in another order, or after queries.
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
-    _reopen_held(held)
-    _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
-    for _, change in changes:
-        if isinstance(change, StoreProofs):
-            _store_transactions(change.transactions)
+    if held:
+        _reopen_held(held)
+    _store(fetched)
     completed = batch_states.complete_all([change for _, change in changes if isinstance(change, Complete)])
     # The check is stored together with the steps that it completes.
     checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.FACTS_PROVEN]
@@ -138,11 +138,14 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
             if change.queries:
                 counters.count(block.destination_chain_id, ChainEvent.REORGANISED)
         case MoveToBlock():
-            _move_to_block(block, change)
+            pair = (block.source_chain_id, change.number)
+            new_block = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
+            batch_states.move(change.queries, new_block, reason=change.reason)
+            Block.objects.filter(pk=new_block).update(due_at=Now())
         case Reject():
             _reject(change)
-        case TakeHeader():
-            _take_header(block, change)
+        case TakeHeader(header):
+            _take_header(block, header)
 
 
 def _held_by_replaced(context: WorkContext, blocks: Collection[int]) -> list[tuple[str, FactsRegistry]]:
@@ -180,8 +183,8 @@ def _note_checked(context: WorkContext, block: Block) -> None:
     block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
 
-def _take_header(block: Block, change: TakeHeader) -> None:
-    now = hex_data(change.header.hash)
+def _take_header(block: Block, header: Header) -> None:
+    now = hex_data(header.hash)
     if block.hash not in {"", now}:
         for model in (AccountProof, BlockTrie, ProvenTransaction):
             model.objects.filter(block=block).delete()
@@ -192,62 +195,49 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         batch_states.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
         counters.count(block.source_chain_id, ChainEvent.REORGANISED)
-    block.take(change.header)
+    block.take(header)
 
 
-def _store_proofs(proven: Sequence[Proven]) -> None:
-    for proof in proven:
+def _store(fetched: Sequence[Fetched]) -> None:
+    """Store proofs of several blocks. Their rows replace pruned ones."""
+    accounts = [account for of_block in fetched for account in of_block.accounts.values()]
+    tries = [trie for of_block in fetched for trie in of_block.tries]
+    entries = [entry for of_block in fetched for entry in of_block.entries]
+    for row in (*(proven.account for proven in accounts), *tries, *entries):
         # If the database transaction is repeated, the row may get another key.
-        proof.account.pk = None
-    # These rows replace pruned rows.
+        row.pk = None
     AccountProof.objects.bulk_create(
-        [proof.account for proof in proven],
+        [proven.account for proven in accounts],
         update_conflicts=True,
         unique_fields=["block", "address"],
         update_fields=["nodes"],
     )
-    for proof in proven:
-        for slot in proof.slots:
-            slot.account = proof.account
+    for proven in accounts:
+        for slot in proven.slots:
+            slot.account = proven.account
     SlotProof.objects.bulk_create(
-        [slot for proof in proven for slot in proof.slots],
+        [slot for proven in accounts for slot in proven.slots],
         update_conflicts=True,
         unique_fields=["account", "slot"],
         update_fields=["nodes"],
         batch_size=_SLOTS_PER_STATEMENT,
     )
-
-
-def _store_transactions(contents: Sequence[StoredContents]) -> None:
-    for of_block in contents:
-        for row in (*of_block.tries, *of_block.transactions):
-            row.pk = None  # as in `_store_proofs`
-        BlockTrie.objects.bulk_create(
-            of_block.tries,
-            update_conflicts=True,
-            unique_fields=["block", "root"],
-            update_fields=["compressed", "count"],
-        )
-        # A row with a hash replaces one without, and not the reverse.
-        ProvenTransaction.objects.bulk_create(
-            [row for row in of_block.transactions if row.hash],
-            update_conflicts=True,
-            unique_fields=["block", "index"],
-            update_fields=["hash", "transaction_size"],
-        )
-        without_hash = [row for row in of_block.transactions if not row.hash]
-        ProvenTransaction.objects.bulk_create(without_hash, ignore_conflicts=True)
-        queries = [
-            Query(pk=pk, transaction_index=index, first_log=first) for pk, (index, first) in of_block.places.items()
-        ]
-        Query.objects.bulk_update(queries, ["transaction_index", "first_log"], batch_size=_SLOTS_PER_STATEMENT)
-
-
-def _move_to_block(block: Block, change: MoveToBlock) -> None:
-    pair = (block.source_chain_id, change.number)
-    new_block = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
-    batch_states.move(change.queries, new_block, reason=change.reason)
-    Block.objects.filter(pk=new_block).update(due_at=Now())
+    BlockTrie.objects.bulk_create(
+        tries,
+        update_conflicts=True,
+        unique_fields=["block", "root"],
+        update_fields=["compressed", "count"],
+    )
+    # A row with a hash replaces one without, and not the reverse.
+    ProvenTransaction.objects.bulk_create(
+        [entry for entry in entries if entry.hash],
+        update_conflicts=True,
+        unique_fields=["block", "index"],
+        update_fields=["hash", "transaction_size"],
+    )
+    ProvenTransaction.objects.bulk_create([entry for entry in entries if not entry.hash], ignore_conflicts=True)
+    places = [query for of_block in fetched for query in of_block.places]
+    Query.objects.bulk_update(places, ["transaction_index", "first_log"], batch_size=_SLOTS_PER_STATEMENT)
 
 
 def _reject(change: Reject) -> None:

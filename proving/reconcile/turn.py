@@ -7,11 +7,10 @@ another worker, the result is the same as long as the chains are the same. A reo
 facts that it removed are just missing.
 """
 
-import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -42,6 +41,7 @@ from proving.reconcile.decide import (
     FindWhatIsGone,
     Requeue,
     Settled,
+    StoreProofs,
     TakeHeader,
 )
 from proving.reconcile.observation import Observation, OpenRequests
@@ -123,10 +123,6 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
-    later: list[tuple[int, Change]] = field(default_factory=list)
-    """Changes for the next write, with the ids of their blocks."""
-    begun: set[int] = field(default_factory=set)
-    """The ids of queries whose INITIAL_STATE is completed by the next write."""
     began: float = field(default_factory=time.monotonic)
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
@@ -162,34 +158,20 @@ class _Turn:
             self.end(pk, _failed(error))
             return None
 
-    def write(self, decisions: Mapping[int, Decision]) -> None:
-        """Write the decided changes of rows."""
-        changes = [
-            (pk, action)
-            for pk, decision in decisions.items()
-            for action in decision.actions
-            if isinstance(action, Change)
-        ]
-        changes = [change for change in (*self.later, *changes) if change[0] in self.going]
-        self.later.clear()
-        self.begun.clear()
-        rows.write(self.context, self.going, changes)
-
-    def take_later(self, pk: int, header: TakeHeader) -> None:
-        """Set a block's first header in its row here. The next write stores it, together with its proofs."""
-        self.going[pk].take(header.header)
-        self.later.append((pk, header))
+    def write(self, changes: Sequence[tuple[int, Change]]) -> None:
+        """Write these changes of rows, each with its block's id."""
+        rows.write(self.context, self.going, [change for change in changes if change[0] in self.going])
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
         """Carry out decisions. The turn ends for blocks whose decision says so, or if nothing can be sent."""
-        self.write(decisions)
+        self.write([(pk, change) for pk, decision in decisions.items() for change in decision.changes])
         sendings = {
-            pk: action
+            pk: (self.going[pk], action)
             for pk, decision in decisions.items()
             for action in decision.actions
             if not isinstance(action, Change)
         }
-        why_not = apply.send_all(self.context, {pk: (self.going[pk], action) for pk, action in sendings.items()})
+        why_not = apply.send_all(self.context, sendings)
         for pk, decision in decisions.items():
             if end := why_not.get(pk) or (decision.then if isinstance(decision.then, End) else None):
                 self.end(pk, end)
@@ -230,84 +212,97 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], asking: dict[int, Ope
     headers = turn.answered(observe.source_blocks(turn.context, blocks))
     decisions = {pk: decide.source_block(source_block) for pk, source_block in headers.items()}
     taking = {pk: action for pk, each in decisions.items() for action in each.actions if isinstance(action, TakeHeader)}
+    # A block's first header reopens nothing, and is stored together with its first proofs.
     firsts = {pk: taken for pk, taken in taking.items() if not turn.going[pk].hash}
     turn.act({pk: decision for pk, decision in decisions.items() if pk not in firsts})
     for pk, taken in firsts.items():
-        turn.take_later(pk, taken)
+        turn.going[pk].take(taken.header)
     blocks = turn.left_of(blocks)
     # A new header makes all queries of the block start again.
     lacking = [block for block in blocks if StepKind.INITIAL_STATE in asking[block.pk].steps or block.pk in taking]
-    partly, faults = _fetch(turn, blocks, lacking, most_proofs)
+    fetching = _fetch(turn, blocks, lacking, firsts, most_proofs)
     # Proofs that can't be fetched don't delay the other queries.
-    seen = observe.registry(turn.context, turn.left_of(blocks), asking, turn.begun)
-    if any(isinstance(observation, ChainError) for observation in seen.values()):
-        turn.write({})
-    _prove(turn, turn.answered(seen))
+    _prove(turn, observe.registry(turn.context, turn.left_of(blocks), asking, fetching.begun), fetching.completions)
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
-        if pk in partly and not isinstance(end, Fail):
+        if pk in fetching.partly and not isinstance(end, Fail):
             # The next turn fetches more proofs for this block.
             turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue(None, 0))
-        elif pk in faults and end is None:
-            turn.end(pk, faults[pk])
+        elif pk in fetching.faults and end is None:
+            turn.end(pk, fetching.faults[pk])
+
+
+@dataclass(frozen=True)
+class _Fetching:
+    """The end of a turn's fetching, by the ids of blocks."""
+
+    completions: Mapping[int, Complete]
+    """Completions of INITIAL_STATE, whose proofs are stored, for the next write."""
+    partly: Collection[int]
+    """Blocks with more proofs to fetch."""
+    faults: Mapping[int, Fail]
+
+    @property
+    def begun(self) -> set[int]:
+        """Return the ids of the queries whose INITIAL_STATE the next write completes."""
+        return {query for completion in self.completions.values() for query in completion.queries}
 
 
 def _fetch(
-    turn: _Turn, blocks: Sequence[Block], lacking: Sequence[Block], most_proofs: int
-) -> tuple[set[int], dict[int, Fail]]:
-    """Complete INITIAL_STATE of the queries, of blocks `lacking` proofs, whose proofs the source chain serves.
+    turn: _Turn, blocks: Sequence[Block], lacking: Sequence[Block], firsts: Mapping[int, TakeHeader], most_proofs: int
+) -> _Fetching:
+    """Store what the source chain serves of what queries of blocks `lacking` proofs wait for.
 
-    Return the ids of blocks with more proofs to fetch, and the failures of other blocks by id.
+    `firsts` has headers that aren't stored yet, by their blocks' ids.
     """
     waiting = proofs.waiting(lacking, most_proofs)
+    unwritten: list[tuple[int, Change]] = list(firsts.items())
+    complete: dict[int, list[int]] = defaultdict(list)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    later: list[tuple[int, Change]] = []
-    begun: set[int] = set()
-    finished: set[int] = set()
-    source = turn.context.source_rpc
-    unselected = proofs.unselected(source, waiting, turn.should_end)
-    for pk, wrong in unselected.items():
-        faults[pk] |= wrong
-    parts = itertools.chain(
-        [proofs.of_headers(waiting.headers)],
-        proofs.fetch(source, waiting.accounts) if waiting.accounts else (),
-        proofs.of_entries(source, waiting.transactions),
-    )
-    for place, fetched in enumerate(parts):
-        if not fetched:
-            continue
-        for pk, of_block in fetched.items():
-            of_block.complete = [query for query in of_block.complete if query not in unselected.get(pk, ())]
-            faults[pk] |= of_block.faults
-            finished |= {*of_block.faults, *of_block.complete}
-        completing = {query for of_block in fetched.values() for query in of_block.complete}
-        decisions = {pk: decide.fetched(of_block) for pk, of_block in fetched.items()}
-        if len(begun | completing) <= _FEW and not turn.context.destination_rpc.chain.gather_seconds:
-            begun |= completing
-            later += [(pk, Complete(each.complete, StepKind.INITIAL_STATE)) for pk, each in fetched.items()]
-            decisions = {pk: decide.fetched(replace(of_block, complete=[])) for pk, of_block in fetched.items()}
-        turn.write(decisions)
+    looked_at: set[int] = set()
+    for place, part in enumerate(proofs.fetch(turn.context.source_rpc, waiting, turn.should_end)):
+        for pk, fetched in part.items():
+            unwritten.append((pk, StoreProofs(fetched)))
+            complete[pk] += fetched.complete
+            faults[pk] |= fetched.faults
+            looked_at |= {*fetched.faults, *fetched.complete}
+        if sum(map(len, complete.values())) > _FEW or turn.context.destination_rpc.chain.gather_seconds:
+            unwritten += [(pk, Complete(queries, StepKind.INITIAL_STATE)) for pk, queries in complete.items()]
+            complete.clear()
+        if part:
+            turn.write(unwritten)
+            unwritten = []
+        # The first part takes no proofs.
         if place and turn.should_end():
             break
     # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
-    asking = [*((account.block, account.queries) for account in waiting.accounts), *waiting.transactions.items()]
     partly = waiting.partly | {
-        block.pk
-        for block, queries in asking
-        if not faults.get(block.pk) and finished.isdisjoint(query.pk for query in queries)
+        subject.block.pk
+        for subject in waiting.subjects
+        if not faults.get(subject.block.pk) and looked_at.isdisjoint(query.pk for query in subject.queries)
     }
-    looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
-    unfetched = observe.unfetched(turn.context, looked_at, faults)
+    whole = [block for block in turn.left_of(blocks) if block.pk not in partly]
+    unfetched = observe.unfetched(turn.context, whole, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
-    turn.write(decisions)
-    turn.later, turn.begun = later, begun
-    return partly, {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
+    turn.write([*unwritten, *((pk, change) for pk, decision in decisions.items() for change in decision.changes)])
+    return _Fetching(
+        {pk: Complete(queries, StepKind.INITIAL_STATE) for pk, queries in complete.items()},
+        partly,
+        {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)},
+    )
 
 
-def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
-    """Complete the steps whose facts the registry holds, and send missing facts."""
-    context = turn.context
-    decisions = {pk: decide.prove(observation) for pk, observation in seen.items()}
+def _prove(turn: _Turn, seen: Mapping[int, Observation | ChainError], completions: Mapping[int, Complete]) -> None:
+    """Complete the steps whose facts the registry holds, and send missing facts. Begin with the completions."""
+    decisions: dict[int, Decision] = {}
+    observations: dict[int, Observation] = {}
+    for pk, observation in seen.items():
+        if isinstance(observation, ChainError):
+            decision = Decision(_failed(observation))
+        else:
+            observations[pk], decision = observation, decide.prove(observation)
+        first = [completions[pk]] if pk in completions else []
+        decisions[pk] = replace(decision, actions=[*first, *decision.actions])
     turn.act(decisions)
     finding: dict[int, FindPath] = {}
     for pk, decision in decisions.items():
@@ -316,10 +311,11 @@ def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
         if isinstance(decision.then, FindPath):
             finding[pk] = decision.then
         elif isinstance(decision.then, FindTime):
-            block = turn.ask(pk, partial(observe.block_of_time, context, decision.then.timestamp))
+            block = turn.ask(pk, partial(observe.block_of_time, turn.context, decision.then.timestamp))
             if block is not None:
-                turn.act({pk: decide.time(seen[pk], decision.then, block)})
-    _find_paths(turn, seen, finding)
+                turn.act({pk: decide.time(observations[pk], decision.then, block)})
+    if finding:
+        _find_paths(turn, observations, finding)
 
 
 def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[int, FindPath]) -> None:
@@ -327,8 +323,6 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
 
     Only one transaction at a time extends the registry's trust. So if a path must be sent separately, the others wait.
     """
-    if not finding:
-        return
     first = building.first_for_path([turn.going[pk] for pk in finding])
     most = _PATHS
     for pk in sorted(finding, key=lambda pk: pk != first):
@@ -350,17 +344,15 @@ def _give_back(
     lane: HeldLane, postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]
 ) -> None:
     for block in blocks:
-        if isinstance(end := ends[block.pk], Fail):
-            _note_failure(lane, block, end)
+        end = ends[block.pk]
+        if not isinstance(end, Fail):
+            continue
+        seconds = due_rows.backoff(block.attempts).total_seconds()
+        with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
+            logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
+        concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
+        lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
     lane.write(partial(_write, postponement, blocks, ends), is_last=len(blocks) == len(postponement.rows))
-
-
-def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
-    seconds = due_rows.backoff(block.attempts).total_seconds()
-    with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
-        logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
-    concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
-    lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
 
 
 def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:

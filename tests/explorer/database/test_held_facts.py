@@ -309,6 +309,14 @@ def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_i
     assert "No matching facts yet." in opened(bob, account=CHARLIE)
 
 
+def test_the_page_tells_which_transaction_of_a_block_a_fact_is_about():
+    batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"props": ["STATUS"], "logs": ["0"]}}})
+    batches.finish(batches.fetch_proofs(batch, [batches.transfer(1)]))
+    index = batch.queries.get().transaction_index
+    html = " ".join(opened(client_of(BOB), block="12").split())
+    assert html.count(f"of transaction {index} of the block") == 2
+
+
 def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
     batches.finish(others := batches.a_batch())
     own = batches.accept(submit(a_key(BOB), request(ALICE, block=12)))

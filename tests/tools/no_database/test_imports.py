@@ -49,8 +49,8 @@ MAY_IMPORT = {
 INSIDE_PROVING = """
 models broker_wakeup
 migrations batch_waits counters deployments heads lanes stops
-connections facts kept pruning requested_entries webhooks
-block_contents entry_packing
+connections facts kept pruning webhooks
+block_contents query_values
 asking block_times fact_search packing
 gas
 money sources

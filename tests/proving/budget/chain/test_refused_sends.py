@@ -28,9 +28,7 @@ from tests.users import ALICE, SIGNER
 pytestmark = [pytest.mark.long, pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
 # Sentences of public reports: the client, what it meant, and its words.
-ROWS: Sequence[dict[str, str]] = json.loads(
-    (Path(__file__).parents[1] / "refused_sends.json").read_text("utf-8")
-)
+ROWS: Sequence[dict[str, str]] = json.loads((Path(__file__).parents[1] / "refused_sends.json").read_text("utf-8"))
 # Errors from the sources and documentation of further clients.
 FURTHER: Sequence[tuple[str, str, dict[str, Any]]] = (
     (
