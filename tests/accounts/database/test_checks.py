@@ -26,7 +26,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
         ),
     ],
 )
-def test_it_says_who_can_not_sign_in(settings, configure_chains, allowed, destination_is_test, ids):
+def test_system_checks_report_allowed_addresses_that_are_malformed_or_let_nobody_sign_in(
+    settings, configure_chains, allowed, destination_is_test, ids
+):
     settings.ALLOWED_ADDRESSES = allowed
     configure_chains(
         (1, destination_is_test, "http://127.0.0.1:1"), (2, False, "http://127.0.0.1:1"), destinations=(1,)
@@ -34,7 +36,7 @@ def test_it_says_who_can_not_sign_in(settings, configure_chains, allowed, destin
     assert [message.id for message in run_checks() if "accounts." in (message.id or "")] == ids
 
 
-def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
+def test_an_unreadable_chains_file_is_an_error_of_the_deployment_checks(settings, configure_chains):
     settings.CHAINS_FILE.write_text("nonsense")
     settings.CHAINS_FILE = settings.CHAINS_FILE
     (message,) = [

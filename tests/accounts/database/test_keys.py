@@ -68,7 +68,7 @@ def test_a_name_is_trimmed_to_one_form(alice, name, stored):
 
 
 @pytest.mark.parametrize("name", [" \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb", "my bqs_0123456789"])
-def test_what_is_no_name_is_refused(alice, name):
+def test_a_malformed_key_name_is_refused(alice, name):
     assert refused(keys.issue, alice, name) == "malformed_name"
 
 
@@ -121,7 +121,7 @@ def test_a_rotation_without_a_new_key_leaves_the_old_one_as_it_is(alice, key):
 @pytest.mark.parametrize(
     "wrong", ["", "bqs_", "bqs_" + "0" * 43, "\x00", "x" * 100_000], ids=["empty", "prefix", "other", "nul", "long"]
 )
-def test_what_is_no_key_authenticates_nobody_and_writes_nothing(key, wrong):
+def test_an_unknown_key_authenticates_nobody_and_writes_nothing(key, wrong):
     with CaptureQueriesContext(connection) as statements:
         assert keys.authenticate(wrong) is None
     assert {statement["sql"].split()[0] for statement in statements} <= {"SELECT"}

@@ -87,7 +87,7 @@ def test_the_listed_operations_alone_answer_it(reading):
     assert 403 not in {ask(full, method, path).status_code for method, path, _ in operations()}
 
 
-def test_it_is_chosen_when_it_is_made_and_stays_so(reading):
+def test_read_only_access_is_chosen_at_creation_and_kept_by_rotation(reading):
     new = over_http.rotate(reading, "its successor", timedelta(hours=1))
     assert (new.access, over_http.authenticate(secret_of(new))) == ("read", new)
     listed = client_of(ALICE).get("/keys", headers=JSON).json()["keys"]

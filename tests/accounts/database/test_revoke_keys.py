@@ -17,7 +17,7 @@ def issued():
     return [keys.reveal(key) for key in (keys.issue(alice, "one"), keys.issue(alice, "two"), keys.issue(bob, "one"))]
 
 
-def test_it_revokes_all_keys_of_one_user_and_a_contract_wallet_is_named_with_its_chain(issued, capsys):
+def test_revoke_keys_revokes_one_users_keys_and_a_contract_wallets_only_by_its_chain(issued, capsys):
     wallet = keys.reveal(keys.issue(User.objects.for_address(ALICE.address, 5), "one"))
     call_command("revoke_keys", ALICE.address.lower())
     assert live([*issued, wallet]) == [False, False, True, True]
@@ -33,7 +33,7 @@ def live(issued) -> list[bool]:
     return [keys.authenticate(key) is not None for key in issued]
 
 
-def test_it_revokes_everybody_s_keys_and_again_none(issued, capsys):
+def test_revoke_keys_all_revokes_every_users_keys_and_none_when_repeated(issued, capsys):
     call_command("revoke_keys", "--all")
     assert live(issued) == [False, False, False]
     call_command("revoke_keys", "--all")
@@ -49,7 +49,7 @@ def test_the_user_s_log_says_that_the_operator_did_it(issued):
 
 
 @pytest.mark.parametrize("arguments", [[], [ALICE.address, "--all"]])
-def test_it_wants_addresses_or_all(issued, arguments):
+def test_revoke_keys_refuses_neither_or_both_of_addresses_and_all(issued, arguments):
     with pytest.raises(CommandError, match="Name the users' addresses, or --all"):
         call_command("revoke_keys", *arguments)
     assert live(issued) == [True, True, True]

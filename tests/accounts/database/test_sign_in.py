@@ -248,7 +248,9 @@ def test_no_message_is_made_for_a_chain_that_is_not_configured():
         (["nonsense"], True, False),
     ],
 )
-def test_it_lets_in_whom_the_settings_allow(settings, configure_chains, allowed, destination_is_test, may):
+def test_sign_in_admits_only_addresses_that_the_settings_allow(
+    settings, configure_chains, allowed, destination_is_test, may
+):
     settings.ALLOWED_ADDRESSES = allowed
     configure_chains((1, destination_is_test, "http://127.0.0.1:1"), destinations=(1,))
     if may:

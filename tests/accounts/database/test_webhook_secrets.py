@@ -24,7 +24,7 @@ def shown(client: Client) -> str:
     return str(answer.json()["webhookSecret"])
 
 
-def test_it_is_made_when_it_is_first_shown_and_stays_the_same(alice_client):
+def test_a_webhook_secret_is_made_when_first_shown_and_stays_the_same(alice_client):
     assert not WebhookSecret.objects.exists()
     assert "whsec_…" in alice_client.get("/keys").text
     secret = shown(alice_client)
@@ -57,7 +57,7 @@ def test_a_database_that_leaks_does_not_give_it_away(alice_client):
     assert repr(base64.b64decode(secret.removeprefix("whsec_")))[2:-1] not in stored
 
 
-def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
+def test_a_webhook_secret_is_rotated_with_an_overlap_or_at_once(alice_client):
     first = shown(alice_client)
     answer = alice_client.post(ROTATE, {"overlap": "1d"}, headers=JSON)
     assert answer.status_code == 201

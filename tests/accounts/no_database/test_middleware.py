@@ -48,7 +48,7 @@ def presented(request: HttpRequest) -> str | None:
         ("apiKey=%ED%A0%80", "\ufffd\ufffd\ufffd", ""),
     ],
 )
-def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(query, key, remaining_query):
+def test_the_middleware_removes_the_api_key_and_leaves_other_parameters_byte_for_byte(query, key, remaining_query):
     request, answer = passed(query, HTTP_REFERER=f"http://testserver/page?{query}" if query else "")
     assert presented(request) == key
     assert request.META["QUERY_STRING"] == remaining_query
@@ -71,7 +71,7 @@ def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(quer
         ("next=/page?apiKey=bqs_0123456789%26a", "next=/page%3FapiKey=bqs_%5Bredacted%5D%26a"),
     ],
 )
-def test_it_redacts_a_key_that_was_pasted_elsewhere(query, remaining_query):
+def test_the_middleware_redacts_a_key_pasted_into_another_parameter_or_path(query, remaining_query):
     request, _ = passed(query, HTTP_REFERER=f"http://testserver/bqs_0123456789?{query}")
     assert presented(request) is None
     assert request.META["QUERY_STRING"] == remaining_query

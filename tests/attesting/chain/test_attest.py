@@ -114,7 +114,7 @@ def test_genesis_is_signed(devchain, use):
     assert attested(0) == block_hash(devchain, 0)
 
 
-def test_what_is_not_final_is_refused(devchain, use):
+def test_a_block_that_is_not_final_is_refused(devchain, use):
     use(devchain.url)
     refusal = refused(devchain.head() - 1)
     assert refusal.code == "not_final"
@@ -382,6 +382,6 @@ def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use
 
 
 @pytest.mark.sqlite_only(reason="PostgreSQL has no such pragma")
-def test_what_is_stored_is_synced_to_the_disk():
+def test_the_attesters_database_syncs_each_commit_to_the_disk():
     with connection.cursor() as cursor:
         assert cursor.execute("PRAGMA synchronous").fetchone() == (2,)  # 2 is FULL

@@ -155,7 +155,7 @@ def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
         (b"", ""),
     ],
 )
-def test_what_is_malformed_is_named(attester_process, body, fault):
+def test_a_malformed_request_is_refused_with_its_faulty_field(attester_process, body, fault):
     answer = post(attester_process, body)
     assert answer.status_code == 400
     assert answer.json()["code"] == "bad_request"
@@ -228,7 +228,7 @@ def test_without_a_key_or_chains_it_does_not_start(tmp_path, settings, old, new,
 
 
 @pytest.mark.parametrize("bind", ["localhost", "8100", "127.0.0.1:x", "127.0.0.1:99999", ""])
-def test_it_listens_on_an_address_with_a_port_alone(tmp_path, settings, db, bind):
+def test_run_attester_refuses_a_bind_address_without_a_valid_port(tmp_path, settings, db, bind):
     settings.CHAINS_FILE = process.chains_file(tmp_path, "http://127.0.0.1:1")
     with pytest.raises(CommandError, match="--bind must look like"):
         call_command("run_attester", bind=bind)

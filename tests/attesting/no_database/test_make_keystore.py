@@ -97,7 +97,7 @@ def test_a_password_that_is_there_is_used_and_left(files, signer):
 
 
 @pytest.mark.parametrize("key", ["", "0x12", "zz" * 32, "00" * 32])
-def test_what_is_no_key_makes_nothing_and_is_not_repeated(files, monkeypatch, key):
+def test_an_invalid_private_key_makes_no_keystore_and_is_not_printed(files, monkeypatch, key):
     monkeypatch.setenv("OLD_KEY", key)
     with pytest.raises(CommandError) as refused:
         call_command("make_keystore", *map(str, files), "--key-variable", "OLD_KEY")

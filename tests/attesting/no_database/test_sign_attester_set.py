@@ -47,7 +47,7 @@ def test_a_set_is_printed_and_signed_in_the_order_that_the_contract_takes(capsys
         ([f"0x{number:040x}" for number in range(1, 102)], {}, "100 at most"),
     ],
 )
-def test_what_no_contract_would_take_is_not_signed(addresses, changed, fault, capsys):
+def test_an_attester_set_that_contracts_would_refuse_is_not_signed(addresses, changed, fault, capsys):
     with pytest.raises(CommandError, match=fault):
         sign_set(*addresses, **changed)
     assert capsys.readouterr().out == ""

@@ -252,7 +252,7 @@ def test_in_a_state_of_gloas_no_known_path_ends_in_a_list(specifications, lodest
         assert by_lodestar["firstSummary"] == {"reached": "364", "isLeaf": True, "node": first["node"]}
 
 
-def test_what_gloas_promises_is_on_no_known_path(specifications, lodestar):
+def test_block_hashes_of_gloas_bids_are_on_no_known_path(specifications, lodestar):
     for gloas in specifications["gloas"]:
         assert gloas["bid"] == lodestar[gloas["preset"]]["gloas"]["bid"]
         assert gloas["bid"] == {"block_hash": 203081, "parent_block_hash": 25384}

@@ -85,7 +85,7 @@ def with_transactions_asked(batch: Batch) -> Any:
 
 
 @pytest.mark.long
-def test_what_holds_shows_what_the_client_s_verifier_says(page: Page, made: Batch):
+def test_a_valid_bundle_shows_the_same_facts_as_the_python_client(page: Page, made: Batch):
     bundle = with_transactions(bundle_of(made))
     shown = verified(page, made, {"": json.dumps(bundle)}, with_transactions_asked(made))[""]
     assert shown["unshown"] == [[8], []]
@@ -442,7 +442,7 @@ def test_a_facts_reader_takes_the_proofs_of_slots_under_a_root_that_is_a_fact(
 
 
 @pytest.mark.long
-def test_what_a_wallet_says_otherwise_is_told_and_what_it_does_not_tell_remains_to_be_trusted(
+def test_contradictions_by_a_wallet_are_shown_and_its_refusals_leave_hashes_to_be_trusted(
     page: Page, wallet: Wallet, proven: Batch
 ):
     other = {"hash": word(1)}

@@ -43,7 +43,7 @@ def test_without_javascript_each_button_does_its_part(
 
 
 @pytest.mark.long
-def test_what_is_typed_stays_on_the_way_back_and_when_a_session_ends(
+def test_typed_values_survive_going_back_and_a_session_that_ends(
     service: DevChain, context: BrowserContext, sign_in_as: Callable[..., User]
 ):
     sign_in_as(context, ALICE)

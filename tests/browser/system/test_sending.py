@@ -264,7 +264,9 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
 
 
 @pytest.mark.long
-def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, service: DevChain, wallet: Wallet):
+def test_a_sent_transaction_not_waited_for_is_offered_again_with_a_warning(
+    page: Page, service: DevChain, wallet: Wallet
+):
     kept_back(service)
     begin(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")

@@ -182,7 +182,7 @@ def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, conte
 
 
 @pytest.mark.long
-def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, wallet):
+def test_a_wallets_refusal_is_explained_and_sign_in_can_be_tried_again(page, context, wallet):
     wallet.put_into(context)
     open_sign_in(page)
     for method, error, sentence in (

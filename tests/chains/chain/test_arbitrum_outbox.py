@@ -98,7 +98,9 @@ def test_the_first_confirmed_block_from_any_one_on_is_found_in_few_requests(
         assert len(logs.requests) <= requests
 
 
-def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_tell(confirmed, outbox, logs, client_of):
+def test_blocks_whose_logs_nodes_no_longer_serve_are_reached_from_the_lowest_served_one(
+    confirmed, outbox, logs, client_of
+):
     newest = outbox.newest()
     logs.bound(RANGE, first=confirmed.at[300])
     lowest = outbox.lowest(target(confirmed, client_of, 95), newest)

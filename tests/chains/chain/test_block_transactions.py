@@ -149,7 +149,7 @@ MISANSWERED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("case", MISANSWERED)
-def test_what_nodes_have_answered_makes_it_too(client_of, signed, case):
+def test_transactions_misanswered_in_known_ways_still_make_the_blocks_encoded_ones(client_of, signed, case):
     of, transactions = signed.header, signed.transactions
     changed = MISANSWERED[case](transactions)
     assert changed != transactions

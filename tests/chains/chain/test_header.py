@@ -177,7 +177,7 @@ for _ in range(700):
         (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "too deeply to be read"),
     ],
 )
-def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault):
+def test_invalid_fields_of_a_known_layout_are_refused_by_name(block, fault):
     with pytest.raises(InvalidHeader, match=fault) as caught:
         Header.from_rpc(block)
     assert not isinstance(caught.value, UnknownLayout)
@@ -197,7 +197,7 @@ def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault
         (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't make a header of its hash"),
     ],
 )
-def test_it_says_where_another_layout_may_be_to_blame(block, fault):
+def test_fields_of_an_unknown_layout_are_refused_as_unknown_layout(block, fault):
     with pytest.raises(UnknownLayout, match=fault):
         Header.from_rpc(block)
 
@@ -251,12 +251,12 @@ def changed(index: int, value: Any) -> bytes:
         (rlp.encode(rlp.decode(PRAGUE)[:11]), "no timestamp"),
     ],
 )
-def test_it_refuses_malformed_headers(encoded, fault):
+def test_malformed_header_encodings_are_refused(encoded, fault):
     with pytest.raises(InvalidHeader, match=fault):
         Header.decode(encoded)
 
 
-def test_it_refuses_a_header_of_another_hash():
+def test_a_header_with_another_hash_is_refused():
     assert verify(PRAGUE, keccak(PRAGUE)) == Header.decode(PRAGUE)
     with pytest.raises(InvalidHeader, match="hash"):
         verify(PRAGUE, bytes(32))
@@ -279,7 +279,7 @@ def test_it_refuses_a_header_of_another_hash():
         ("extDataHash", "0x" + "12" * 32),
     ],
 )
-def test_it_refuses_malformed_blocks_of_a_node(devchain, key, value):
+def test_malformed_blocks_of_a_node_are_refused(devchain, key, value):
     block = devchain.rpc("eth_getBlockByNumber", "latest", False)
     with pytest.raises(InvalidHeader):
         Header.from_rpc({**block, key: value})

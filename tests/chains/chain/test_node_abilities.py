@@ -58,7 +58,7 @@ def answering(devchain: DevChain, method: str, answer: Any) -> Any:
     ],
     ids=["refused", "failed", "wrong"],
 )
-def test_what_does_not_verify_is_not_provable(devchain, client_of, answer):
+def test_blocks_whose_proofs_are_refused_or_do_not_verify_are_not_provable(devchain, client_of, answer):
     with lying_node(answering(devchain, "eth_getProof", answer)) as url:
         client = client_of(url)
         assert provable(client, client.head()).oldest == HEAD

@@ -264,7 +264,7 @@ devchain = chain_fixture(lambda chain: chain.mine(8))
 
 
 @pytest.mark.parametrize(("spoil", "question", "kind", "words"), TABLE)
-def test_what_one_node_does_not_tell_another_may(devchain, client_of, spoil, question, kind, words):
+def test_an_answer_spoiled_by_one_node_is_got_from_another(devchain, client_of, spoil, question, kind, words):
     with spoiling(devchain.url, spoil) as url:
         with pytest.raises(kind) as caught:
             question(client_of(url))
@@ -335,7 +335,7 @@ def test_no_other_node_is_waited_for_where_honest_nodes_say_that_a_call_reverts(
         assert seen == []
 
 
-def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, client_of):
+def test_a_refusal_may_pass_if_the_other_node_gave_no_usable_answer(devchain, client_of):
     nonsense = told(None)
     with spoiling(devchain.url, refused(-32000, "not here")) as first, spoiling(devchain.url, nonsense) as second:
         for other in (DEAD, second):
@@ -537,7 +537,7 @@ def test_a_page_waits_only_so_long_for_a_node_that_takes_no_batches(client_of):
     assert len(node.sizes) <= 8
 
 
-def test_what_all_are_refused_alike_is_asked_once_more_alone_and_not_each(nodes):
+def test_questions_refused_alike_are_asked_once_more_alone_and_not_each(nodes):
     node = Echoing()
     node.spoils = dict.fromkeys(range(100), lambda request: error(request, -32000, "missing trie node"))
     assert all(isinstance(answer, RpcRefused) for answer in nodes(node).ask(echoes(range(100))))
@@ -561,7 +561,7 @@ def test_methods_are_mixed_in_one_exchange(nodes):
     assert node.sizes == [3]
 
 
-def test_what_one_node_answered_is_not_asked_of_the_next(nodes):
+def test_questions_answered_by_one_node_are_not_asked_of_the_next(nodes):
     node, other = Echoing(), Echoing()
     node.spoils = dict.fromkeys(range(0, 10, 2), lambda question: error(question, -32000, "not here"))
     assert nodes(node, other).answers(echoes(range(10))) == list(range(10))
@@ -631,7 +631,7 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
 @pytest.mark.long("one-<lambda>1")
 @pytest.mark.parametrize("fails", [lambda _: reply_of({"id": 10**9}, 3), lambda _: Raw(status=502)])
 @pytest.mark.parametrize("bad", [[3], range(0, 40, 5)], ids=["one", "every fifth"])
-def test_what_spoils_a_whole_batch_is_the_loss_of_its_question(nodes, fails, bad):
+def test_a_question_that_spoils_a_whole_batch_loses_only_its_own_answer(nodes, fails, bad):
     node, other = Echoing(), Echoing()
     node.spoils = dict.fromkeys(bad, fails)
     client = nodes(node, other)
@@ -716,7 +716,7 @@ def test_a_quota_lasts_so_that_the_node_rests_longer_each_time(nodes):
         (429, "Fri, 31 Dec 1999 23:59:59 GMT", [0, 1, 3, 7, 15, 31, 63, 123, 183]),
     ],
 )
-def test_what_a_node_says_about_its_rest_is_obeyed_up_to_ten_minutes(nodes, status, told, asked):
+def test_retry_after_of_a_node_is_obeyed_up_to_ten_minutes(nodes, status, told, asked):
     node = Echoing()
     node.status, node.headers = status, {"Retry-After": told}
     client, times = nodes(node), []
@@ -799,7 +799,7 @@ def test_every_node_is_asked_anew_for_its_chain_where_that_is_the_question(nodes
     assert str(wrong).endswith("is a node of chain 1, not of 31337")
 
 
-def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests(nodes):
+def test_tell_all_skips_nodes_of_another_chain_and_nodes_that_rest(nodes):
     sent = signed(0)
     first, foreign, failing, last = (Echoing() for _ in range(4))
     for node in (first, foreign, failing, last):
@@ -924,7 +924,7 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
         ((3, "execution reverted: a change is pending", "0x12"), Reverted),
     ],
 )
-def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of, refusal, kind):
+def test_a_call_refused_only_at_the_pending_block_is_refused(devchain, client_of, refusal, kind):
     """The latest block may lack the changes that the call needs, or the change that prevents it."""
     blocks: list[Any] = []
 

@@ -30,7 +30,7 @@ def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
 # --- Against a real node ----------------------------------------------------------------------------------------------
 
 
-def test_it_reads_headers_and_their_hashes(devchain, client_of):
+def test_headers_and_their_hashes_are_read_by_number_tag_and_hash(devchain, client_of):
     devchain.mine(3)
     client = client_of(devchain.url)
     head = client.head()
@@ -73,7 +73,7 @@ def test_a_node_asks_for_as_much_gas_as_we_know(devchain, client_of, to, data):
     assert client_of(devchain.url).estimate_gas(ALICE, to, data) - least_gas_limit(to, data) in {0, 1}
 
 
-def test_it_reads_storage_at_a_block(devchain, client_of):
+def test_storage_is_read_at_a_block(devchain, client_of):
     client = client_of(devchain.url)
     before = client.head()
     devchain.mine()
@@ -93,7 +93,7 @@ def test_storage_may_come_without_leading_zeros(client_of, value, word):
         assert client_of(url).storages([(CONTRACT, 1, "latest")])[0] == word
 
 
-def test_it_reads_the_logs_of_a_range(client_of):
+def test_logs_of_a_range_are_read(client_of):
     emits_its_calldata_under_topics_1_and_2 = "0x365f5f37" + "60026001365fa200"
     with DevChain() as chain:
         client = client_of(chain.url)
@@ -112,7 +112,7 @@ def test_it_reads_the_logs_of_a_range(client_of):
         assert client.logs(BOB, [], 0, head) == []
 
 
-def test_it_reads_state_at_a_block(devchain, client_of):
+def test_balance_code_and_nonce_are_read_at_a_block(devchain, client_of):
     client = client_of(devchain.url)
     before = client.head()
     devchain.mine()  # the changes belong to the latest block once it is mined
@@ -142,7 +142,7 @@ def test_calls_tell_reverts_from_results(devchain, client_of):
     assert empty == b""
 
 
-def test_it_sends_transactions_and_reads_their_receipts(client_of):
+def test_transactions_are_sent_and_their_receipts_read(client_of):
     with DevChain() as chain:
         client = client_of(chain.url)
         fees = client.fees()

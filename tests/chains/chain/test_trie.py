@@ -167,13 +167,13 @@ def test_an_embedded_leaf_below_an_extension_is_accepted():
 
 
 @pytest.mark.parametrize(("nodes", "fault"), [*MALFORMED, *MALFORMED_BESIDE])
-def test_it_refuses_malformed_nodes(nodes, fault):
+def test_malformed_trie_nodes_are_refused(nodes, fault):
     root, encoded = chained(*nodes)
     with pytest.raises(InvalidProof, match=fault):
         verify_slot(root, 0, encoded)
 
 
-def test_it_refuses_a_branch_below_the_last_digit():
+def test_a_branch_below_the_last_digit_is_refused():
     bottom = rlp.encode(branch("0", [b"\x20", b"\1" * 20]))
     node: object = keccak(bottom)
     nodes = [bottom]
@@ -186,7 +186,7 @@ def test_it_refuses_a_branch_below_the_last_digit():
 
 @pytest.mark.parametrize("fields", MALFORMED_ACCOUNTS)
 @pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
-def test_it_refuses_malformed_accounts(fields, address):
+def test_malformed_accounts_are_refused(fields, address):
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidProof, match="account is malformed"):
         verify_account(root, address, nodes)
@@ -194,7 +194,7 @@ def test_it_refuses_malformed_accounts(fields, address):
 
 @pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 @pytest.mark.parametrize("fields", [[b"", b"", EMPTY_TRIE_ROOT], [b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]])
-def test_it_says_so_where_accounts_are_not_ethereums(fields, address):
+def test_accounts_with_another_number_of_fields_are_refused_as_other_account_form(fields, address):
     """Avalanche's accounts have a fifth field: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go."""
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
     with pytest.raises(OtherAccountForm, match=f"have {len(fields)} fields instead of Ethereum's 4"):

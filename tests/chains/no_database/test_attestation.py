@@ -75,7 +75,7 @@ def test_a_signature_recovers_to_its_signer():
         assert recover(other, signature) != ALICE.address
 
 
-def test_what_the_contract_would_refuse_is_no_signature():
+def test_signatures_that_the_contract_would_refuse_recover_no_address():
     message = AttestationRequest(DOMAIN, 1, 123).message(HASH)
     signature = sign(ALICE, message)
     r, s, v = signature[:32], int.from_bytes(signature[32:64], "big"), signature[64]
@@ -217,7 +217,7 @@ def test_the_attesters_own_refusal_is_handed_on():
     assert told.sentence == f"{told.host} refused: Block 123 is not final yet: block 120 is."
 
 
-def test_what_an_attester_writes_stays_one_short_line():
+def test_an_attesters_refusal_becomes_one_short_printable_line():
     told = only_answer_of(refusal("conflict", "a\nb\x1b[8m" + "c" * 1000))
     assert isinstance(told, Refusal)
     assert told.sentence.isprintable()
@@ -256,7 +256,7 @@ def test_an_attester_is_asked_through_the_proxy_of_the_environment(monkeypatch):
     assert isinstance(told, Attestation)
 
 
-def test_what_a_proxy_quotes_of_a_secret_address_is_not_passed_on():
+def test_a_secret_address_quoted_by_a_proxy_is_not_passed_on():
     def answer(_: object) -> Raw:
         return Raw(b'{"code": "not_here", "error": "There is nothing at /secret-path/attest"}', status=404)
 

@@ -54,7 +54,7 @@ def test_roots_are_those_that_the_specification_says():
         (Bytes(64), "00" * 63),
     ],
 )
-def test_what_is_no_encoding_is_refused(kind, data):
+def test_invalid_ssz_encodings_are_refused(kind, data):
     with pytest.raises(InvalidSsz):
         kind.root(_hex(data))
 

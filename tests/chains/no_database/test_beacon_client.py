@@ -79,7 +79,7 @@ def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
             roots_of(client, world)
 
 
-def test_what_a_url_holds_stays_where_it_was(world, node):
+def test_path_and_query_of_a_beacon_url_are_kept_in_requests_and_out_of_errors(world, node):
     with BeaconApi(node) as api:
         client = client_of(world, f"{api.url}/secret/?key=secret")
         with pytest.raises(NodeUnavailable) as unavailable:

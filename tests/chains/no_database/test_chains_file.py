@@ -88,7 +88,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     }
 
 
-def test_what_is_not_written_is_careful(load):
+def test_defaults_of_a_chain_are_cautious(load):
     (chain,) = load(ONE).chains
     assert chain.confirmations == "finalized"
     assert chain.test_network is False
@@ -145,7 +145,7 @@ def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
     assert faults_of(load, written, {"TOKEN": "secret-token"}) == ["chains[0].rpc_urls: a node is listed twice"]
 
 
-def test_it_finds_chains_and_connections(load):
+def test_chains_and_connections_are_found_by_id(load):
     second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
     chains = load(ONE + second)
     assert chains.chain(5).name == "Other"

@@ -43,5 +43,5 @@ def test_a_wrong_checksum_is_none():
         "0x" + "\N{ARABIC-INDIC DIGIT ONE}" * 40,
     ],
 )
-def test_what_is_no_address_is_none(text):
+def test_checksummed_returns_none_for_an_invalid_address(text):
     assert checksummed(text) is None

@@ -67,7 +67,7 @@ def test_names_are_normalised(name, normal):
     ],
     ids=["dot", "empty label", "begins with a dot", "space", "confusable", "punycode", "long", "bytes", "grows"],
 )
-def test_what_is_no_name_is_said_in_words(name, sentence):
+def test_an_invalid_ens_name_is_refused_with_its_reason(name, sentence):
     with pytest.raises(ens.InvalidName) as caught:
         ens.normalized(name)
     assert str(caught.value).startswith(sentence)

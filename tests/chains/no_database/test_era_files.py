@@ -132,7 +132,7 @@ def test_names_are_those_of_published_files():
     assert names[3] == "mainnet-01896-e6ebe562.era1"
 
 
-def test_what_is_nowhere(world, tmp_path, root, epoch):
+def test_era_files_missing_everywhere_raise_no_era_file(world, tmp_path, root, epoch):
     with served(Site(tmp_path)) as url:
         for files in (*_of_folder_and_site(world, tmp_path, url), EraFiles(world.chain, [])):
             with pytest.raises(NoEraFile):
@@ -294,7 +294,7 @@ def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world
         EraFiles(world.chain, [tmp_path]).records(3, other.root)
 
 
-def test_what_is_no_header_has_no_difficulty():
+def test_a_malformed_header_in_an_era_file_is_refused():
     fields: list[bytes | list[bytes]] = [bytes(32)] * 15
     assert era_files._hash_and_difficulty(_entry_of(fields))[0] == keccak(rlp.encode(fields))
     for wrong in ([*fields[:7], [b"\1"], *fields[8:]], fields[:7], bytes(40), b""):

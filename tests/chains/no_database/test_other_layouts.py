@@ -85,7 +85,7 @@ def test_another_header_is_asked_for_as_it_is(client_of, fields):
     assert node.count() == ["eth_getBlockByNumber", "debug_getRawHeader"]
 
 
-def test_it_can_be_asked_for_in_all_ways(client_of):
+def test_a_header_of_another_layout_is_read_by_head_number_and_hash(client_of):
     fields = headers.UNTOLD
     with lying_node(Node(fields)) as url:
         client = client_of(url)

@@ -86,7 +86,7 @@ def test_header_fields_come_with_even_parity():
         pytest.param(set(), {5}, False, "Slot 5 .* holds no block hash", id="absent contract"),
     ],
 )
-def test_it_refuses_to_pack_block_hashes_that_are_none(slots, history, exists, why):
+def test_inconsistent_block_hashes_are_not_packed(slots, history, exists, why):
     storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(b"\x55" * 32))
     owner = HISTORY_ADDRESS if exists else ALICE
     state = tries.leaf(keccak(owner), tries.account(1, 0, keccak(storage)))
@@ -106,7 +106,7 @@ def read_in(world: World, calldata: bytes, *, known: bool) -> PackedFacts:
 @pytest.mark.long
 @settings(derandomize=True, max_examples=40, deadline=None, database=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 1, 2, 3, 20, 60]), st.sampled_from([1, 6, 20]), st.booleans())
-def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(seed, size, most, known):
+def test_requested_facts_are_packed_in_one_way_and_no_flipped_bit_proves_another_fact(seed, size, most, known):
     chance = random.Random(seed)
     world = random_world(chance, chance.choice([0, 1, 255, 256, chance.randrange(2**64)]), size)
     requested = world.ask(most)
@@ -138,7 +138,7 @@ def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(s
         pytest.param(5, [AccountToProve(ALICE, 3, [LEAF], {}, {1: []})], [], "not the history", id="history of others"),
     ],
 )
-def test_it_refuses_to_pack_what_makes_no_sense(block, accounts, fields, why):
+def test_contradictory_requests_are_not_packed(block, accounts, fields, why):
     with pytest.raises(CannotPack, match=why):
         encode(block, ROOT, accounts, header_fields=fields)
 
@@ -156,6 +156,6 @@ def test_it_refuses_to_pack_what_makes_no_sense(block, accounts, fields, why):
         pytest.param(tries.leaf(keccak(ALICE), tries.encode([[], b"", b"", b""])), id="account of lists"),
     ],
 )
-def test_it_refuses_to_pack_malformed_nodes(node):
+def test_malformed_nodes_are_not_packed(node):
     with pytest.raises(CannotPack):
         encode(5, keccak(node), [AccountToProve(ALICE, 3, [node])])

@@ -144,7 +144,7 @@ MISANSWERED: dict[str, tuple[Fixture, Change]] = {
 
 
 @pytest.mark.parametrize("case", MISANSWERED)
-def test_what_nodes_have_answered_makes_it_too(client_of, case):
+def test_receipts_misanswered_in_known_ways_still_make_the_blocks_trie(client_of, case):
     fixture, change = MISANSWERED[case]
     with serving(fixture, change) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))

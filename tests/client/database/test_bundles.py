@@ -59,7 +59,7 @@ def verify(bundle: Bundle, known: Mapping[tuple[int, int], str] | None = None) -
     return client.verify_bundle(json.dumps(bundle), block_hashes=hashes() if known is None else known)
 
 
-def test_it_shows_what_was_proven(made):
+def test_verify_returns_every_proven_fact_of_a_bundle(made):
     proven = verify(made)
     assert (proven.batch, proven.destination_chain_id) == (made["batch"], 31337)
     account, slots, header, *_, timed, other, by_index, by_hash = proven.queries.values()
@@ -150,14 +150,14 @@ def test_no_forgery_holds(made, name):
 @pytest.mark.parametrize(
     "content", [b"{", b"[" * 1_000_000, b'{"blocks":' * 100_000, b"[]", b"{}", b"", b"\xff", b"[0"]
 )
-def test_what_is_no_bundle_is_said_in_a_sentence(content):
+def test_content_that_is_no_bundle_is_refused_in_a_sentence(content):
     for refuse in (lambda: client.verify_bundle(content, block_hashes={}), lambda: claimed(content)):
         with pytest.raises(client.InvalidBundle, match=r"^The (file|bundle).*\.$"):
             refuse()
 
 
 @pytest.mark.parametrize("content", [b"[0" + b",0" * 10_000_000, "[" + "[]," * 5_000_000, b" " * (MAX_BYTES + 1)])
-def test_what_would_take_much_memory_is_not_read(content):
+def test_a_bundle_that_would_take_much_memory_is_not_parsed(content):
     with pytest.raises(client.InvalidBundle, match=r"more than 10000000 values|larger than \d+ bytes"):
         client.verify_bundle(content, block_hashes={})
 
@@ -278,7 +278,7 @@ def verify_told(made: Bundle, told: list[dict[str, Any]]) -> client.VerifiedBund
     return verified
 
 
-def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
+def test_verify_told_accepts_a_batch_as_the_service_reports_it(made):
     told = told_of(made)
     assert verify_told(made, told) == verify(made)
     # The service may know a hash by another batch that asked for it.
@@ -317,7 +317,7 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
         ),
     ],
 )
-def test_what_the_service_tells_otherwise_is_noticed(made, change, sentence):
+def test_verify_told_refuses_a_batch_reported_otherwise_than_its_bundle(made, change, sentence):
     told = told_of(made)
     change(told)
     with pytest.raises(client.InvalidBundle, match=sentence):

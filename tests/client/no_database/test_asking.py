@@ -30,7 +30,7 @@ NEVER_SENT = Unreachable("can't be reached", was_sent=False)
         ([*[LOST] * 7, answer()], [0.25, 0.5, 1, 2, 4, 7.5, 7.5]),
     ],
 )
-def test_what_may_pass_is_asked_again_after_pauses_that_grow(answers, pauses):
+def test_temporary_failures_are_asked_again_after_growing_pauses(answers, pauses):
     world = World(*answers)
     assert world.run(ask(GET, PATIENCE)) is answers[-1]
     assert world.pauses == pauses
@@ -40,7 +40,7 @@ def test_what_may_pass_is_asked_again_after_pauses_that_grow(answers, pauses):
     ("answers", "is_asked_again"),
     [([LOST], False), ([answer(502)], False), ([NEVER_SENT], True), ([answer(503)], True), ([answer(429)], True)],
 )
-def test_what_must_not_be_done_twice_is_sent_again_only_where_it_was_not_done(answers, is_asked_again):
+def test_an_unrepeatable_request_is_sent_again_only_if_it_had_no_effect(answers, is_asked_again):
     world = World(*answers, answer())
     if answers == [LOST]:
         with pytest.raises(client.Unavailable):
@@ -139,7 +139,7 @@ def test_text_of_others_can_not_move_the_cursor():
         b"9" * 100_000,
     ],
 )
-def test_what_is_no_status_is_said_to_be_none(content):
+def test_an_answer_that_is_no_status_is_refused_as_unexpected(content):
     with pytest.raises(client.UnexpectedAnswer, match=r"^service\.example didn't answer like a Batch Query Service"):
         read(Status, HttpAnswer(200, (), content), URL)
 

@@ -244,7 +244,7 @@ def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, monkeypatch
         ["--no-such-option"],
     ],
 )
-def test_what_is_used_wrongly_ends_with_2_and_a_sentence(monkeypatch, capsys, arguments):
+def test_wrong_usage_exits_with_2_and_a_sentence(monkeypatch, capsys, arguments):
     monkeypatch.setenv("BQS_API_KEY", KEY)
     code, out, errors = bqs_says(capsys, "submit", *arguments, "--url", URL)
     assert (code, out) == (ExitCode.USAGE, "")
@@ -486,7 +486,7 @@ def test_shells_complete_it(capsys, shell):
 
 
 @pytest.mark.long
-def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
+def test_the_clients_wheel_can_be_built_and_has_all_that_it_needs(tmp_path):
     build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
     source = tmp_path / "source"
     subprocess.run(["cp", "-R", PROJECT / "client", source], check=True)

@@ -66,13 +66,13 @@ def test_a_service_that_is_not_there_is_said_without_its_path():
 @pytest.mark.parametrize(
     "url", ["", "ftp://a.example", "https://", "a.example", "https://a.example/?key=1", "https://a:b@c.example"]
 )
-def test_what_is_no_address_is_said_at_once(url):
+def test_an_invalid_service_address_is_refused_at_once(url):
     with pytest.raises(ValueError, match="address"):
         BatchQueryService(url)
 
 
 @pytest.mark.parametrize("key", ["a b", "a\r\nb: c", "ä"])
-def test_what_is_no_key_never_comes_into_a_header(key):
+def test_a_malformed_api_key_is_refused_and_not_repeated(key):
     with pytest.raises(ValueError, match="key") as caught:
         BatchQueryService("https://a.example", api_key=key)
     assert key not in str(caught.value)

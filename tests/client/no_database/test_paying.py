@@ -75,7 +75,7 @@ def pay(chain: Chain, *answers: Any, timeout: float = 60, **payer: Any) -> Any:
     return world.run(send(ACCESS, ID, Node(chain, PATIENCE), who, timeout=timeout)), signed
 
 
-def test_what_is_missing_is_sent_in_order_until_nothing_is():
+def test_missing_transactions_are_sent_in_order_and_each_once():
     chain = Chain()
     other = transaction(data="0xf9" + "cd" * 40)
     # The service lists the first transaction again, because it hasn't noticed the block yet.
@@ -108,7 +108,7 @@ def test_so_is_what_tells_more_to_registries_and_sources(function):
     assert len(chain.sent) == 1
 
 
-def test_what_a_reorganisation_has_undone_is_sent_once_more():
+def test_a_transaction_undone_by_a_reorg_is_sent_once_more():
     chain = Chain()
     waiting = to_send(transaction(), waits=["One block more."])
     (sent, _) = pay(chain, *[waiting] * 10, COMPLETE, timeout=200)
@@ -149,14 +149,14 @@ def test_a_node_of_another_chain_gets_nothing():
         (False, {"most_wei": 21000 * 201 - 1}, "may cost 4221000 wei, which is above the limit"),
     ],
 )
-def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, sentence):
+def test_reverting_unwanted_and_too_expensive_transactions_are_not_signed(would_revert, payer, sentence):
     chain = Chain(would_revert=would_revert)
     with pytest.raises(TransactionFailed, match=sentence):
         pay(chain, to_send(transaction()), **payer)
     assert chain.sent == []
 
 
-def test_what_may_be_spent_is_for_all_of_them():
+def test_the_spending_limit_is_for_all_transactions_together():
     chain = Chain()
     twice = [transaction(), transaction(data=PROOF + "00")]
     with pytest.raises(TransactionFailed, match="above the limit"):
@@ -164,13 +164,13 @@ def test_what_may_be_spent_is_for_all_of_them():
     assert len(chain.sent) == 1
 
 
-def test_what_has_reverted_is_said():
+def test_a_reverted_transaction_is_reported():
     reverted = {"result": {"status": "0x0", "gasUsed": "0x1"}}
     with pytest.raises(TransactionFailed, match=f"{HASH} has reverted"):
         pay(Chain({"eth_getTransactionReceipt": reverted}), to_send(transaction()))
 
 
-def test_what_is_not_mined_or_never_complete_is_not_waited_for_without_end():
+def test_an_unmined_transaction_and_an_incomplete_batch_are_waited_for_with_a_limit():
     with pytest.raises(TransactionFailed, match="not mined within 60 s"):
         pay(Chain({"eth_getTransactionReceipt": {"result": None}}), to_send(transaction()))
     waits = to_send(waits=["The block is not there yet."])

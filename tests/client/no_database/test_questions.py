@@ -46,7 +46,7 @@ def test_a_slot_may_be_named():
     assert entry == {"props": [], "slots": [name, f"0x{5:064x}"]}
 
 
-def test_what_is_about_the_same_account_at_the_same_block_is_put_together():
+def test_questions_about_one_account_at_one_block_are_merged():
     data = asked(
         Account(ALICE, chain=1, block=1, props=["BALANCE"]),
         Account(ALICE.upper().replace("0X", "0x"), chain=1, block=1, props=["NONCE", "BALANCE"], slots=[5, "0x5"]),
@@ -102,7 +102,7 @@ def test_transactions_are_named_by_hash_or_index_and_put_together():
         *(lambda slot=slot: asked(Account(ALICE, chain=1, block=1, slots=[slot])) for slot in (-1, 1 << 256, "x", "")),
     ],
 )
-def test_what_can_not_be_asked_is_said_at_once(wrong):
+def test_an_invalid_question_is_refused_at_once(wrong):
     with pytest.raises(ValueError, match=r"\.$"):
         wrong()
 

@@ -66,7 +66,7 @@ def test_a_service_that_is_down_meanwhile_is_waited_for():
     assert follow(World(answer(200, OPEN), lost, answer(503), answer(200, DONE), answer(200, batch()))).status == "DONE"
 
 
-def test_what_went_back_a_moment_ago_is_followed_on():
+def test_a_batch_that_has_just_gone_back_is_followed_on():
     world = World(
         *(answer(200, DONE), answer(200, batch(queryStatus="IN_PROGRESS"))),
         *(answer(200, OPEN), answer(200, DONE), answer(200, batch())),

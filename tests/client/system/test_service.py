@@ -100,7 +100,7 @@ def proven(live: Live) -> Proven:
     return Proven(batch, block, batch.wait(SECONDS))
 
 
-def test_what_was_asked_for_is_what_the_chain_says(live, proven):
+def test_proven_facts_equal_what_the_chain_has(live, proven):
     facts = {(fact.account.lower(), fact.property, fact.slot): fact for fact in proven.details.facts}
     assert facts[BOB.lower(), "BALANCE", ""].value == live.balance(BOB, proven.block)
     block = live.chain.rpc("eth_getBlockByNumber", hex(proven.block), False)
@@ -118,7 +118,7 @@ def test_facts_are_read_from_the_chain_itself(live, proven, node):
     assert [fact.word for fact in proven.batch.facts_on_chain(by)] == [fact.word for fact in proven.details.facts]
 
 
-def test_what_a_registry_holds_otherwise_or_not_at_all_is_noticed(live, proven):
+def test_facts_that_the_registry_contradicts_or_lacks_are_reported(live, proven):
     fact, node = proven.details.facts[0], Node(live.chain.url, PATIENCE)
     with pytest.raises(client.WrongFact, match="holds another value than the service reports: BALANCE of 0x"):
         client.drivers.run(registry.require_facts(node, [fact.model_copy(update={"word": bytes(32)})]))
@@ -209,7 +209,7 @@ def test_lists_come_in_parts(live, proven):
 
 
 @pytest.mark.long
-def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
+def test_a_webhook_receiver_gets_what_the_service_has_signed(live):
     received: queue.Queue[tuple[bytes, dict[str, str]]] = queue.Queue()
 
     class Receiver(BaseHTTPRequestHandler):
@@ -367,7 +367,7 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert bqs("watch", "0" * 26)[0] == ExitCode.NOT_FOUND
 
 
-def test_what_it_would_cost_is_shown_by_part(bqs):
+def test_bqs_estimate_shows_the_cost_by_part(bqs):
     question = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--account", BOB, "--prop", "NONCE")
     code, out, errors = bqs("estimate", *question, "--block", "2")
     assert (code, errors) == (0, "")
@@ -380,7 +380,7 @@ def test_what_it_would_cost_is_shown_by_part(bqs):
     assert (code, "It would be rejected (block_too_far_ahead)" in errors) == (ExitCode.REJECTED, True)
 
 
-def test_what_can_be_proven_where_is_listed(bqs):
+def test_bqs_chains_lists_sources_and_destinations(bqs):
     name = f"Development chain ({CHAIN_ID})"
     assert bqs("chains") == (0, f"{'source':<{len(name)}}  destination\n{name}  {name}\n", "")
     told = json.loads(bqs("chains", "--json")[1])

@@ -106,7 +106,7 @@ def test_asked_to_stop_it_finishes_what_it_has_in_hand(machines):
 
 
 @pytest.mark.parametrize("is_away_from_the_start", [True, False])
-def test_it_stops_while_the_broker_is_away(machines, is_away_from_the_start):
+def test_a_celery_worker_stops_while_the_broker_is_away(machines, is_away_from_the_start):
     if is_away_from_the_start:
         machines.broker.kill()
     start(machines, "worker-1")

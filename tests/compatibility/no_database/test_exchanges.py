@@ -98,7 +98,7 @@ def test_each_reads_that_it_is_done(world, submitted, name):
     assert page.status == 200
 
 
-def test_what_is_done_is_read_from_the_chain_as_its_documentation_says(world, submitted):
+def test_a_done_batch_is_read_from_the_chain_as_the_documentation_says(world, submitted):
     test_each_reads_that_it_is_done(world, submitted, "documentation, reference")
     word = account_field(world.chain.url, world.registry, VITALIK, world.block, BALANCE)
     assert int.from_bytes(word) == 10**18

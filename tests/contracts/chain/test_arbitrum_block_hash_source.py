@@ -91,7 +91,7 @@ NO_HEADERS = {
 
 
 @pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
-def test_what_is_no_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbitrum, header):
+def test_a_malformed_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbitrum, header):
     outbox.confirm(SEND_ROOT, keccak(header))
     assert arbitrum.refusal("record", header) == ("InvalidHeader",)
 
@@ -131,7 +131,7 @@ def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(ch
     arbitrum.send("record", header)
 
 
-def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
+def test_gas_to_record_a_real_arbitrum_header_is_as_expected(outbox, arbitrum):
     fixture = load_fixture(ON_ARBITRUM_SEPOLIA)
     header, block_hash = unhex(fixture["rlpBlockHeader"]), unhex(fixture["blockHash"])
     number = int(fixture["blockNumber"], 16)

@@ -102,7 +102,7 @@ def _refuses(source: Deployed, signatures: bytes) -> tuple[Any, ...]:
 # --- Properties -------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_what_it_was_made_with(chain):
+def test_a_new_source_tells_its_chain_attesters_and_threshold(chain):
     source = _deploy(chain)
     assert source.call("sourceChainId") == SOURCE_CHAIN_ID
     assert source.call("attesters") == tuple(_addresses(ATTESTERS))
@@ -114,7 +114,7 @@ def test_it_tells_what_it_was_made_with(chain):
     ]
 
 
-def test_it_describes_its_domain_as_wallets_expect_it(attested):
+def test_the_eip_712_domain_is_described_as_wallets_expect_it(attested):
     fields, name, version, chain_id, contract, salt, extensions = attested.call("eip712Domain")
     # EIP-5267: one bit each for name, version, chainId and verifyingContract.
     assert fields == b"\x0f"
@@ -139,7 +139,7 @@ WRONG_SETS = [
 
 
 @pytest.mark.parametrize(("attesters", "threshold", "error"), WRONG_SETS)
-def test_it_cannot_be_made_with_a_wrong_set(chain, attesters, threshold, error):
+def test_a_source_with_an_invalid_attester_set_cannot_be_deployed(chain, attesters, threshold, error):
     with pytest.raises(Reverted) as reverted:
         Deployed(chain, "AttestedBlockHashSource", SOURCE_CHAIN_ID, attesters, threshold)
     assert reverted.value.error == (error,)
@@ -223,7 +223,7 @@ def _with_high_s(signature: bytes) -> bytes:
     ],
 )
 @pytest.mark.parametrize("index", [0, 1])
-def test_what_is_no_signature_is_refused_with_its_place(attested, index, spoil):
+def test_an_invalid_signature_is_refused_with_its_index(attested, index, spoil):
     signatures = [_signatures(attested, [person]) for person in (ALICE, BOB)]
     signatures[index] = spoil(signatures[index])
     assert _refuses(attested, b"".join(signatures)) == ("InvalidSignature", index)

@@ -28,7 +28,7 @@ def test_check_fails_and_names_what_is_out_of_date(monkeypatch, capsys, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["Gone.json"]
 
 
-def test_it_says_in_one_sentence_that_the_compiler_is_missing(monkeypatch, capsys, tmp_path):
+def test_a_missing_compiler_is_reported_in_one_sentence(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(build, "SOLC", tmp_path / "solc.js")
     monkeypatch.setattr("sys.argv", ["build"])
     assert build.main() == 1
@@ -36,7 +36,7 @@ def test_it_says_in_one_sentence_that_the_compiler_is_missing(monkeypatch, capsy
 
 
 @pytest.mark.long
-def test_it_refuses_sources_that_do_not_compile(monkeypatch, tmp_path):
+def test_sources_that_do_not_compile_are_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(build, "CONTRACTS_DIR", tmp_path)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "Wrong.sol").write_text("pragma solidity ^0.8.28; contract Wrong { nonsense }")

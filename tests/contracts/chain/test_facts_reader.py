@@ -163,7 +163,7 @@ def chains(chain) -> list[str]:
 # --- Reads ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_reads_as_satellite_does(simulator, reader):
+def test_facts_reader_reads_as_satellite_does(simulator, reader):
     calls = [
         Call(reader.address, kind.calldata(arguments, safe=safe))
         for kind, arguments, _ in READS
@@ -242,7 +242,7 @@ def test_each_chain_has_its_registry_however_many_there_are(chain, simulator, ch
         pytest.param([0, 2, 1], ("InvalidRegistry", 1), id="falling"),
     ],
 )
-def test_it_refuses_registries_that_are_not_in_order(chain, chains, places, error):
+def test_facts_reader_refuses_no_registries_too_many_and_registries_out_of_order(chain, chains, places, error):
     with pytest.raises(Reverted) as reverted:
         Deployed(chain, "FactsReader", [chains[place] for place in places])
     name, value = error
@@ -250,7 +250,7 @@ def test_it_refuses_registries_that_are_not_in_order(chain, chains, places, erro
 
 
 @pytest.mark.parametrize("chain_id", [0, 2**96, 2**256 - 1, None], ids=["0", "2**96", "2**256 - 1", "no code"])
-def test_it_refuses_a_registry_without_code_or_with_a_chain_that_has_no_place(chain, chain_id):
+def test_facts_reader_refuses_a_registry_without_code_or_with_an_invalid_chain_id(chain, chain_id):
     address = "0x" + "77" * 20
     if chain_id is not None:
         address = Deployed(chain, "test/SettableBlockHashSource", chain_id).address

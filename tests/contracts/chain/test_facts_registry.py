@@ -62,7 +62,7 @@ def _readable(registry: Deployed, address: str = ALICE, number: int = BLOCK) -> 
 # --- Reads ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_its_source_chain_and_its_block_hash_source(registry, source):
+def test_the_registry_tells_its_source_chain_and_its_block_hash_source(registry, source):
     assert registry.call("sourceChainId") == SOURCE_CHAIN_ID
     assert registry.call("blockHashSource") == source.address.lower()
 
@@ -303,7 +303,7 @@ def _timed(number: int, time: int, parent_hash: bytes, state_root: bytes = b"\x0
 
 
 @pytest.mark.parametrize("time", [1000, 1001, 1011])
-def test_it_proves_which_block_was_the_latest_at_a_time(registry, source, time):
+def test_the_registry_proves_which_block_was_the_latest_at_a_time(registry, source, time):
     header = _timed(BLOCK, 1000, bytes(32))
     following = _timed(BLOCK + 1, 1012, keccak(header))
     # The source vouches for the next block only, so the registry derives this block's hash.
@@ -330,7 +330,7 @@ def test_any_block_of_a_chain_can_be_the_latest_at_a_time(registry, source, numb
 
 
 @pytest.mark.parametrize("time", [0, 999, 1012, 2**256 - 1, *(2**bit + 1005 for bit in (32, 64, 128, 255))])
-def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
+def test_the_registry_refuses_times_outside_the_two_headers(registry, source, time):
     header = _timed(BLOCK, 1000, bytes(32))
     following = _timed(BLOCK + 1, 1012, keccak(header))
     source.send("set", BLOCK + 1, keccak(following))
@@ -470,7 +470,7 @@ def test_the_whole_hash_is_compared_that_somebody_asks_for(simulator, registry, 
 FAR = [2**bit for bit in (64, 128, 192, 255)]
 
 
-def test_what_is_proven_of_a_block_is_proven_of_no_other(simulator, registry, source):
+def test_facts_proven_of_a_block_are_proven_of_no_other(simulator, registry, source):
     storage = _storage({5: 55})
     node = tries.leaf(_key(ALICE), tries.account(3, 2**200, storage.root_hash, b"\x02" * 32))
     header = _timed(BLOCK, 1000, b"\x01" * 32, keccak(node))

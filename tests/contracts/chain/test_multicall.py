@@ -69,7 +69,7 @@ def test_a_revert_without_a_reason_stays_one(chain, multicall, vouched):
 
 
 @pytest.mark.parametrize("to", [ACCOUNTS[1][0], "0x" + "00" * 20], ids=["account of a person", "zero address"])
-def test_what_is_no_contract_cannot_be_called(multicall, vouched, to):
+def test_an_address_without_code_cannot_be_called(multicall, vouched, to):
     assert multicall.refusal("run", [(vouched.address, HOP), (to, HOP)]) == ("NoContract", to.lower())
 
 
@@ -90,7 +90,7 @@ def test_calldata_arrives_as_it_was_sent(chain, multicall, size):
     ]
 
 
-def test_it_takes_no_value(chain, multicall):
+def test_multicall_takes_no_value(chain, multicall):
     data = "0x" + multicall.calldata("run", []).hex()
     transaction = {"from": SENDER, "to": multicall.address, "data": data, "value": "0x1", "gas": hex(10**6)}
     assert chain.rpc("eth_sendTransactionSync", transaction)["status"] == "0x0"

@@ -191,7 +191,7 @@ def test_a_game_that_does_not_answer_proves_nothing(games, source, code):
     source.send("record", NO_GAME, PASSER_ROOT, HEADER)
 
 
-def test_what_it_costs_to_record_a_block(games, source):
+def test_gas_to_record_a_block_of_a_dispute_game_is_as_expected(games, source):
     before = header_of(BLOCK - 1)
     first = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(before)))
     source.send("record", first, PASSER_ROOT, before)

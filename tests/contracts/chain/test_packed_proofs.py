@@ -108,7 +108,7 @@ def test_no_function_begins_as_a_proof_does():
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 10, 60])
-def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, source, size):
+def test_proofs_of_random_states_read_back_as_py_trie_has_them(registry, source, size):
     world = random_world(random.Random(size), BLOCK, size)
     source.send("set", BLOCK, world.block_hash)
     for most in (2, 6, 40):
@@ -426,7 +426,7 @@ def _decode(world: World, proof: bytes, window: int) -> PackedFacts:
     )
 
 
-def test_what_an_untrusted_state_says_of_blocks_is_not_kept(chain, registry, source, history):
+def test_block_hashes_in_an_untrusted_state_are_not_kept(chain, registry, source, history):
     proof = history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])], known=True)
     header = tries.header(BLOCK, keccak(b"another state"))
     _vouch(source, header)

@@ -58,7 +58,7 @@ def _plant(source: Deployed, fixture: Any) -> int:
 
 
 @pytest.mark.parametrize(("number", "block_hash", "header"), HEADERS)
-def test_it_accumulates_headers_of_all_forms(registry, source, number, block_hash, header):
+def test_headers_of_all_forms_are_accumulated(registry, source, number, block_hash, header):
     source.send("set", number, unhex(block_hash))
     # Bytes before the state root: the list's prefix (3), two hashes (33 each), an address (21), and the root's prefix.
     state_root = unhex(header)[3 + 33 + 33 + 21 + 1 :][:32]
@@ -68,7 +68,7 @@ def test_it_accumulates_headers_of_all_forms(registry, source, number, block_has
 
 @each_account
 @pytest.mark.parametrize("known", [False, True], ids=["with header", "block known"])
-def test_it_proves_accounts_and_slots_of_public_chains(registry, source, fixture, known):
+def test_accounts_and_slots_of_public_chains_are_proven(registry, source, fixture, known):
     number = _plant(source, fixture)
     if known:
         registry.send_raw(encode(unhex(fixture["headerRlp"]), unhex(fixture["stateRoot"])))
@@ -90,7 +90,7 @@ def test_it_proves_accounts_and_slots_of_public_chains(registry, source, fixture
 
 
 @pytest.mark.parametrize("number", BLOCKS_OF_SEVERAL)
-def test_it_proves_several_accounts_of_one_block_at_once(registry, source, number):
+def test_several_accounts_of_one_block_are_proven_at_once(registry, source, number):
     fixtures = [fixture for fixture in WITH_ACCOUNT if fixture["blockNumber"] == number]
     assert len(fixtures) > 1
     _plant(source, fixtures[0])
@@ -135,7 +135,7 @@ def test_python_refuses_the_same_cuts_and_flips(fixture):
 
 
 @each_account
-def test_it_refuses_the_proofs_of_other_blocks(registry, source, fixture):
+def test_proofs_of_other_blocks_are_refused(registry, source, fixture):
     number = _plant(source, fixture)
     registry.send_raw(encode(unhex(fixture["headerRlp"]), unhex(fixture["stateRoot"])))
     others = [other for other in WITH_ACCOUNT if other["blockNumber"] != fixture["blockNumber"]]

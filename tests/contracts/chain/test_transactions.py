@@ -300,7 +300,7 @@ FORGERIES: dict[str, tuple[bytes, bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_what_no_block_has_is_refused_even_under_its_own_root(registry, source, name):
+def test_forged_receipts_and_transactions_are_refused_even_under_their_own_root(registry, source, name):
     receipts_root, operations, trie = FORGERIES[name]
     header = _header_of(receipts_root)
     assert _outcome(registry, source, name) in REFUSALS
@@ -332,7 +332,7 @@ def _outcome(registry: Deployed, source: Deployed, name: str) -> str:
     return ""
 
 
-def test_what_is_right_in_the_same_form_is_taken(registry, source):
+def test_genuine_receipts_in_the_same_form_are_accepted(registry, source):
     for receipts_root, operations, trie in (
         (_ROOT, GOOD, 0x3D),
         (_forged(_value()), _packed(_value()), 0x3D),

@@ -38,7 +38,7 @@ def test_nothing_is_known_before_something_is_pushed(source):
     assert source.call("sourceChainId") == PARENT_CHAIN_ID
 
 
-def test_what_is_pushed_is_known_and_nothing_beside(buffer, source):
+def test_only_block_hashes_pushed_to_the_buffer_are_known(buffer, source):
     hashes = [keccak(bytes([n])) for n in range(256)]
     buffer.push(BLOCK, hashes)
     assert [source.call("blockHash", BLOCK + offset) for offset in (-1, 0, 255, 256)] == [

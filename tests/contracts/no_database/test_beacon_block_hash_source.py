@@ -56,7 +56,7 @@ def source(roots_chain, roots, world) -> Deployed:
     return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
 
 
-def test_it_vouches_for_nothing_that_was_not_recorded(source):
+def test_the_beacon_source_vouches_for_no_unrecorded_block(source):
     assert source.call("sourceChainId") == SOURCE_CHAIN_ID
     assert [source.call("blockHash", each) for each in (0, number(ANCHOR), number(SLOT), 2**256 - 1)] == [bytes(32)] * 4
 
@@ -80,7 +80,7 @@ def test_an_old_block_is_recorded_below_the_root(source, world, headers):
     assert source.call("blockHash", number(ANCHOR)) == bytes(32)
 
 
-def test_what_is_recorded_stays_when_the_root_is_gone(roots, source, world, headers):
+def test_a_recorded_block_stays_when_its_beacon_root_is_gone(roots, source, world, headers):
     source.send("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
     roots.tell(TIME + WINDOW, world.root(71))
     assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)

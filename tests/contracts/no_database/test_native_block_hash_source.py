@@ -51,14 +51,14 @@ def _plant(chain: DevChain, number: int, block_hash: bytes) -> None:
 
 
 @pytest.mark.parametrize("window", [0, WINDOW + 1, 2**256 - 1])
-def test_it_cannot_be_made_with_a_window_that_the_history_does_not_serve(long_chain, window):
+def test_a_native_source_with_a_window_beyond_the_history_cannot_be_deployed(long_chain, window):
     with pytest.raises(Reverted) as reverted:
         Deployed(long_chain, "NativeBlockHashSource", window)
     assert reverted.value.error == ("InvalidWindow",)
 
 
 @pytest.mark.parametrize("window", [1, 2, 256, 257, WINDOW])
-def test_it_vouches_for_as_many_blocks_as_it_is_made_for(long_chain, undo, window):
+def test_a_native_source_vouches_for_exactly_its_window_of_blocks(long_chain, undo, window):
     source = Deployed(long_chain, "NativeBlockHashSource", window)
     assert source.call("window") == window
     oldest = long_chain.head() - window
@@ -70,7 +70,7 @@ def test_it_vouches_for_as_many_blocks_as_it_is_made_for(long_chain, undo, windo
 
 
 @pytest.mark.parametrize("age", [1, 2, 255, 256, 257, 300])
-def test_it_knows_blocks_inside_and_beyond_the_last_256(long_chain, source, age):
+def test_a_native_source_knows_blocks_inside_and_beyond_the_last_256(long_chain, source, age):
     number = long_chain.head() - age
     assert source.call("blockHash", number) == _hash(long_chain, number) != ZERO
 

@@ -120,5 +120,5 @@ def test_the_number_is_the_header_s(source, vouch, number):
         pytest.param(tries.encode([*_FIELDS[:3], [b"\1"], *_FIELDS[4:]]), id="a list for the state root"),
     ],
 )
-def test_what_is_no_header_is_refused_even_if_it_is_vouched_for(source, vouch, header):
+def test_a_malformed_header_is_refused_even_if_it_is_vouched_for(source, vouch, header):
     assert source.refusal_raw(vouch(header, HEADER)) == ("InvalidHeader",)

@@ -114,7 +114,7 @@ def test_a_lane_is_held_once_and_nobody_waits_for_it():
     assert met.second is None
 
 
-def test_what_is_written_in_a_lane_waits_for_who_takes_it_over():
+def test_a_write_under_an_expired_lane_waits_for_the_new_holder_and_is_refused():
     lane = held()
     assert lane is not None
     Lane.objects.update(until=timezone.now() - timedelta(seconds=1))

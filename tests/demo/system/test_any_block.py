@@ -17,7 +17,7 @@ STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_
 
 
 @pytest.mark.release
-def test_it_proves_an_old_block_by_a_jump(tmp_path):
+def test_demo_any_block_proves_an_old_block_by_a_jump(tmp_path):
     done = run([*demo("demo.any_block", tmp_path / "demo"), "--once"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"chain 31338  (\w+) +COMPLETED", done.stdout) == STEPS

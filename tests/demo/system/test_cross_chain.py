@@ -18,7 +18,7 @@ def command(tmp_path) -> list[str]:
     return demo("demo.cross_chain", tmp_path / "demo")
 
 
-def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, tmp_path):
+def test_demo_cross_chain_proves_a_balance_on_each_chain_while_one_attester_is_down(command, tmp_path):
     done = run([*command, "--once"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"Attester (\d), \S+, is down", done.stdout) == ["3"]

@@ -40,7 +40,7 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
 
 
 @pytest.mark.release
-def test_it_takes_a_picture_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
+def test_demo_takes_a_picture_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     picture = tmp_path / "picture.png"
     with serving([*command, "--picture", str(picture)]) as output:
         head = picture.read_bytes()[:24]

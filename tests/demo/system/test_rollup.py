@@ -12,7 +12,7 @@ STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_
 
 
 @pytest.mark.release
-def test_it_proves_a_rollups_balance_and_a_log_on_the_chain_below_and_on_a_third(tmp_path):
+def test_demo_rollup_proves_a_balance_and_a_log_on_the_chain_below_and_on_a_third(tmp_path):
     done = run([*demo("demo.rollup", tmp_path / "demo"), "--once"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"chain 31338  (\w+) +COMPLETED", done.stdout) == STEPS * 2

@@ -115,7 +115,7 @@ def test_a_migration_comes_first_and_neither_stops_nor_holds_up_others(name):
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name != "batch-query-migrate"])
-def test_what_is_stopped_has_the_time_to_finish(name):
+def test_a_stopped_service_has_the_time_to_finish(name):
     """Only the main process gets the signal, and it ends the others. gunicorn would replace a process that got a signal
     itself.
     """

@@ -178,7 +178,7 @@ def test_no_window_pays_more_than_the_cap(chain, payout):
     assert refusal(payout, "execute", DAVE) == ("AboveCap",)
 
 
-def test_what_is_not_proven_is_not_taken_for_zero(chain, source, registry, compiled):
+def test_an_unproven_slot_is_not_taken_for_zero(chain, source, registry, compiled):
     payout, world = deploy(chain, registry, compiled), owing()
     unproven = ("SlotNotProven", LEDGER, BLOCK, slot_of(CAROL).to_bytes(32))
     assert refusal(payout, "queue", CAROL) == unproven
@@ -190,9 +190,7 @@ def test_what_is_not_proven_is_not_taken_for_zero(chain, source, registry, compi
     assert refusal(payout, "execute", CAROL) == ("NothingToPay",)
 
 
-def test_what_one_false_hash_proves_of_a_later_block_stays_unpaid_if_the_guardian_stops(
-    chain, source, registry, compiled
-):
+def test_a_claim_proven_by_one_false_hash_stays_unpaid_if_the_guardian_stops(chain, source, registry, compiled):
     payout, invented = deploy(chain, registry, compiled), owing()
     false = World(random.Random(2), BLOCK - 1000)
     false.accounts[HISTORY_ADDRESS] = (1, 0, keccak(b"code"))

@@ -8,7 +8,7 @@ from django.core.management import call_command
 PAGES = Path(__file__).resolve().parents[3] / "docs/operating"
 
 
-def test_it_is_what_the_command_prints(settings, db):
+def test_the_page_of_addresses_is_what_the_command_prints(settings, db):
     settings.CHAINS_FILE = PAGES / "known-networks.toml"
     table = io.StringIO()
     call_command("addresses", stdout=table)

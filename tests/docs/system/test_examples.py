@@ -207,7 +207,7 @@ def test_an_answer_has_the_form_that_the_page_shows(result_of, before, block):
     assert reader.differs(json.loads(block.code), reader.last_json(each.output)) == ""
 
 
-def test_what_examples_make_is_ignored_by_git():
+def test_secret_files_that_examples_make_are_ignored_by_git():
     named = r"(?:make_keystore(?: --ask)?|--keystore|--password-file|keystore_file =|password_file =|>) ([\w./\"]+)"
     code = "\n".join(block.code for block in BLOCKS if block.language in {"sh", "toml"})
     made = {path.strip('"') for path in re.findall(named, code) if re.search("secrets|key|password", path)}

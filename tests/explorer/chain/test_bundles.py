@@ -41,7 +41,7 @@ def get(batch: Batch, **headers: str) -> Any:
 
 
 @pytest.mark.long
-def test_what_was_proven_on_a_chain_is_what_the_bundle_proves(service: DevChain):
+def test_a_bundle_proves_the_facts_that_were_proven_on_the_chain(service: DevChain):
     batch = batches.everything(service)
     account, slots, header, timed = batches.proven_by(batches.bundle_of(batch)).queries.values()
     assert (account.account, slots.account) == (to_checksum_address(BOB), to_checksum_address(batches.CONTRACT))
@@ -69,7 +69,7 @@ def test_an_account_that_does_not_exist_has_a_bundle_too(service: DevChain):
 # --- Content ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_has_each_block_and_each_node_once(batch):
+def test_a_bundle_has_each_block_and_each_node_once(batch):
     content = batches.bundle_of(batch)
     stored = {node for model in (AccountProof, SlotProof) for proof in model.objects.all() for node in proof.nodes}
     assert sorted(content["nodes"]) == sorted(stored)
@@ -85,7 +85,7 @@ def test_it_has_each_block_and_each_node_once(batch):
 
 
 @pytest.mark.long
-def test_it_is_read_in_large_parts():
+def test_a_bundle_of_a_large_batch_is_read_in_large_parts():
     accounts = {address: {"props": ["BALANCE"]} for address in batches.many_accounts(510)}
     batch = asked_of_everything(None, more=accounts)
     prove(batch)
@@ -142,7 +142,7 @@ def none_there(address: str) -> tuple[int, str]:
     return of_page.status_code, told["code"]
 
 
-def test_it_exists_once_the_batch_is_done_and_as_long_as_its_proofs_are_kept(tmp_path):
+def test_a_bundle_exists_once_its_batch_is_done_and_while_its_proofs_are_kept(tmp_path):
     batch = asked_of_everything(tmp_path)
     assert none_there(batches.path(batch)) == (404, "not_done")
     prove(batch)
@@ -213,7 +213,7 @@ CHANGES = [prune, go_back_and_come_again, lose, be_rejected]
 @pytest.mark.parametrize("parts_before", [1, 3], ids=["before blocks", "after blocks"])
 @pytest.mark.parametrize("of", ["", "/2"], ids=["batch", "query"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changes_while_it_is_written_is_no_bundle(batch, change, of, parts_before):
+def test_a_bundle_whose_batch_changes_while_it_is_written_breaks_off(batch, change, of, parts_before):
     parts = iter(Client().get(f"{batches.path(batch)}{of}/bundle.json"))
     came = [next(parts) for _ in range(parts_before)]
     change(batch)

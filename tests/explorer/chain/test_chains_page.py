@@ -81,7 +81,7 @@ def test_its_reach_is_that_of_the_chain_as_it_was_seen(no_node, keeps_hashes, di
     assert (reach["toFirstBlock"], reach["seconds"]) == (to_first, direct + most * each)
 
 
-def test_it_reaches_the_first_block_where_the_registry_jumps_and_says_why_it_does_not(no_node, settings):
+def test_the_chains_page_reaches_the_first_block_by_jumps_or_says_why_not(no_node, settings):
     saw(number=20_000_000)
     chain = "genesis_time = 1, bellatrix = 0, capella = 0, deneb = 0, electra = 0"
     reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\nbeacon_chain = {{ {chain} }}\n")
@@ -115,7 +115,7 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
         assert entry["notes"][0].startswith("No facts registry is deployed on chain 31337 for chain 31337.")
 
 
-def test_what_the_operator_has_stopped_or_must_look_into_is_told(no_node):
+def test_stops_and_notices_of_the_operator_are_shown_for_a_connection(no_node):
     stops.stop(31337, by="A test.", reason="Gas is dear.")
     stops.stop(31337, by="A test.", reason="Its nodes lie.", source=31337)
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
@@ -125,7 +125,7 @@ def test_what_the_operator_has_stopped_or_must_look_into_is_told(no_node):
     assert notes[2] == "Attesters contradict the nodes."
 
 
-def test_it_tells_how_long_half_of_the_last_batches_took_and_nothing_of_too_few(no_node):
+def test_the_usual_time_is_the_median_of_recent_batches_and_absent_for_too_few(no_node):
     seconds = (5, 40, 1000)
     for number, took in enumerate(seconds):
         assert connection()["usualTime"] is None
@@ -175,7 +175,7 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert before["seenAt"] > chain["seenAt"]
 
 
-def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
+def test_the_chains_page_asks_no_chain_and_takes_five_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
@@ -244,7 +244,7 @@ def ask_again() -> None:
 
 
 @pytest.mark.long
-def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(service, attested, monkeypatch):
+def test_the_chains_page_shows_each_attesters_answer_including_false_and_late_ones(service, attested, monkeypatch):
     monkeypatch.setattr(attester_checks, "ask", partial(ask, timeout_seconds=3))
 
     def slow(_: Any) -> Any:

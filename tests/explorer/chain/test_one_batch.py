@@ -110,7 +110,7 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
     assert at_time["blockNumber"] == at_time["facts"][1]["value"] == block["blockNumber"]
 
 
-def test_what_a_tag_and_a_name_stood_for_is_told_beside_them():
+def test_the_block_of_a_tag_and_the_account_of_a_name_are_shown_beside_them():
     batch = batches.batch_at(latest={"accounts": {ALICE: {"props": ["NONCE"]}}})
     batch.queries.update(name="alice.eth")
     batches.find_block(batch)
@@ -208,7 +208,7 @@ def test_who_has_the_answer_gets_304_until_it_changes():
     assert json.loads(after.content)["status"] == "DONE"
 
 
-def test_it_takes_as_many_statements_for_a_large_batch_as_for_a_small_one():
+def test_batch_details_take_as_many_statements_for_a_large_batch_as_for_a_small_one():
     taken = []
     for count in (1, 90):
         batch = batches.finish(batches.a_batch(*batches.many_accounts(count), block=count))

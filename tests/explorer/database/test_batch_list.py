@@ -107,7 +107,7 @@ def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
 @pytest.mark.parametrize(
     "text", [BOB, BOB[:2] + BOB[2:].upper(), "77", f"0x{batches.TRANSACTION[2:].upper()}", batches.HASH]
 )
-def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, text):
+def test_a_search_finds_batches_by_account_block_number_and_hash_of_transaction_or_block(alice, text):
     batches.a_batch()
     batch = batches.a_batch(BOB, block=77)
     batches.a_batch(CHARLIE, block=78)
@@ -125,7 +125,7 @@ def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block
     ],
     ids=("a fact of it", "its block"),
 )
-def test_it_finds_by_the_hash_of_a_transaction_that_is_asked_for(alice, blocks):
+def test_a_search_finds_batches_by_the_hash_of_a_requested_transaction(alice, blocks):
     batches.batch_at(block_9={"transactions": {f"0x{'7b' * 32}": {"props": ["STATUS"]}}})
     batch = batches.batch_at(**blocks)
     assert listed(alice, q=batches.TRANSACTION.upper().replace("X", "x")) == [batch.pk]
@@ -142,7 +142,7 @@ def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
     assert text == "\0" or "This is none of them." in response.text
 
 
-def test_it_filters_by_status_and_destination(alice):
+def test_batches_are_filtered_by_status_and_destination(alice):
     open_batch, rejected = batches.a_batch(), batches.a_batch(block=13)
     batch_states.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert listed(alice, status="REJECTED") == [rejected.pk]
@@ -151,7 +151,7 @@ def test_it_filters_by_status_and_destination(alice):
     assert listed(alice, status="", chain="") == [rejected.pk, open_batch.pk]
 
 
-def test_it_filters_by_source_property_and_date_as_its_file_does(alice, tmp_path):
+def test_batches_are_filtered_by_source_property_and_date_on_the_page_and_in_its_file(alice, tmp_path):
     batches.connect_source(tmp_path)
     first, second = batches.batch_at(block_9={"header": ["TIMESTAMP"]}), batches.of_two_sources()
     slots = batches.batch_at(block_12={"accounts": {ALICE: {"slots": ["0x1"]}}})

@@ -55,7 +55,7 @@ def test_the_owner_alone_is_offered_it_while_the_batch_is_open(alice, client, se
         assert "ancel" not in alice.get(url).text
 
 
-def test_it_says_what_was_sent_before_it_is_confirmed_and_cancels_once(alice):
+def test_the_cancel_page_shows_what_was_sent_and_a_confirmation_cancels_once(alice):
     batch = batches.accept(batches.a_batch())
     assert "Nothing was sent for it yet" in alice.get(f"{batches.path(batch)}/cancel").text
     send(batch, 1)

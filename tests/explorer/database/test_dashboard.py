@@ -34,7 +34,7 @@ def test_programs_get_the_keys_at_either_address(alice):
     assert alice.get("/dashboard", headers=JSON).json() == expected
 
 
-def test_what_is_used_of_the_day_s_budget_and_what_is_left(alice, settings, tmp_path):
+def test_the_dashboard_shows_the_used_and_the_remaining_daily_budget(alice, settings, tmp_path):
     limit = 'test_network = false\ndaily_limit_per_user = "0.5"'
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain=limit)
     settings.ALLOWED_ADDRESSES = ["*"]

@@ -49,7 +49,7 @@ def test_each_fact_has_a_line_with_its_value():
     }
 
 
-def test_what_is_not_proven_has_no_value_and_what_was_rejected_none_any_more():
+def test_unproven_and_rejected_facts_have_no_value():
     batch = batches.fetch_proofs(batches.accept(batches.a_batch(*batches.many_accounts(2))))
     batches.complete(batch, *StepKind, of=batches.queries_of(batch)[:1])
     assert [(line["state"], line["value"]) for line in lines(batch)] == [("proven", str(batches.BALANCE)), ("open", "")]
@@ -66,7 +66,7 @@ def test_no_cell_is_taken_for_a_formula(name):
     assert lines(batch)[0]["name"] == f"'{name}"
 
 
-def test_it_is_a_file_and_an_unknown_batch_has_none():
+def test_facts_csv_is_a_download_and_an_unknown_batch_has_none():
     batch = batches.a_batch()
     answer = get(batch)
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -75,7 +75,7 @@ def test_it_is_a_file_and_an_unknown_batch_has_none():
     assert Client().get("/explorer/query/x/facts.csv").status_code == 404
 
 
-def test_it_has_all_queries_and_reads_them_in_large_parts():
+def test_facts_csv_has_all_queries_and_reads_them_in_large_parts():
     batch = batches.accept(batches.a_batch(*batches.many_accounts(501)))
     with CaptureQueriesContext(connection) as statements:
         rows = lines(batch)

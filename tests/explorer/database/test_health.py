@@ -55,7 +55,7 @@ def codes() -> list[str]:
     return [code for code, _ in problems()]
 
 
-def test_it_is_ok_while_nothing_is_wrong():
+def test_health_is_ok_while_nothing_is_wrong():
     response = Client().get("/healthz")
     body = response.json()
     assert response.status_code == 200
@@ -74,7 +74,7 @@ def test_it_is_ok_while_nothing_is_wrong():
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_it_is_degraded_while_no_worker_runs(silent):
+def test_health_is_degraded_while_no_worker_runs(silent):
     last = None
     WorkerHeartbeat.objects.all().delete()
     if silent:
@@ -86,7 +86,7 @@ def test_it_is_degraded_while_no_worker_runs(silent):
     assert worker == {"running": False, "lastBeat": last.isoformat() if last else None}
 
 
-def test_it_says_so_when_the_database_does_not_answer(caplog):
+def test_health_is_503_while_the_database_does_not_answer(caplog):
     def fail(_execute, _sql, _params, _many, _context):
         raise OperationalError("unable to open /somewhere/private.sqlite3")
 
@@ -122,7 +122,7 @@ DUE: dict[str, tuple[type[Model], str]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", DUE)
-def test_what_no_worker_advances_is_told_by_kind_although_one_beats(kind):
+def test_a_standstill_is_told_by_its_kind_although_a_worker_beats(kind):
     (model, lane), hour = DUE[kind], timedelta(hours=1)
     submit(a_key(), request(ALICE, block=12) | {"webhook": {"url": "https://receiver.example.org"}})
     signer = Signer.objects.create(chain_id=31337, address=SIGNER)
@@ -153,13 +153,13 @@ def test_what_no_worker_advances_is_told_by_kind_although_one_beats(kind):
 # --- Chains -----------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_what_a_worker_saw_of_a_chain():
+def test_health_has_the_problems_that_a_worker_saw_of_a_chain():
     other = ("chain_unavailable", "No node can be used.")
     saw(UNFUNDED, other)
     assert problems() == [UNFUNDED, other]
 
 
-def test_what_was_seen_of_a_chain_long_ago_is_not_told_as_if_it_were_so_now():
+def test_old_problems_of_a_chain_are_replaced_by_chain_not_watched():
     saw(UNFUNDED, ago=timedelta(minutes=4))
     WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(hours=1))
     ((code, sentence),) = problems()
@@ -194,7 +194,7 @@ def test_a_stop_is_told_once():
     assert codes() == []
 
 
-def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
+def test_a_signers_wait_is_told_only_while_something_is_to_be_sent():
     batch = a_batch()
     Signer.objects.create(chain_id=31337, address=SIGNER)
     Signer.objects.update(wait=Value('{"code": "signer_cant_pay", "values": {}}'))
@@ -206,7 +206,7 @@ def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
 # --- Registries -------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_what_the_operator_must_look_into_and_works_on():
+def test_notices_for_the_operator_leave_the_health_ok():
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=5, notice="Of a connection that is gone.")
     response = Client().get("/healthz")
@@ -215,7 +215,7 @@ def test_it_tells_what_the_operator_must_look_into_and_works_on():
     assert response.json()["notices"] == ["Attesters contradict the nodes."]
 
 
-def test_it_is_degraded_while_a_connection_has_no_registry(tmp_path):
+def test_health_is_degraded_while_a_connection_has_no_registry(tmp_path):
     connect_source(tmp_path)
     ((code, sentence),) = problems()
     assert code == "no_registry"
@@ -226,7 +226,7 @@ def test_it_is_degraded_while_a_connection_has_no_registry(tmp_path):
     assert codes() == ["no_registry"]
 
 
-def test_it_is_degraded_while_a_registry_may_not_be_used():
+def test_health_is_degraded_while_a_refused_registry_is_in_use():
     refused = {"deployed_at": timezone.now(), "refused": "The facts registry is not used."}
     FactsRegistry.objects.create(
         destination_chain_id=31337, source_chain_id=5, **refused
@@ -289,7 +289,7 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
 # --- Cost -------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):
+def test_healthz_takes_few_statements_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{node.getsockname()[1]}")
         Client().get("/healthz")  # writes, at most every ten seconds

@@ -52,7 +52,7 @@ def everywhere(limit: int, **parameters: Any) -> list[tuple[str, str | None, str
     raise AssertionError("it leads in a circle")
 
 
-def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
+def test_held_facts_list_every_users_proven_facts_with_the_call_that_reads_them():
     batch = batches.fetch_proofs(batches.accept(submit(a_key(BOB), request(ALICE, block=12))))
     batches.complete(batch, *list(StepKind)[:-1])
     assert facts(account=ALICE) == {"facts": [], "next": None}
@@ -78,7 +78,7 @@ def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
     assert Client().get("/facts", {"account": ALICE}).status_code == 401
 
 
-def test_what_was_taken_back_or_rejected_is_not_told():
+def test_held_facts_leave_out_facts_that_were_lost_or_rejected():
     batch = batches.finish(batches.a_batch())
     assert facts(block="12")["facts"]
     batches.reopen(batch, StepKind.FACTS_PROVEN)
@@ -254,7 +254,7 @@ def test_an_account_or_a_block_is_needed():
 @pytest.mark.parametrize(
     "parameters", [{"account": ALICE}, {"block": "12"}, {"account": ALICE, "block": "12"}], ids=str
 )
-def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameters):
+def test_held_facts_take_a_bounded_number_of_statements_and_read_by_an_index(parameters):
     batches.finish(batches.a_batch())
     taken = []
     for count in (1, 12):

@@ -40,7 +40,7 @@ def read(**headers: str) -> str:
 # --- Content ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_what_the_database_has():
+def test_metrics_show_what_the_database_has():
     """`golden/metrics.txt` has queues and their ages, batches, money, nonces, heads, workers and problems."""
     now = timezone.now()
     late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + offset) for offset in range(6))

@@ -128,7 +128,7 @@ def test_the_form_is_as_it_was(alice, name):
 # --- Permissions ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeypatch):
+def test_a_refused_post_keeps_the_typed_values(alice, settings, monkeypatch):
     monkeypatch.setattr(RowForm, "clean", lambda _: pytest.fail("It is looked at for whoever sends it."))
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(User.objects.for_address(BOB))
@@ -176,7 +176,7 @@ def test_limits_are_those_of_the_api(alice, settings, setting, value, status, se
 # --- The request ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
+def test_a_submitted_form_makes_the_batch_that_the_api_would_make(alice):
     rows: tuple[dict[str, Any], ...] = (
         {"at": "block", "block": "1,2", "accounts": f"{ALICE}\r\n{BOB}, {ALICE.lower()}", "slots": "0xa 0xA"},
         {},
@@ -204,7 +204,7 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
     assert [batch.size for batch in Batch.objects.all()] == [5] * 3
 
 
-def test_what_is_asked_of_transactions_is_what_the_api_would_be_asked(alice):
+def test_questions_about_transactions_make_the_request_of_the_api(alice):
     upper = f"0x{TRANSACTION[2:].upper()}"
     rows: tuple[dict[str, Any], ...] = (
         {
@@ -484,7 +484,7 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
         assert any(re.sub(r"^ *[lL]ines? [^:]*: ", "", told).startswith(sentence) for told in sentences)
 
 
-def test_what_the_lines_leave_out_may_be_corrected_in_the_form_later(alice):
+def test_pasted_lines_keep_a_faulty_selector_of_the_form_for_later_correction(alice):
     html = post(alice, "paste", {"at": "block", "block": "soon"}, pasted=f"{ALICE}\n{B}\n")
     assert (values(html, "accounts"), values(html, "block")) == ([f"{ALICE}\n{B}"], ["soon"])
 
@@ -525,7 +525,7 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         ("a\n" * 10_001, "It has more than 10,000 lines."),
     ],
 )
-def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
+def test_pasted_text_that_is_no_table_is_refused_and_adds_nothing(alice, text, sentence):
     html = post(alice, "paste", {"accounts": ALICE}, status=400, pasted=text)
     ((control, shown_fault),) = faults_in(html)
     assert (control, shown_fault[: len(sentence)]) == ("id_pasted", sentence)
@@ -588,7 +588,7 @@ NAME = '{"slot": "1", "keys": ["1"]'
         ("slot-0", {"slot_base": "1", "slot_key": "1 " * 17}, "slot_key", "'keys' has more than 16 entries."),
     ],
 )
-def test_what_the_api_would_not_take_for_a_name_is_refused_by_a_sentence(alice, do, row, control, sentence):
+def test_names_that_the_api_would_refuse_are_refused_with_a_sentence(alice, do, row, control, sentence):
     html = post(alice, do, {"accounts": ALICE, "slot_of": "mapping"} | row, status=400)
     ((where, shown_fault),) = faults_in(html)
     assert (where, shown_fault[: len(sentence)]) == (control and f"id_rows-0-{control}", sentence)

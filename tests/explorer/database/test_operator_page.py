@@ -56,7 +56,7 @@ def test_nobody_else_learns_that_there_is_such_a_page(settings):
     assert client_of(BOB).get("/operator").status_code == 404, "by default there is no operator"
 
 
-def test_it_only_reads_and_is_neither_kept_nor_indexed():
+def test_the_operator_page_only_reads_and_is_neither_cached_nor_indexed():
     client = client_of(BOB)
     answer = client.get("/operator")
     assert "no-store" in answer.headers["Cache-Control"]
@@ -128,7 +128,7 @@ def test_only_operators_stop_and_only_by_a_form_of_this_site():
 # --- Figures ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_how_long_the_funds_last_and_what_waits():
+def test_the_operator_page_shows_how_long_the_funds_last_and_what_waits():
     """`golden/operator.html` has the other figures."""
     ChainWatch.objects.update(balances={SIGNER: str(2 * ETHER)})
     assert "nothing spent" in page()
@@ -160,7 +160,7 @@ def test_its_links_lead_somewhere():
 # --- Cost -------------------------------------------------------------------------------------------------------------
 
 
-def test_it_takes_the_same_statements_however_much_there_is_and_asks_no_chain(django_assert_num_queries, monkeypatch):
+def test_the_operator_page_takes_a_fixed_number_of_statements_and_asks_no_chain(django_assert_num_queries, monkeypatch):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain was asked"))
     client = client_of(BOB)
     Signer.objects.create(chain_id=31337, address=SIGNER)

@@ -30,7 +30,7 @@ def test_a_process_is_ready_with_its_database_and_lives_without(django_assert_nu
         assert Client().get("/livez").json() == {"status": "ok"}
 
 
-def test_it_is_not_ready_before_this_version_s_migrations():
+def test_readiness_fails_before_this_versions_migrations():
     MigrationRecorder(connection).record_unapplied("queries", "0001_version_0_3")
     lacks = "The database lacks migrations of this version: run manage.py migrate."
     assert ready() == (503, lacks)
@@ -39,7 +39,7 @@ def test_it_is_not_ready_before_this_version_s_migrations():
     assert (health.json()["codes"], health.json()["problems"]) == (["database_unavailable"], [lacks])
 
 
-def test_it_is_ready_with_what_a_newer_version_has_added():
+def test_readiness_holds_with_migrations_of_a_newer_version():
     """In an upgrade, processes of both versions run for a while."""
     MigrationRecorder(connection).record_applied("queries", "9999_newer")
     with connection.cursor() as cursor:
@@ -48,7 +48,7 @@ def test_it_is_ready_with_what_a_newer_version_has_added():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_is_not_ready_while_nothing_can_be_stored():
+def test_readiness_fails_while_the_database_is_locked():
     with locked_database():
         assert ready() == (503, "The database of this service is locked for longer than usual.")
 
@@ -68,7 +68,7 @@ def health() -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     "table", ["accounts_throttlecount", "queries_batch", "queries_block", "queries_query", "queries_step"]
 )
-def test_it_is_not_ready_while_a_table_of_submissions_takes_no_row(table, unreachable_chain, pass_time):
+def test_readiness_fails_while_a_table_of_submissions_takes_no_row(table, unreachable_chain, pass_time):
     with table_without_insert(table):
         assert ready() == (503, "The database of this service can't be written to.")
         assert health() == (503, ["storage"])
@@ -79,7 +79,7 @@ def test_it_is_not_ready_while_a_table_of_submissions_takes_no_row(table, unreac
 
 @of_postgresql
 @pytest.mark.django_db(transaction=True)
-def test_it_is_not_ready_while_a_table_of_submissions_is_locked_for_long(pass_time):
+def test_readiness_fails_while_a_table_of_submissions_is_locked_for_long(pass_time):
     began = time.perf_counter()
     with locked_table("queries_step"):
         assert ready() == (503, "The database of this service is locked for longer than usual.")
@@ -91,7 +91,7 @@ def test_it_is_not_ready_while_a_table_of_submissions_is_locked_for_long(pass_ti
 
 @of_postgresql
 @pytest.mark.django_db(transaction=True)
-def test_it_is_not_ready_while_no_submission_has_room(unreachable_chain, pass_time, settings):
+def test_readiness_fails_while_the_disk_has_no_room_for_submissions(unreachable_chain, pass_time, settings):
     settings.MAX_BATCHES_PER_MINUTE = 10_000
     assert (ready(), submitted()) == ((200, ""), 200)
     with full_tablespace():
@@ -113,7 +113,7 @@ def submitted() -> int:
     return client.post("/submit-batch-query", body, content_type="application/json", headers=header(key)).status_code
 
 
-def test_it_is_not_ready_while_the_database_does_not_answer():
+def test_readiness_fails_while_the_database_does_not_answer():
     def fail(_execute, _sql, _params, _many, _context):
         raise OperationalError("unable to open /somewhere/private.sqlite3")
 

@@ -24,7 +24,7 @@ def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
 
 
 @pytest.mark.long
-def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevChain):
+def test_reading_a_batch_shows_the_values_the_block_and_that_the_registry_holds_them(service: DevChain):
     batch = work_until_done(submit(a_key(), request(BOB, block=3, props=["BALANCE", "NONCE"])), service)
     balance = int(service.rpc("eth_getBalance", BOB, "0x3"), 16)
     head = service.head()
@@ -54,7 +54,7 @@ def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):
 
 
 @pytest.mark.long
-def test_it_tells_that_the_chain_has_lost_what_was_proven(service: DevChain):
+def test_reading_a_batch_shows_that_the_chain_has_lost_its_facts(service: DevChain):
     block = service.head()
     service.mine(3)
     batch = work_until_done(submit(a_key(), request(BOB, block=block)))

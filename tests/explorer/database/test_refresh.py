@@ -88,7 +88,7 @@ def test_whatever_the_page_shows_is_a_change(change):
     assert poll(url).status_code == 200
 
 
-def test_what_only_time_changes_is_no_change(monkeypatch):
+def test_a_poll_gets_204_if_only_time_has_changed(monkeypatch):
     batch = finish(a_batch())
     beat()
     url = next_poll(page(batch))
@@ -123,7 +123,7 @@ def test_a_process_keeps_few_pages(monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["?page=3", "/7", f"?account={ALICE}"])
-def test_it_polls_what_it_shows(suffix):
+def test_a_poll_asks_for_the_page_and_filter_that_are_shown(suffix):
     batch = a_batch(*many_accounts(60), ALICE)
     html = Client().get(path(batch) + suffix).text
     url = next_poll(html)

@@ -24,7 +24,7 @@ LARGE = (16, 16, 16, 16, 16, 16, 4)
 # --- Proofs of mainnet's shape ----------------------------------------------------------------------------------------
 
 
-def test_what_is_not_known_is_taken_for_mainnets_largest():
+def test_unknown_depths_are_estimated_as_mainnets_largest():
     cases = [generated("", 1, slots=slots, slot_levels=levels) for slots in (1, 24) for levels in ((16, 2), LARGE)]
     with Lab(cases[0].number) as lab:
         used = [lab.run(case).tx for case in cases]

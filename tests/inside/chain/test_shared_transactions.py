@@ -57,7 +57,7 @@ def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
     assert len(chain_state.events(service, chain_state.HEADER_ACCUMULATED)) == len(blocks)
 
 
-def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_again(service, key, blocks, monkeypatch):
+def test_a_fact_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_again(service, key, blocks, monkeypatch):
     """The turn reads the registry at a block before the transaction, but reads rows after the
     transaction is confirmed.
     """
@@ -120,7 +120,7 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
 
 
 @pytest.mark.long
-def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
+def test_a_block_about_to_leave_the_window_makes_no_other_blocks_transaction_revert(service, settings):
     """A user could request the oldest block for which the source vouches, and make others pay for a revert."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
     FactsRegistry.objects.all().delete()

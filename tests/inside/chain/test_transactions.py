@@ -39,7 +39,7 @@ def test_who_lost_the_lane_sends_nothing(service, lane):
     assert not Transaction.objects.filter(to=ALICE).exists()
 
 
-def test_what_is_under_way_is_not_sent_twice(service, lane):
+def test_an_intent_under_way_is_not_sent_twice(service, lane):
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     work(2)

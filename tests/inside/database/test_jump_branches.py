@@ -413,7 +413,7 @@ def test_while_a_worker_fetches_another_waits(world, api):
     assert holds(world, 50, ask(world, 50))
 
 
-def test_what_nobody_uses_is_pruned(world, api):
+def test_unused_anchors_and_leaves_are_pruned(world, api):
     for slot in (50, 60):
         ask(world, slot)
     days = timezone.now() - timedelta(days=89), timezone.now() - timedelta(days=91)

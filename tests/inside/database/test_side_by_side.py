@@ -158,7 +158,7 @@ def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     assert Batch.objects.get().status == BatchStatus.DONE
 
 
-def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it(lane):
+def test_a_note_on_a_batch_waits_for_a_concurrent_change_of_the_batch(lane):
     batch = accept(a_batch())
     complete(batch, StepKind.INITIAL_STATE)
     queries = queries_of(batch)
@@ -249,7 +249,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     return tx
 
 
-def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions_confirmed(lane):
+def test_spending_adds_up_while_two_signers_confirm_transactions_of_one_batch(lane):
     batch = accept(a_batch())
     sent = [shared(batch, signer, gas=100_000) for signer in two_signers()]
     heads: Any = SimpleNamespace(final=0, confirmed=SimpleNamespace(number=9))
@@ -314,7 +314,7 @@ def test_steps_and_calldata_are_pruned_when_nobody_writes_what_they_belong_to():
 # --- Deadlocks --------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(lane):
+def test_a_write_that_the_database_ends_for_a_deadlock_is_repeated(lane):
     accept(a_batch())
     tries: list[None] = []
 

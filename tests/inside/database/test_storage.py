@@ -65,7 +65,7 @@ of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and 
         ("COMMIT; VACUUM no_table", None),
     ],
 )
-def test_what_postgresql_refuses_is_told_from_a_defect(sql, sentence):
+def test_refusals_by_postgresql_are_told_from_defects(sql, sentence):
     def run() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             for part in sql.split("; ") if not sql.startswith("DO") else [sql]:

@@ -83,7 +83,7 @@ def asked_at(key: ApiKey, path: str, *selectors: str, account: str = ALICE) -> A
 
 
 @pytest.mark.parametrize("path", ["/submit-batch-query", "/submit-request", "/estimate-batch-query", "/read-proofs"])
-def test_what_is_far_above_the_stored_head_is_refused_at_once_and_every_selector_named(service, key, settings, path):
+def test_blocks_far_above_the_stored_head_are_refused_at_once_by_their_selectors(service, key, settings, path):
     """The chain has no node meanwhile, so nothing asks one."""
     work()
     head = ChainHead.objects.get().number
@@ -213,7 +213,7 @@ def told() -> str:
 
 
 @pytest.mark.long
-def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, key, settings):
+def test_a_block_waited_for_is_not_rejected_when_the_head_falls_back(service, key, settings):
     settings.MAX_BLOCKS_AHEAD = 5
     service.mine(5)
     low = service.rpc("evm_snapshot")
@@ -535,7 +535,7 @@ def test_a_refusal_at_an_old_block_is_told_with_what_the_node_does(
     assert (batch.rejection_code, reason) == ("proof_unavailable", f"{sentence} {why}")
 
 
-def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, client, key, settings, old):
+def test_an_old_block_is_rejected_for_its_age_if_a_younger_one_is_served(service, client, key, settings, old):
     body = request(ALICE, block=old)
     body["data"]["31337"][f"block:{service.head()}"] = body["data"]["31337"][f"block:{old}"]
 

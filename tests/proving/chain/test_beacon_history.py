@@ -78,7 +78,7 @@ def jumping(chain, db, settings, tmp_path) -> DevChain:
     return jumping
 
 
-def test_it_is_deployed_with_the_values_of_the_beacon_chain(jumping):
+def test_a_beacon_history_is_deployed_with_the_values_of_its_beacon_chain(jumping):
     row = FactsRegistry.objects.get()
     assert answer(jumping, row.address, "beaconChainHistory()") == int(row.beacon_history, 16)
     for name, value in VALUES.items():

@@ -164,7 +164,7 @@ def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, 
 
 
 @pytest.mark.long
-def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
+def test_a_block_that_no_beacon_node_has_is_waited_for(service, roots, there, key):
     roots.derive(51)
     root = service.relaid.fields(51)["parentBeaconBlockRoot"]
     block = service.node.blocks.pop(root)

@@ -139,7 +139,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
 
 
 @pytest.mark.long
-def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
+def test_blocks_to_come_delay_only_their_own_queries(service, key):
     head = service.head()
     time = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) + 30
     blocks: dict[str, Any] = {f"block_{head + 2}": [BOB], f"timestamp_{time}": [CHARLIE], f"block_{head + 4}": [ALICE]}
@@ -181,7 +181,7 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
 
 
 @pytest.mark.long
-def test_what_is_to_come_takes_no_more_than_the_fee_when_gas_has_become_dearer(costly, key):
+def test_a_block_to_come_spends_no_more_than_the_fee_when_gas_has_become_dearer(costly, key):
     """The batch can't be finished, but its first fact stays proven."""
     head = costly.head()
     blocks = {f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]}

@@ -64,7 +64,7 @@ def configure(settings, tmp_path):
 
 
 @pytest.mark.long
-def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, devchain):
+def test_check_chains_tells_of_every_node_and_of_the_signer_and_the_registry(configure, devchain):
     configure(f"{devchain.url}?key=secret", DEAD)
     deployed = deploy()
     name, columns, good, dead, signer, registry = check()
@@ -81,7 +81,7 @@ def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, de
 
 
 @pytest.mark.parametrize("says", ['"pending" is not yet supported', "the method does not exist"])
-def test_it_tries_the_pending_block(configure, devchain, says):
+def test_check_chains_tells_that_a_node_has_no_pending_block(configure, devchain, says):
     def without_pending(body):
         if isinstance(body, dict) and body["method"] == "eth_call" and body["params"][1] == "pending":
             return error(body, -32601, says)
@@ -92,7 +92,7 @@ def test_it_tries_the_pending_block(configure, devchain, says):
         assert re.search(r" no +yes +back to block 1$", check("no_registry")[2])
 
 
-def test_it_tells_how_far_back_a_pruned_node_proves(configure):
+def test_check_chains_tells_how_far_back_a_pruned_node_proves(configure):
     with DevChain(extra_args=("--prune-history", "150")) as pruned:
         pruned.mine(200)
         configure(pruned.url)
@@ -111,7 +111,7 @@ def with_names(configure):
     return write
 
 
-def test_it_asks_for_a_name_where_names_are_configured(with_names):
+def test_check_chains_asks_for_a_name_if_names_are_configured(with_names):
     with DevChain() as chain:
         Names(chain)
         chain.mine(200)
@@ -119,7 +119,7 @@ def test_it_asks_for_a_name_where_names_are_configured(with_names):
         assert check("no_registry")[-1] == "  ENS names can be asked for."
 
 
-def test_it_fails_when_no_node_of_a_chain_can_be_used(configure, devchain):
+def test_check_chains_fails_if_no_node_of_a_chain_can_be_used(configure, devchain):
     configure(DEAD)
     *_, signer = check("chain_unavailable", "no_registry")
     assert "can't be reached" in signer
@@ -178,7 +178,7 @@ def test_the_words_of_a_node_without_answers_are_quoted(configure, answer, told)
 
 
 @pytest.mark.long
-def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
+def test_check_chains_names_an_amount_for_a_new_signer_that_suffices_and_is_not_much_more(configure):
     with DevChain() as chain:
         chain.mine(200)
         configure(chain.url)

@@ -155,7 +155,7 @@ def test_a_registry_that_was_replaced_is_not_taken_again(service):
 
 
 @pytest.mark.long
-def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
+def test_deploy_registry_says_once_which_transaction_it_waits_for(chain, db, settings, tmp_path, killing):
     output = io.StringIO()
     chain.rpc("evm_setAutomine", False)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)

@@ -135,7 +135,7 @@ def test_paths_take_what_is_expected(deep, client):
 # --- The endpoint -----------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_what_the_registry_holds_and_stores_nothing(service, client, key):
+def test_an_estimate_leaves_out_what_the_registry_holds_and_stores_nothing(service, client, key):
     block, other = service.head() - 1, service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
     rows = [model.objects.count() for model in (Batch, Query, Block, Transaction)]
@@ -156,7 +156,7 @@ def test_it_tells_what_the_registry_holds_and_stores_nothing(service, client, ke
     assert estimate(client, key, request(ALICE, block=block))["gas"] == {"expected": 0, "bound": 0}
 
 
-def test_it_tells_all_reasons_at_once(costly, client, key, settings):
+def test_an_estimate_has_all_reasons_for_a_rejection_at_once(costly, client, key, settings):
     limit(settings, daily_limit_per_user=1000)
     settings.MAX_OPEN_BATCHES = 1
     submit(key, request(ALICE, block=1))
@@ -186,7 +186,7 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
     assert "fee" not in estimate(client, key, request(ALICE, block=head) | {"fee": "auto"})
 
 
-def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(service, client, key):
+def test_recently_confirmed_gas_corrects_the_expected_gas_and_no_bound(service, client, key):
     work_until_done(submit(key, request(ALICE, block=service.head() - 1)))
     work()
     body = request(BOB, block=service.head())
@@ -202,7 +202,7 @@ def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(servic
     assert plain < more <= min(plain * 1.25, told[0]["bound"])
 
 
-def test_what_one_pays_oneself_has_no_limits(costly, client, key, settings):
+def test_an_estimate_for_a_self_funded_batch_has_no_limits(costly, client, key, settings):
     limit(settings, daily_limit_per_user=0)
     body = request(ALICE, block=costly.head()) | {"sender": "self"}
     told = estimate(client, key, body)
@@ -210,7 +210,7 @@ def test_what_one_pays_oneself_has_no_limits(costly, client, key, settings):
     assert (told["rejections"], told.get("fee")) == ([], None)
 
 
-def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
+def test_blocks_to_come_are_estimated_with_their_wait(service, client, key):
     head = service.head()
     now = estimate(client, key, request(ALICE, block=head))
     told = estimate(client, key, request(ALICE, block=head + 5))
@@ -256,7 +256,7 @@ def test_on_a_chain_of_block_0_alone_only_what_asks_for_its_state_is_rejected(ot
         assert [rejection["code"] for rejection in rejections] == codes
 
 
-def test_it_says_so_where_the_node_is_down(service, client, key):
+def test_an_estimate_is_503_while_the_node_is_down(service, client, key):
     body = request(ALICE, block=service.head())
     service.stop()
     answer = estimate(client, key, body, status=503)
@@ -311,7 +311,7 @@ def test_limits_hold_for_a_fee_that_is_the_estimate(costly, key, settings):
 
 
 @pytest.mark.long
-def test_what_never_fits_is_told_before_a_fee_that_is_too_low(costly, key, settings):
+def test_a_batch_over_the_daily_limit_is_rejected_for_it_before_its_low_fee(costly, key, settings):
     limit(settings, daily_limit_per_user=1000)
     batch = work_until_done(submit(key, request(ALICE, block=costly.head(), fee=1)))
     assert (batch.rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)

@@ -297,7 +297,7 @@ def pruned(chain: DevChain) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("happens", [prove, replaced, cancelled, deployed, reorganised, pruned])
-def test_what_the_service_sends_itself_is_never_told(observed, settings, happens):
+def test_transactions_of_the_service_itself_are_never_reported_as_foreign(observed, settings, happens):
     settings.KEEP_CALLDATA_DAYS = 30
     happens(observed)
     for _ in range(2):
@@ -325,7 +325,7 @@ def fewer(question: Any, reply: Any) -> Any:
     return [reply | {"result": hex(int(reply["result"], 16) - 2)} if is_nonce else reply]
 
 
-def test_what_a_key_did_before_its_first_start_is_not_told(chain, db, settings, tmp_path: Path):
+def test_transactions_of_a_key_before_its_first_start_are_not_reported(chain, db, settings, tmp_path: Path):
     steal(chain)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     assert told() == []

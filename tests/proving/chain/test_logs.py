@@ -131,7 +131,7 @@ def test_a_transaction_selects_its_block(service, key):
 
 
 @pytest.mark.long
-def test_what_a_block_does_not_have_is_rejected_with_a_code_of_its_own(service, client, key):
+def test_a_transaction_or_log_that_its_block_lacks_is_rejected_with_a_code_of_its_own(service, client, key):
     number = block_with_logs(service)
     unknown, status = "0x" + "ab" * 32, {"props": ["STATUS"]}
     in_block = f"Block {number} of chain 31337"
@@ -231,7 +231,7 @@ def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, af
 
 
 @pytest.mark.long
-def test_it_is_proven_again_when_the_destination_drops_its_block(service, key):
+def test_a_log_is_proven_again_when_the_destination_drops_its_block(service, key):
     number = block_with_logs(service)
     service.mine(3)
     asked = {"2": {"logs": ["1"], "props": ["STATUS"]}}
@@ -278,7 +278,7 @@ def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
     service.rpc("evm_setAutomine", True)
 
 
-def test_what_no_node_takes_in_a_transaction_is_rejected(service, client, key):
+def test_a_transaction_too_long_for_any_node_is_rejected(service, client, key):
     data = f"0x{'00' * 121_000}"
     service.rpc("eth_sendTransaction", {"from": ALICE, "to": BOB, "data": data, "gas": hex(16_000_000)})
     service.mine()

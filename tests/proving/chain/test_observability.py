@@ -83,7 +83,7 @@ def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, t
 
 
 @pytest.mark.long
-def test_what_final_transactions_cost_is_counted_once(service):
+def test_the_cost_of_final_transactions_is_counted_once(service):
     key = a_key()
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     signer = Signer.objects.get()

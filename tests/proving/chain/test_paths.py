@@ -131,7 +131,7 @@ def test_the_oldest_batch_has_its_path_first(old, key):
     assert paths == blocks
 
 
-def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
+def test_an_old_block_is_proven_despite_a_stored_checkpoint_that_the_chain_lacks(old, key):
     """The stored checkpoint is only a hint, and the chain doesn't know it, as after a reorg."""
     block = old.head() - 3 * WINDOW
     Block.objects.create(

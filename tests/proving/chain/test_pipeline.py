@@ -43,7 +43,7 @@ EMPTY_CODE_HASH = 0xC5D2460186F7233C927E7DB2DCC703C0E500B653CA82273B7BFAD8045D85
 
 
 @pytest.mark.story
-def test_it_proves_a_balance_through_all_four_steps(service, key):
+def test_a_balance_is_proven_through_all_four_steps(service, key):
     block = service.head()
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert batch.status == BatchStatus.DONE
@@ -83,7 +83,7 @@ def _geth(url: str, most: int) -> Callable[[Any], Any]:
 
 @pytest.mark.long("erigon")
 @pytest.mark.parametrize("node", ["erigon", "besu", "geth"])
-def test_it_proves_what_nodes_tell_in_their_own_forms(service, key, settings, node):
+def test_proofs_in_the_forms_of_erigon_besu_and_geth_are_proven(service, key, settings, node):
     accounts = [NOBODY, ALICE, *(f"0x{number:040x}" for number in range(0xA000, 0xA00C))]
     running = {
         "erigon": between(service.url, _erigon),
@@ -98,7 +98,7 @@ def test_it_proves_what_nodes_tell_in_their_own_forms(service, key, settings, no
 
 
 @pytest.mark.story
-def test_it_proves_every_field_of_a_contract(service, key):
+def test_every_field_of_a_contract_is_proven(service, key):
     block, contract = service.head(), registry().address
     assert work_until_done(submit(key, request(contract, block=block, props=ALL))).status == BatchStatus.DONE
     proof = service.rpc("eth_getProof", contract, [], hex(block))
@@ -106,7 +106,7 @@ def test_it_proves_every_field_of_a_contract(service, key):
         assert field_on_chain(service, contract, block, field) == int(proof[name], 16)
 
 
-def test_it_proves_that_an_account_does_not_exist(service, key):
+def test_an_account_that_does_not_exist_is_proven_to_be_empty(service, key):
     block = service.head()
     assert work_until_done(submit(key, request(NOBODY, block=block, props=ALL))).status == BatchStatus.DONE
     values = [field_on_chain(service, NOBODY, block, field) for field in AccountField]
@@ -149,7 +149,7 @@ def test_a_fact_that_exists_costs_nothing(service, key):
     assert (again.gas_used, again.estimated_gas) == (0, 0)
 
 
-def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, settings):
+def test_no_archive_node_is_needed_once_initial_state_is_completed(service, key, settings):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
     work(2)

@@ -342,7 +342,7 @@ def test_a_proof_of_megabytes_takes_little_memory(service, client, key, settings
         ({"timestamp:1700000000000": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 400, "invalid_request"),
     ],
 )
-def test_what_it_cannot_show_is_refused(service, client, key, blocks, status, code):
+def test_read_proofs_refuses_questions_that_the_views_cannot_answer(service, client, key, blocks, status, code):
     refused = read(client, key, blocks)
     assert (refused.status_code, refused.json()["code"]) == (status, code)
     if "HASH" in str(blocks):
@@ -351,7 +351,7 @@ def test_what_it_cannot_show_is_refused(service, client, key, blocks, status, co
         assert told == {f"{block}/transactions/0/props": code, f"{block}/header": code}
 
 
-def test_it_has_a_limit_of_its_own(service, client, key, settings):
+def test_read_proofs_has_a_rate_limit_of_its_own(service, client, key, settings):
     settings.MAX_BATCHES_PER_MINUTE = 2
     answers = [read(client, key, asked(service)).status_code for _ in range(3)]
     assert answers == [200, 200, 429]

@@ -126,7 +126,7 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     assert BeaconAnchor.objects.count() == 1
 
 
-def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
+def test_a_header_property_that_the_fork_lacks_is_rejected(service, key):
     batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
     assert work_until_done(batch).rejection_code == "header_property_missing"
     assert fresh(batch).rejection_reason == (

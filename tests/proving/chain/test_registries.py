@@ -239,7 +239,7 @@ def test_a_process_compares_it_again_from_time_to_time(service, monkeypatch):
     assert OTHER in str(registry().wait)
 
 
-def test_what_a_node_was_wrong_about_is_looked_at_again_soon(service, monkeypatch):
+def test_a_registry_refused_by_a_nodes_mistake_is_checked_again_soon(service, monkeypatch):
     code = service.rpc("eth_getCode", registry().address, "latest")
     replace_code(service, "0x")
     work()
@@ -264,7 +264,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
 
 
 @pytest.mark.long
-def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service, key):
+def test_a_transaction_to_a_registry_refused_since_is_cancelled(service, key):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
     tx = pending(batch)
@@ -321,7 +321,7 @@ def half_proven(service, key) -> Query:
 
 
 @pytest.mark.story
-def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(service, half_proven):
+def test_facts_of_open_batches_on_a_replaced_registry_are_proven_to_its_successor(service, half_proven):
     batch = half_proven.batch
     before = transactions_of(half_proven)
     assert len(before) == 1
@@ -342,7 +342,7 @@ def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(s
 
 
 @pytest.mark.long
-def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_on(costly, key):
+def test_transactions_to_a_replaced_registry_take_nothing_of_the_fees_of_open_batches(costly, key):
     """Transactions to the old registry aren't final yet. Both batches must still be finished within their fees."""
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
@@ -363,7 +363,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_o
 
 
 @pytest.mark.long
-def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly, key, settings):
+def test_transactions_to_a_replaced_registry_take_nothing_of_their_users_limits(costly, key, settings):
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
     mine_at(costly, 1)
@@ -382,7 +382,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
 
 
 @pytest.mark.long
-def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
+def test_facts_that_others_prove_to_the_successor_are_not_put_down_to_old_transactions(service, half_proven):
     (tx,) = Transaction.objects.filter(queries=half_proven)
     replace_code(service)
     new = deploy(31337, 31337, "--replace")
@@ -429,7 +429,9 @@ OLD_ONES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("old_one", OLD_ONES.values(), ids=OLD_ONES)
-def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, old_one):
+def test_facts_that_the_old_registry_loses_before_they_are_final_are_proven_again(
+    service, key, settings, tmp_path, old_one
+):
     is_replaced, kept, code = old_one
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
     # The second batch has the same fact, so it needs no transaction.
@@ -518,7 +520,7 @@ def test_of_two_old_ones_at_one_address_each_is_read(service, key, settings, tmp
 
 
 @pytest.mark.long
-def test_what_a_refused_one_loses_of_open_batches_is_noticed_when_it_is_used_again(service, half_proven, monkeypatch):
+def test_facts_that_a_refused_registry_loses_are_noticed_when_it_is_used_again(service, half_proven, monkeypatch):
     (tx,) = Transaction.objects.filter(queries=half_proven)
     address = registry().address
     code = service.rpc("eth_getCode", address, "latest")

@@ -104,7 +104,7 @@ def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key)
 
 
 @pytest.mark.long
-def test_what_rests_on_another_has_a_gas_limit_that_suffices(service, key):
+def test_transactions_that_rest_on_another_have_a_gas_limit_that_suffices(service, key):
     block = service.head()
     slots = {"props": ["BALANCE", "CODE_HASH"], "slots": [hex(slot * 7919) for slot in range(40)]}
     body = itself(request(*(f"0x{number:040x}" for number in range(1000, 1300)), block=block))
@@ -196,7 +196,7 @@ def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(ol
 
 
 @pytest.mark.long
-def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
+def test_transactions_that_rest_on_a_path_are_not_listed_without_it(old, key, settings):
     first = old.head() - 3 * WINDOW - 5
     body = itself(request(CHARLIE, block=first))
     (accounts,) = body["data"]["31337"].values()
@@ -249,7 +249,7 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
 
 
 @pytest.mark.long
-def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
+def test_a_transaction_that_somebody_else_has_sent_is_not_listed_again(service, key):
     head = service.head()
     body = itself(request(ALICE, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {BOB: {"props": ["NONCE"]}}}
@@ -270,7 +270,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
-def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
+def test_a_sent_transaction_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
     """The nodes serve no events, by which the service would notice the transaction."""
 
     def change(question: Any, reply: Any) -> list[Any]:
@@ -303,7 +303,9 @@ def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
-def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(service, key, settings, start_worker):
+def test_an_unsent_self_funded_batch_costs_nodes_little_and_is_rejected_at_its_deadline(
+    service, key, settings, start_worker
+):
     settings.BATCH_DEADLINE_SECONDS = 3600
     service.mine(40)
     methods: list[str] = []
@@ -334,7 +336,7 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
 
 
 @pytest.mark.release
-def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
+def test_a_self_funded_batch_is_done_wherever_the_worker_is_killed(service, key, killing):
     for number, exchange in enumerate(killing.exchanges()):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
@@ -414,7 +416,7 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
     assert not tx.newest.is_cancellation
 
 
-def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
+def test_a_self_funded_batch_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
     limit(settings, daily_limit=0, daily_limit_per_user=0)
     batch = submit(key, itself(request(ALICE, block=costly.head())))
     costly.rpc("evm_setAutomine", True)
@@ -445,7 +447,7 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
             deploy(31337, 31337, "--replace")
 
 
-def test_what_was_accepted_waits_where_the_signer_is_taken_away(service, key, settings):
+def test_an_accepted_batch_waits_if_the_signer_is_taken_away(service, key, settings):
     batch = accepted(key, request(ALICE, block=service.head()))
     reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
     with nothing_spent(service):
@@ -480,7 +482,7 @@ def test_only_its_user_is_told_and_only_of_what_is_self_funded(service, key):
     assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
 
 
-def test_it_is_503_while_the_chain_can_not_be_asked(service, key, settings):
+def test_the_list_of_transactions_is_503_while_the_chain_cannot_be_asked(service, key, settings):
     with Proxy(service.url) as proxy:
         reconfigure(settings, service.url, proxy.url)
         batch = submit(key, itself(request(ALICE, block=service.head())))

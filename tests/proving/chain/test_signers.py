@@ -120,7 +120,7 @@ def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
     assert senders() == [SECOND_SIGNER]
 
 
-def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_does(mempool, key, settings, tmp_path):
+def test_the_signer_that_would_send_shows_its_wait_until_it_sends(mempool, key, settings, tmp_path):
     configure(settings, tmp_path, mempool, chain="max_fee_per_gas_gwei = 0.001")
     (batch,) = send_each(key, mempool, 1)
     sentence = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
@@ -134,7 +134,7 @@ def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_do
 
 
 @pytest.mark.long
-def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
+def test_a_transaction_of_a_signer_no_longer_configured_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
     send_each(key, mempool, 1, 2)
     Signer.objects.filter(address=SECOND_SIGNER).update(wait=Value('{"code": "signer_cant_pay", "values": {}}'))
     configure(settings, tmp_path, mempool, signers=1)

@@ -486,9 +486,7 @@ def encoded(chain: DevChain, number: int) -> bytes:
 
 
 @pytest.mark.long
-def test_what_somebody_has_recorded_is_begun_at_without_the_outbox_unless_a_confirmed_block_is_nearer(
-    chain, rollup, key
-):
+def test_a_path_begins_at_a_recorded_block_without_the_outbox_unless_a_confirmed_one_is_nearer(chain, rollup, key):
     for number in (10, 60):
         rollup.confirm(number)
     record(chain, "Arbitrum", encoded(rollup.chain, 60))
@@ -906,9 +904,7 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
 
 
 @pytest.mark.long
-def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
-    chain, elsewhere, key, settings
-):
+def test_logs_of_the_parents_nodes_are_compared_with_its_state_before_anything_is_sent(chain, elsewhere, key, settings):
     parent = elsewhere.outbox.chain
     parent.mine(3)
     early = L1Block(chain).tell_of(parent)

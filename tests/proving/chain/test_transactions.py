@@ -46,7 +46,7 @@ def sent_hashes(chain: DevChain) -> set[str]:
 
 
 @pytest.mark.long
-def test_it_is_stored_before_it_is_broadcast(mempool, batch, settings):
+def test_a_signed_transaction_is_stored_before_it_is_broadcast(mempool, batch, settings):
     sent: list[bytes] = []
 
     def keep(body: Any) -> Any:
@@ -72,7 +72,7 @@ def test_it_is_stored_before_it_is_broadcast(mempool, batch, settings):
 
 
 @pytest.mark.long
-def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool, batch, settings):
+def test_a_transaction_that_one_node_keeps_to_itself_is_handed_to_the_others(mempool, batch, settings):
     def keep(body: Any) -> Any:
         if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction":
             return result(body, "0x" + keccak(hexstr=body["params"][0]).hex())
@@ -100,7 +100,7 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
 
 
 @pytest.mark.long
-def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
+def test_a_transaction_too_cheap_for_the_node_is_reported_in_our_words(mempool, batch):
     pending(batch)
     mempool.rpc("anvil_dropAllTransactions")
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(2 * the_transaction().versions.get().max_fee_per_gas))
@@ -230,7 +230,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
 
 
 @pytest.mark.long
-def test_what_was_sent_after_a_backup_in_which_it_is_reserved_is_known_again(service, batch):
+def test_a_transaction_sent_after_the_backup_that_reserves_it_is_recognised(service, batch):
     nonce = signer_nonce(service)
     assert work_until_done(batch).status == BatchStatus.DONE
     sent = the_transaction().hash
@@ -316,7 +316,7 @@ def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(m
 
 
 @pytest.mark.long
-def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
+def test_the_nonce_of_a_transaction_left_behind_is_used_up_when_it_is_reached(mempool, batch, settings):
     """A displaced transaction, signed beyond a gap in the nonces, may still be mined."""
     leave_behind(mempool, settings, by=40)
     behind = Transaction.objects.get(state=TransactionState.DISPLACED)
@@ -336,7 +336,7 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
 
 @pytest.mark.long
 @pytest.mark.parametrize("by", [1, 40], ids=["called used", "left behind"])
-def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent_anew(mempool, batch, settings, by):
+def test_a_displaced_transaction_in_mempools_is_cancelled_once_its_facts_are_sent_anew(mempool, batch, settings, by):
     if by == 1:
         call_used(mempool, settings, pending(batch).nonce)
     else:

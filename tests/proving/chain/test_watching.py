@@ -31,7 +31,7 @@ def seen(chain_id: int = 31337) -> list[str]:
     return [code for code, *_ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
-def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
+def test_an_observation_has_the_newest_block_and_no_problem(service):
     work()
     watch = ChainWatch.objects.get()
     assert watch.problems == []
@@ -57,7 +57,7 @@ def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_fun
     assert seen() == []
 
 
-def test_what_is_wrong_with_each_of_several_signers_is_seen(two_signers):
+def test_an_observation_has_the_problems_of_each_of_several_signers(two_signers):
     for address in SIGNERS:
         two_signers.rpc("anvil_setBalance", address, hex(10**15))
     work()

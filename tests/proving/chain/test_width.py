@@ -59,7 +59,7 @@ def contract(service) -> str:
     return address
 
 
-def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
+def test_full_and_empty_slots_are_proven_in_any_spelling(service, key, contract):
     block = service.head()
     slots = ["0x5", f"{7:064x}", "0x" + "0" * 63 + "8", f"0x{1000:x}"]
     empty = {ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
@@ -84,7 +84,7 @@ def test_hundreds_of_slots_fill_transactions_and_none_is_above_what_nodes_take(s
 
 
 @pytest.mark.long
-def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(service, key):
+def test_every_header_property_is_proven_with_only_the_steps_that_it_needs(service, key):
     block = service.head()
     batch = done(submit(key, at_block(block, header=list(HeaderField.__members__))))
     kinds = list(Step.objects.filter(query__batch=batch).order_by("pk").values_list("kind", flat=True))
@@ -260,7 +260,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
 
 
 @pytest.mark.long
-def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
+def test_a_fact_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
     block = service.head()
     body = at_block(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
     service.rpc("evm_setAutomine", False)

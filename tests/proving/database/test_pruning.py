@@ -110,7 +110,7 @@ def test_proofs_are_kept_until_then_or_for_ever(settings, kept):
     assert full() == (1, 1)
 
 
-def test_what_is_open_or_not_final_keeps_its_proofs():
+def test_batches_that_are_open_or_not_final_keep_their_proofs():
     batch = done(31)
     Block.objects.update(due_at=timezone.now())
     Batch.objects.update(status=BatchStatus.DONE)
@@ -138,7 +138,7 @@ def test_proofs_that_a_younger_batch_uses_stay_with_it():
 
 
 @pytest.mark.long
-def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
+def test_pruned_facts_are_proven_again_for_a_new_batch(service):
     key = a_key()
     body = request(ALICE, block=service.head())
     body["data"]["31337"][f"block:{service.head()}"]["accounts"][ALICE]["slots"] = ["0x1"]
@@ -173,7 +173,7 @@ def test_receipts_go_with_the_proofs_and_what_they_prove_stays(service):
 
 
 @pytest.mark.long
-def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
+def test_pruning_goes_in_chunks_and_leaves_no_batch_half_pruned_wherever_it_is_killed(killing):
     """After a kill at any chunk, each bundle is complete or reported as gone."""
     batches = [done(31 + number, ALICE, BOB, block=12 + number) for number in range(2)]
 
@@ -307,7 +307,7 @@ def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
 
 
 @pytest.mark.parametrize("kind", ["account events", "sessions", "sign-in nonces", "throttle counts"])
-def test_what_is_older_goes_and_what_is_younger_stays(kind):
+def test_rows_older_than_their_days_are_pruned_and_younger_ones_stay(kind):
     key = a_key()
     now = timezone.now()
     model: Any = {

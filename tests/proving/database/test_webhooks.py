@@ -94,7 +94,7 @@ def secret_of(batch: Batch | WebhookDelivery) -> str:
 
 
 @pytest.mark.long
-def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
+def test_a_webhook_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
     webhook = {"url": hook.url, "events": EVERY, "headers": {"Authorization": "Bearer mine"}}
     batch = submit(a_key(), {**request(ALICE, block=2), "webhook": webhook})
     work_until_done(batch, service)
@@ -183,7 +183,7 @@ def test_a_receiver_that_is_gone_for_good_is_asked_once():
     assert len(hook.received) == 1
 
 
-def test_what_is_sent_again_goes_before_what_came_later(hook):
+def test_a_delivery_sent_again_goes_before_later_ones(hook):
     batch = done(hook.url)
     work(2)
     first = rows(batch)[0]
@@ -505,7 +505,7 @@ def test_nothing_that_a_receiver_sends_is_waited_for_or_kept(name, settings):
     assert time.monotonic() - began < 60
 
 
-def test_what_was_taken_is_delivered_though_the_connection_is_broken_off():
+def test_a_delivery_answered_by_204_is_delivered_though_the_connection_breaks_off():
     def answer(exchange: Exchange) -> None:
         exchange.send(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello")
         exchange.reset()
@@ -520,7 +520,7 @@ def test_what_was_taken_is_delivered_though_the_connection_is_broken_off():
 
 
 @pytest.mark.long
-def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings):
+def test_delivered_webhooks_are_pruned_with_age_and_then_their_address(hook, settings):
     settings.KEEP_WEBHOOK_DELIVERIES_DAYS = 30
     batch = done(hook.url)
     deliver_all(batch)
@@ -545,7 +545,7 @@ def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings)
     assert list(Webhook.objects.all()) == [pending.webhook]
 
 
-def test_what_may_still_go_back_keeps_its_webhook(hook, settings):
+def test_a_batch_that_may_still_go_back_keeps_its_webhook(hook, settings):
     settings.KEEP_WEBHOOK_DELIVERIES_DAYS = 30
     batch = done(hook.url, events=["WENT_BACK"])
     Batch.objects.update(finished_at=timezone.now() - timedelta(days=31))

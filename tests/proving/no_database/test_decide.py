@@ -146,12 +146,12 @@ LACKED: dict[str, tuple[observation.Observation, object, list[str]]] = {
 
 
 @pytest.mark.parametrize(("what", "then", "actions"), LACKED.values(), ids=LACKED)
-def test_what_the_registry_lacks(what, then, actions):
+def test_facts_missing_in_the_registry_lead_to_the_actions_of_each_case(what, then, actions):
     decision = decide.prove(what)
     assert (decision.then, kinds(decision)) == (then, actions)
 
 
-def test_what_is_sent():
+def test_only_missing_facts_are_sent_and_a_header_only_if_they_need_it():
     def sent(what: observation.Observation) -> list[Any]:
         return [action for action in decide.prove(what).actions if isinstance(action, decide.Prove | decide.ProveTime)]
 
@@ -309,7 +309,7 @@ REJECTED = decide.Reject([4], RejectionCode.PROOF_UNAVAILABLE, UNUSABLE, retryab
         (replace(REFUSED, refused=[], refused_since=NOW), decide.Fail(PRUNED, (4,)), [decide.NoteRefused(None)]),
     ],
 )
-def test_what_can_not_be_fetched(what, then, actions):
+def test_refused_proofs_are_asked_for_again_for_ten_minutes_and_then_rejected(what, then, actions):
     decision = decide.unfetched(what)
     assert (decision.then, list(decision.actions)) == (then, actions)
 
@@ -317,7 +317,7 @@ def test_what_can_not_be_fetched(what, then, actions):
 OTHERS, OTHERS_TIMED = replace(PLAIN, id=4, is_left_to_others=True), replace(TIMED, is_left_to_others=True)
 
 
-def test_what_is_left_to_others_is_completed_and_never_sent():
+def test_facts_left_to_others_are_completed_and_never_sent():
     under_way = seen(UNVOUCHED, failures=3, is_extending=True)
     for base, actions in ((under_way, []), (replace(NOTHING, gather_seconds=5), [BLOCK_HASH])):
         decision = decide.prove(seen(base, awaiting_header=[OTHERS], queries={4: OTHERS}, missing={BALANCE: [4]}))
@@ -357,7 +357,7 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
         pytest.param(seen(GATHERING, missing=MANY), None, id="it fills a transaction"),
     ],
 )
-def test_what_is_little_waits_for_others(what, waits):
+def test_a_transaction_with_few_facts_waits_for_others(what, waits):
     decision = decide.prove(what)
     sent = [action for action in decision.actions if isinstance(action, decide.Prove)]
     assert bool(sent) == (waits is None)

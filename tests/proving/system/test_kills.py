@@ -73,7 +73,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
 
 
 @pytest.mark.release
-def test_what_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, killing):
+def test_a_transaction_that_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, killing):
     key = a_key()
     for rounds, exchange in enumerate(killing.exchanges(), 1):
         service.mine(5)
@@ -155,7 +155,7 @@ def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
         ("storing", "new"),
     ],
 )
-def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
+def test_a_reserved_version_is_sent_with_its_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
     service.mine(5)
     work(2)
     assert not Signer.objects.filter(due_at__isnull=False).exists()
@@ -207,7 +207,7 @@ def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("stop", [{}, {"signer": SIGNER}], ids=["of the chain", "of the signer"])
-def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killing, stop):
+def test_a_reserved_version_is_not_signed_while_sending_is_stopped(service, key, killing, stop):
     batch, nonce = reserved(service, key, killing), signer_nonce(service)
     call_command("stop", "31337", stdout=StringIO(), **stop)
     work(2)
@@ -228,7 +228,7 @@ def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killin
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
-def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killing, settings, tmp_path):
+def test_facts_reserved_by_a_removed_signer_are_sent_by_another(two_signers, key, killing, settings, tmp_path):
     call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
     batch = reserved(two_signers, key, killing)
     call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
@@ -255,7 +255,7 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
 
 
 @pytest.mark.long
-def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
+def test_transactions_of_two_signers_are_sent_once_wherever_the_worker_is_killed(two_signers, killing):
     key = a_key()
     for batches, exchange in enumerate(killing.exchanges(), 1):
         two_signers.mine(5)
@@ -360,7 +360,9 @@ LOST = {
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("holds", LOST.values(), ids=LOST)
-def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, killing, settings, holds):
+def test_facts_lost_by_a_replaced_registry_are_proven_again_after_a_kill_at_each_state(
+    service, killing, settings, holds
+):
     lost = _LostFact(service, settings, window=9000)
     with killing.once(holds):
         lost.prove_again()
@@ -369,7 +371,7 @@ def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, ki
 
 
 @pytest.mark.release
-def test_what_a_replaced_registry_loses_is_proven_again_at_each_kill(service, killing, settings):
+def test_facts_lost_by_a_replaced_registry_are_proven_again_after_a_kill_at_each_exchange(service, killing, settings):
     for turns, exchange in enumerate(killing.exchanges(), 1):
         lost = _LostFact(service, settings, window=9000 + turns)
         with killing.at(exchange, after=turns % 2 == 0):

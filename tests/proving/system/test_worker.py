@@ -202,7 +202,7 @@ def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional
 
 @pytest.mark.long
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path):
+def test_runworker_stops_in_order_at_sigterm_and_sigint(service, start_worker, ending, tmp_path):
     process = start_worker()
     until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     submit(a_key(), request(ALICE, block=service.head()))

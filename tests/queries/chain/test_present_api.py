@@ -77,7 +77,7 @@ def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
         ),
     ],
 )
-def test_what_is_wrong_is_told_under_the_name_that_was_sent(service, key, client: Client, body, path):
+def test_faults_are_reported_under_the_names_that_were_sent(service, key, client: Client, body, path):
     answer = client.post("/submit-request", body, "application/json", headers=header(key))
     assert answer.status_code == 400
     assert isinstance(answer.json()["error"], str)
@@ -91,5 +91,5 @@ def test_who_sends_the_transactions_needs_no_fee(service, key, client: Client):
     assert Batch.objects.get(pk=answer.json()["request_id"]).is_self_funded
 
 
-def test_it_is_alive_in_json_for_those_who_accept_it():
+def test_is_alive_answers_in_json_if_the_client_accepts_it():
     assert Client().get("/is-alive", headers={"accept": "application/json"}).json() == {"message": "Alive!"}

@@ -48,7 +48,7 @@ def test_the_copy_is_private_and_has_what_was_committed(committed, tmp_path, cap
     assert "the copy is sound" in output
 
 
-def test_what_another_process_is_writing_is_in_it_only_when_committed(committed, tmp_path):
+def test_a_backup_has_the_writes_of_another_process_only_once_committed(committed, tmp_path):
     with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("UPDATE accounts_user SET address = ?", [BOB])
@@ -62,7 +62,7 @@ def test_what_another_process_is_writing_is_in_it_only_when_committed(committed,
 
 
 @pytest.mark.parametrize("content", [None, b"no database" * 100, b""])
-def test_what_is_no_database_of_the_service_is_neither_copied_nor_made(committed, folder, monkeypatch, content):
+def test_a_file_that_is_no_database_of_the_service_is_neither_copied_nor_made(committed, folder, monkeypatch, content):
     if content is not None:
         (folder / "db.sqlite3").write_bytes(content)
     before = list(folder.iterdir())

@@ -97,7 +97,7 @@ def test_a_key_is_its_user_s_whichever_api_key_is_used(key):
     assert sent(a_key(BOB)).json() != first.json()
 
 
-def test_what_was_refused_may_be_sent_again_mended(post, settings):
+def test_a_refused_submission_may_be_corrected_and_sent_again_with_its_key(post, settings):
     assert post({}, **{"idempotency-key": "k"}).status_code == 400
     settings.MAX_OPEN_BATCHES = 0
     assert post(BODY, **{"idempotency-key": "k"}).status_code == 403

@@ -61,7 +61,7 @@ def test_a_wrong_address_is_told_first_however_many_other_faults_there_are():
 @pytest.mark.parametrize(
     "block", ['{"block:1": 1, "block:2": {}}', '{"block:1": {"header": [1]}, "block:2": {"accounts": 1}}']
 )
-def test_what_is_malformed_counts_towards_the_limit_too(block):
+def test_malformed_queries_count_towards_the_limit_too(block):
     body = f'{{"destinationChainId": "31337", "fee": "0", "data": {{"31337": {block}}}}}'.encode()
     with pytest.raises(InvalidRequest, match="2 accounts, slots, headers, transactions and logs are too many"):
         parse(body, get_chains(), max_queries=1)

@@ -46,7 +46,7 @@ def listed(answer) -> list[str]:
 # --- The list ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_tells_how_each_stands(key, get):
+def test_the_list_of_own_batches_shows_how_each_stands(key, get):
     batch = accept(submit(key, request(ALICE, BOB, block=7, fee=2**200)))
     complete(batch, *StepKind, of=queries_of(batch)[:1])
     Batch.objects.update(gas_used=5, spent=2**100)
@@ -239,7 +239,7 @@ def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
 
 
 @pytest.mark.long
-def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service, key, cancel):
+def test_a_batch_cancelled_while_its_transaction_is_on_the_way_stays_cancelled(service, key, cancel):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=1))
     work(2)
@@ -253,7 +253,7 @@ def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service,
 
 
 @pytest.mark.parametrize("end", ["DONE", "REJECTED"])
-def test_what_has_ended_is_not_cancelled(key, cancel, end):
+def test_an_ended_batch_is_not_cancelled(key, cancel, end):
     batch = submit(key, request(ALICE, block=1))
     if end == "DONE":
         finish(batch)

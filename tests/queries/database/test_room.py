@@ -45,7 +45,7 @@ def of_two_blocks(first: int = 1) -> dict[str, object]:
     ],
 )
 @pytest.mark.parametrize("ended", [BatchStatus.DONE, BatchStatus.REJECTED])
-def test_what_a_user_may_have_open_is_bounded(post, settings, setting, most, code, numbers, ended):
+def test_open_batches_and_queries_of_a_user_are_limited(post, settings, setting, most, code, numbers, ended):
     assert post(of_two_blocks()).status_code == 200
     setattr(settings, setting, most)
     answer = post(of_two_blocks(first=10))
@@ -133,9 +133,7 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
     ("column", "lower", "higher", "code"),
     [("max_open_batches", 1, 2, "too_many_open_batches"), ("max_open_queries", 7, 8, "too_many_open_queries")],
 )
-def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
-    post, settings, column, lower, higher, code
-):
+def test_a_users_own_limit_counts_instead_of_the_installations(post, settings, column, lower, higher, code):
     assert post(of_two_blocks()).status_code == 200
     User.objects.update(**{column: lower})
     refused = post(of_two_blocks(first=10)).json()

@@ -33,7 +33,7 @@ def status(client: Client, key):
     return status
 
 
-def test_it_says_how_far_a_batch_is_and_what_it_waits_for(batch, status, django_assert_num_queries):
+def test_the_status_shows_how_far_a_batch_is_and_what_it_waits_for(batch, status, django_assert_num_queries):
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
     accept(batch)
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
@@ -52,7 +52,7 @@ def test_a_rejection_has_its_cause(batch, status):
     assert status(batch.pk).json() == {"queryStatus": "REJECTED"} | told
 
 
-def test_what_waits_is_found_from_the_batch_however_many_blocks_of_others_are_due(batch, status):
+def test_the_status_finds_waiting_blocks_by_the_batch_however_many_others_are_due(batch, status):
     accept(batch)
     with CaptureQueriesContext(connection) as statements:
         status(batch.pk)
@@ -80,7 +80,7 @@ def test_one_statement_reads_the_key_and_the_status(key, status, accounts, djang
 
 
 @pytest.mark.parametrize(("age", "seconds"), [(0, "2"), (121, "5"), (601, "15")])
-def test_it_says_when_to_ask_again_while_the_batch_is_open(batch, status, age, seconds):
+def test_the_status_has_retry_after_while_the_batch_is_open(batch, status, age, seconds):
     Batch.objects.update(created_at=timezone.now() - timedelta(seconds=age))
     assert status(batch.pk).headers["Retry-After"] == seconds
     reject(batch, "block_too_old", "It is too old.", retryable=False)

@@ -21,7 +21,7 @@ MAX_FAULTS_LISTED = 1000
 # --- Stored rows ------------------------------------------------------------------------------------------------------
 
 
-def test_it_stores_the_batch_and_answers_with_its_id(post, key):
+def test_a_submission_stores_the_batch_and_answers_with_its_id(post, key):
     response = post(request(ALICE, block=12, fee=5))
     assert response.status_code == 200
     assert list(response.json()) == ["internalId"]
@@ -69,7 +69,7 @@ def test_every_fault_of_the_sender_and_its_fee_is_named(post, changes, expected)
     assert not Batch.objects.exists()
 
 
-def test_it_keeps_the_order_of_the_request(post):
+def test_queries_keep_the_order_of_the_request(post):
     body = request(BOB, ALICE, block=2)
     body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
     post(body)
@@ -86,12 +86,12 @@ def test_batches_share_the_row_of_a_block(post):
 @pytest.mark.parametrize(
     ("address", "stored"), [(ALICE, ALICE), (ALICE.lower(), ALICE), ("0x" + ALICE[2:].upper(), ALICE)]
 )
-def test_it_takes_addresses_in_any_case(post, address, stored):
+def test_addresses_are_accepted_in_any_case(post, address, stored):
     assert post(request(address, block=1)).status_code == 200
     assert Query.objects.get().address == stored
 
 
-def test_it_takes_properties_and_slots_in_any_form_once_each(post):
+def test_properties_and_slots_are_accepted_in_any_form_and_stored_once_each(post):
     body = request(ALICE, block=1)
     body["data"]["31337"]["block:1"]["accounts"] = {
         ALICE: {"props": ["BALANCE", "NONCE", "CODE_HASH", "STORAGE_ROOT", "BALANCE"]},
@@ -175,7 +175,7 @@ def test_a_submission_of_one_account_takes_so_many_statements_and_one_transactio
 # --- Permissions ------------------------------------------------------------------------------------------------------
 
 
-def test_it_takes_the_key_as_a_query_parameter_too(client: Client, key):
+def test_the_api_key_is_accepted_as_a_query_parameter_too(client: Client, key):
     response = client.post(
         f"/submit-batch-query?apiKey={secret_of(key)}", request(ALICE, block=1), content_type="application/json"
     )
@@ -200,7 +200,7 @@ def test_missing_unknown_and_revoked_keys_get_one_and_the_same_answer(client: Cl
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_names_every_fault_at_once_and_stores_nothing(post):
+def test_every_fault_is_reported_at_once_and_nothing_is_stored(post):
     response = post(
         {
             "destinationChainId": 31337,
@@ -252,14 +252,14 @@ def test_it_names_every_fault_at_once_and_stores_nothing(post):
     ],
     ids=lambda body: repr(body[:20]),
 )
-def test_it_refuses_what_is_no_json(post, body):
+def test_a_body_that_is_no_json_is_refused(post, body):
     response = post(body)
     assert response.status_code == 400
     assert response.json()["code"] == "invalid_request"
     assert response.json()["details"][0]["code"] == "invalid_json"
 
 
-def test_it_refuses_duplicate_keys_beside_other_faults(post):
+def test_duplicate_keys_are_reported_beside_other_faults(post):
     raw = json.dumps(request("0x1", block=1)).replace('"fee": "0"', '"fee": "0", "fee": "x"').encode()
     fault_by_path = faults(post(raw))
     assert set(fault_by_path) == {"", "/fee", "/data/31337/block:1/accounts/0x1"}
@@ -274,7 +274,7 @@ WRONG_SELECTORS = [
 
 
 @pytest.mark.parametrize("selector", WRONG_SELECTORS)
-def test_it_refuses_malformed_selectors(post, selector):
+def test_malformed_selectors_are_refused(post, selector):
     body = request(ALICE, block=1)
     body["data"]["31337"] = {selector: body["data"]["31337"]["block:1"]}
     assert len(faults(post(body))) == 1
@@ -296,7 +296,7 @@ WRONG: dict[tuple[str, str], list[object]] = {
 @pytest.mark.parametrize(
     ("path", "code", "wrong"), [(path, code, value) for (path, code), values in WRONG.items() for value in values]
 )
-def test_it_refuses_what_is_wrong_or_not_supported_by_its_path(post, path, code, wrong):
+def test_wrong_and_unsupported_values_are_refused_by_their_path(post, path, code, wrong):
     body = request(ALICE, block=1)
     part_of_body: Any = body
     part_of_body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = ["0x1"]
@@ -309,12 +309,12 @@ def test_it_refuses_what_is_wrong_or_not_supported_by_its_path(post, path, code,
     assert answer.json()["code"] == code
 
 
-def test_it_refuses_one_account_in_two_spellings(post):
+def test_one_account_in_two_spellings_is_refused(post):
     fault_by_path = faults(post(request(ALICE, ALICE.lower(), block=1)))
     assert "named twice" in fault_by_path["/data/31337/block:1/accounts"][1]
 
 
-def test_it_refuses_one_transaction_in_two_spellings(post):
+def test_one_transaction_in_two_spellings_is_refused(post):
     status = {"props": ["STATUS"]}
     names = ["0x" + "ab" * 32, "0x" + "AB" * 32]
     twice = {"block:1": {"transactions": dict.fromkeys(names, status)}}
@@ -358,13 +358,13 @@ def test_an_account_in_two_spellings_hides_no_other_fault(post):
         *((other, "is no address,") for other in (ALICE[2:], "0x" + "g" * 40, "", "0x" + "\uff11" * 40)),
     ],
 )
-def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, address, sentence):
+def test_wrong_addresses_are_refused_in_the_words_that_clients_match(post, address, sentence):
     response = post(request(address, block=1))
     assert response.status_code == 400
     assert response.json()["error"].startswith(f"Invalid account address or ENS: {address!r} {sentence}")
 
 
-def test_it_refuses_a_request_that_names_nothing(post):
+def test_a_request_that_names_nothing_is_refused(post):
     assert set(faults(post({}))) == {"/destinationChainId", "/fee", "/data"}
     assert set(faults(post({**request(ALICE, block=1), "data": {}}))) == {"/data"}
     assert set(faults(post({**request(ALICE, block=1), "data": {"31337": {}}}))) == {"/data/31337"}
@@ -372,7 +372,7 @@ def test_it_refuses_a_request_that_names_nothing(post):
         assert faults(post(raw))[""][1] == "The body must be an object."
 
 
-def test_it_refuses_more_accounts_and_slots_than_the_limit(post, settings):
+def test_more_accounts_and_slots_than_the_limit_are_refused(post, settings):
     settings.MAX_QUERIES_PER_BATCH = 2
     two, three = (request(*(f"0x{number:040x}" for number in range(count)), block=1) for count in (2, 3))
     assert post(two).status_code == 200
@@ -420,7 +420,7 @@ def test_errors_of_the_framework_are_json_that_browsers_can_read(client: Client)
     assert (wrong_method.headers["Allow"], wrong_method.headers["Access-Control-Allow-Origin"]) == ("POST", "*")
 
 
-def test_what_is_echoed_is_bounded(post):
+def test_echoed_input_is_bounded(post):
     response = post({**request(ALICE, block=1), "fee": "x" * 100_000, "y" * 100_000: 1})
     assert response.status_code == 400
     assert len(response.content) < 2000

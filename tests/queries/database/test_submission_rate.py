@@ -33,7 +33,7 @@ def used(what: str) -> list[int]:
     return list(ThrottleCount.objects.filter(pk__startswith=f"{what}:").values_list("used", flat=True))
 
 
-def test_it_throttles_submissions_by_any_key_per_user_and_stores_nothing_of_what_it_refuses(post, client: Client):
+def test_submissions_are_limited_per_user_over_all_keys_and_refused_ones_store_nothing(post, client: Client):
     assert [post(request(ALICE, block=1)).status_code for _ in range(3)] == [200, 200, 429]
     for user, name, status in ((BOB, "first", 400), (ALICE, "another", 429)):
         other = header(a_key(user, name))
@@ -62,7 +62,7 @@ def test_it_throttles_submissions_by_any_key_per_user_and_stores_nothing_of_what
     [(b"{", {}, 400), ({}, {}, 400), (b"", {"content-encoding": "gzip"}, 415)],
     ids=["no JSON", "faults", "compressed"],
 )
-def test_what_is_refused_counts_too(post, body, headers, status):
+def test_refused_submissions_count_towards_the_limit_too(post, body, headers, status):
     assert [post(body, **headers).status_code for _ in range(3)] == [status, status, 429]
     assert post(request(ALICE, block=1)).status_code == 429
 

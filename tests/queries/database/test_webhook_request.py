@@ -37,7 +37,7 @@ def overdue() -> None:
     work()
 
 
-def test_it_is_stored_and_sent_to(post, hook):
+def test_a_webhook_is_stored_and_sent_to(post, hook):
     assert post(body(url=URL, headers=HEADERS, events=["STEP", "DONE", "STEP"])).status_code == 200
     webhook = Webhook.objects.get()
     assert (webhook.batch, webhook.receiver, webhook.due_at) == (Batch.objects.get(), "hooks.example.org:443", None)
@@ -49,7 +49,7 @@ def test_it_is_stored_and_sent_to(post, hook):
     assert {name: got.headers[name.lower()] for name in HEADERS} == HEADERS
 
 
-def test_it_tells_of_three_events_unless_it_says_otherwise(post):
+def test_a_webhook_gets_three_events_unless_the_request_says_otherwise(post):
     post(body(url=URL))
     assert Webhook.objects.get().events == ["DONE", "REJECTED", "WENT_BACK"]
 
@@ -72,7 +72,7 @@ def test_nothing_secret_of_it_is_shown_logged_or_stored_as_it_is(post, caplog):
     assert shown == {**request(ALICE, block=1), "webhook": {"url": "(not shown)"}}
 
 
-def test_what_was_sealed_opens_for_its_row_alone(post, hook):
+def test_a_sealed_webhook_opens_for_its_own_row_alone(post, hook):
     for path in ("right", "other", "changed", "empty"):
         post(body(url=f"{hook.url}/{path}"))
     right, other, changed, empty = Webhook.objects.order_by("pk")

@@ -94,7 +94,7 @@ def test_no_other_url_is(url):
     assert "meta-data" not in str(refused.value)
 
 
-def test_what_the_operator_allows_may_be_http_and_at_any_port(settings):
+def test_targets_that_the_operator_allows_may_use_http_and_any_port(settings):
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8"), "receiver", "hooks.example.org"]
     for url in ("http://127.0.0.1:8000/x", "http://receiver:9000", "http://Hooks.example.org/", "https://127.0.0.1"):
         assert target(url)

@@ -131,7 +131,7 @@ def again(key, delivery: str):
     return Client().post(f"/webhook-deliveries/{delivery}/send-again", headers=header(key))
 
 
-def test_it_lists_ones_own_by_pages_newest_first(key, batch):
+def test_own_deliveries_are_listed_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
     other = accept(with_webhook(a_key(BOB), block=13))
     complete(other, INITIAL)
@@ -157,7 +157,7 @@ def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     }
 
 
-def test_it_lists_those_of_a_batch_or_of_a_status(key, batch):
+def test_deliveries_are_listed_by_batch_or_by_status(key, batch):
     complete(batch, INITIAL, AVAILABLE)
     WebhookDelivery.objects.filter(pk=WebhookDelivery.objects.earliest("pk").pk).update(status=DeliveryStatus.DELIVERED)
     assert len(listed(key, internalId=batch.pk)["deliveries"]) == 2

@@ -88,7 +88,7 @@ def test_answers_tell_each_fact_with_its_transaction_and_log(service, key, told)
 
 
 @pytest.mark.long
-def test_what_is_not_proven_yet_is_told_as_the_request_names_it(service, key):
+def test_unproven_transactions_are_shown_as_the_request_names_them(service, key):
     number = block_with_logs(service)
     tx_hash = service.rpc("eth_getBlockByNumber", hex(number), False)["transactions"][2]
     transactions = {tx_hash: {"logs": ["1"]}, "1": {"props": ["STATUS"]}, "2": {"logs": ["0"]}}

@@ -60,7 +60,7 @@ def test_no_password_of_a_url_is_left_in_a_line(text, redacted):
 
 
 @pytest.mark.parametrize("text", ["GET http://h:8000/a@b", "from http://[::1]:80/ to a:b@c", "https://h/?a=b:c@d"])
-def test_what_is_no_password_stays(text):
+def test_text_without_a_password_is_not_redacted(text):
     assert redact(text) == text
 
 

@@ -82,7 +82,7 @@ def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(signed
 
 
 @pytest.mark.long
-def test_what_needs_no_write_is_answered_while_the_database_is_locked(signed_in):
+def test_requests_that_need_no_write_are_answered_while_the_database_is_locked(signed_in):
     key = a_key(name="another")
     batch = submit(key, request(ALICE.address, block=1))
     beat()

@@ -45,7 +45,7 @@ def status(answer: Answer) -> str:
 
 
 @pytest.mark.story
-def test_it_is_answered_as_soon_as_the_status_is_another(asker):
+def test_a_long_poll_is_answered_as_soon_as_the_status_changes(asker):
     with asker.waiting() as connection:
         assert not is_answered(connection, 0.7)
         # Clients of the API see ACCEPTED as IN_PROGRESS, so nothing has changed for them.

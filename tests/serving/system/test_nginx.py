@@ -56,7 +56,7 @@ def ask(nginx: Nginx, request_: bytes, source: str = "127.0.0.1") -> tuple[HTTPR
     ],
     ids=["request line", "header", "no host", "no request", "body", "no service"],
 )
-def test_what_nginx_refuses_is_json(nginx, request_, status, code):
+def test_requests_that_nginx_refuses_are_answered_in_json(nginx, request_, status, code):
     answer, body = ask(nginx, request_)
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/json")
     assert answer.headers["Access-Control-Allow-Origin"] == "*"

@@ -52,12 +52,12 @@ def is_inside(name: str) -> bool:
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(PROJECT)))
-def test_it_knows_nothing_of_the_inside(path):
+def test_a_test_marked_outside_imports_no_inner_module(path):
     known = {f"{module.relative_to(PROJECT)}: {name}" for module in with_helpers(path) for name in names_of(module)}
     assert sorted(each for each in known if is_inside(each.partition(": ")[2])) == []
 
 
-def test_what_the_outside_is_told_apart_by():
+def test_is_inside_tells_inner_modules_from_outer_ones():
     inside = ["proving.heads.read", "queries.submission", "accounts.keys.issue", "chains.packed.encode"]
     assert [is_inside(name) for name in inside] == [True] * 4
     outside = ["proving.models.Transaction", "config.settings", "devnet.devchain.DevChain", RESTART, "models"]

@@ -97,7 +97,7 @@ def test_with_one_both_run_until_it_is_ended(start, port):
 
 
 @pytest.mark.long
-def test_it_ends_with_the_web_server(start, port):
+def test_make_run_ends_with_the_web_server(start, port):
     with socket.create_server(("127.0.0.1", port)):
         process = start(SIGNER_KEY=ACCOUNTS[1][1])
         _, output = process.communicate(timeout=60)

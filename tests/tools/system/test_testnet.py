@@ -123,7 +123,9 @@ def files(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.release
-def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(command, sepolia, op_sepolia, tmp_path):
+def test_make_testnet_asks_waits_for_money_deploys_serves_and_goes_on_where_it_was(
+    command, sepolia, op_sepolia, tmp_path
+):
     url, op_url = f"{sepolia.url}/?key=secret-one", f"{op_sepolia.url}/?key=secret-two"
     passphrase = "secret three"
     command.start(typed=f"{url}\n{op_url}\n{passphrase}\n")
@@ -164,7 +166,7 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
 
 
 @pytest.mark.release
-def test_what_it_asks_for_may_be_in_the_environment_and_it_may_be_stopped(command, sepolia, op_sepolia, tmp_path):
+def test_make_testnet_reads_its_answers_from_the_environment_and_may_be_stopped(command, sepolia, op_sepolia, tmp_path):
     nodes = {"SEPOLIA_RPC_URL": sepolia.url, "OP_SEPOLIA_RPC_URL": op_sepolia.url}
     command.start(typed="\n", **nodes)
     command.until("To begin on Sepolia")

@@ -33,7 +33,7 @@ OF_EACH = [
 
 
 @pytest.mark.release
-def test_it_has_rows_in_each_table_and_of_each_kind(settings, tmp_path, monkeypatch):
+def test_a_written_baseline_has_rows_in_each_table_and_of_each_kind(settings, tmp_path, monkeypatch):
     settings.API_KEY_SECRET = writing.SECRET
     with DevChain(chain_id=THERE, hardfork="cancun") as there, DevChain(slots_in_an_epoch=4) as here:
         grow(there, 60)

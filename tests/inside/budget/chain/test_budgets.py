@@ -32,7 +32,7 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
 
 
 @pytest.mark.long
-def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
+def test_spending_signed_by_a_clock_far_ahead_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
     work()
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
     now = timezone.now

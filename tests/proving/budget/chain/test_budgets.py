@@ -23,7 +23,7 @@ pytestmark = pytest.mark.outside
     [(0, TransactionState.PENDING), (1, TransactionState.MINED)],
     ids=["in the mempool", "in a block that isn't confirmed"],
 )
-def test_what_a_cancelled_batch_has_sent_counts(costly, key, settings, blocks, state):
+def test_spending_of_a_cancelled_batch_counts(costly, key, settings, blocks, state):
     costly.mine(150)
     reconfigure(settings, "confirmations = 1", "confirmations = 150")
     batch, tx = in_mempool(costly, key)
@@ -46,7 +46,7 @@ def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, k
 
 
 @pytest.mark.long
-def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
+def test_a_pending_transaction_counts_however_old_it_is(costly, key, settings):
     batch, tx = in_mempool(costly, key)
     cancel(batch)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
@@ -83,13 +83,13 @@ def longer_than_a_day_ago(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("has_spent", [in_another_currency, longer_than_a_day_ago])
-def test_what_a_user_has_spent_elsewhere_or_before_is_no_matter(costly, key, settings, has_spent):
+def test_spending_in_another_currency_or_before_the_last_day_does_not_count(costly, key, settings, has_spent):
     has_spent(submit(key, request(BOB, block=costly.head(), fee=ETHER)))
     assert counts_of_day(settings, key, costly, 0)
 
 
 @pytest.mark.long
-def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, settings):
+def test_a_transaction_that_reverts_and_is_sent_again_stays_within_the_limit(costly, key, settings):
     before = balance(costly)
     _, tx = in_mempool(costly, key)
     limit(settings, daily_limit_per_user=tx.cost * 5 // 2)
@@ -113,7 +113,9 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
     [(0, True, False, ""), (10**12, False, True, "Send it in parts.")],
     ids=["with nothing left no node is asked", "more than a day's budget"],
 )
-def test_what_never_fits_a_days_limit_is_said(costly, key, settings, wei, is_node_down, is_retryable, sentence):
+def test_a_batch_that_never_fits_the_daily_limit_is_rejected_with_the_reason(
+    costly, key, settings, wei, is_node_down, is_retryable, sentence
+):
     limit(settings, daily_limit_per_user=wei)
     if is_node_down:
         reconfigure(settings, costly.url, "http://127.0.0.1:1")

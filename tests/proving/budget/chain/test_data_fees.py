@@ -60,7 +60,7 @@ def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, ke
         "before Fjord, where each byte is asked for",
     ],
 )
-def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, settings, tmp_path, accounts, oracle, told):
+def test_data_fees_of_an_op_stack_chain_count_as_spent(op_stack, key, settings, tmp_path, accounts, oracle, told):
     set_data_fee(op_stack, FEE_OF_A_BYTE, **oracle)
     with nullcontext("") if told is None else telling_receipts(op_stack, **told) as url:
         serve(settings, tmp_path, op_stack, url)
@@ -94,7 +94,7 @@ def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, 
     assert fresh(batch).spent + fresh(elsewhere).spent in {spent := before - balance(chain), spent - 1}
 
 
-def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, settings, tmp_path):
+def test_a_data_fee_taken_back_by_a_reorg_counts_with_its_margin_again(op_stack, key, settings, tmp_path):
     with telling_receipts(op_stack) as url:
         serve(settings, tmp_path, op_stack, url)
         op_stack.rpc("evm_setAutomine", False)

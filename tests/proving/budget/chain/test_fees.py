@@ -148,7 +148,7 @@ def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
 
 
 @pytest.mark.parametrize("fee", ["auto", "number"])
-def test_what_ran_out_of_gas_uses_up_no_fee_of_auto_and_a_number_is_never_exceeded(costly, client, key, fee):
+def test_a_transaction_out_of_gas_uses_up_no_auto_fee_and_never_exceeds_a_number(costly, client, key, fee):
     """The registry takes all gas, as if nodes had estimated too little."""
     before, body = balance(costly), request(ALICE, block=costly.head())
     number = estimate(client, key, body)["wei"]["bound"]

@@ -263,7 +263,7 @@ def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(o
 # --- Nonces -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_left_behind_in_the_turn_in_which_it_was_raised_counts_at_what_was_signed(costly, key, settings):
+def test_a_transaction_left_behind_in_the_turn_that_raises_its_fee_counts_at_its_signed_fee(costly, key, settings):
     money.without_limits(settings)
     costly.rpc("anvil_setNonce", SIGNER, hex(500))
     costly.mine(2)
@@ -284,7 +284,7 @@ def test_what_is_left_behind_in_the_turn_in_which_it_was_raised_counts_at_what_w
     assert prices.GWEI * (tx.reserved_gwei or 0) == prices.up_to_a_gwei(tx.reserved)
 
 
-def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
+def test_a_transaction_falsely_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
     batch, tx = money.in_mempool(costly, key)
 
     def change(question: Any, reply: Any) -> list[Any]:

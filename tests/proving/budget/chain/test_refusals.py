@@ -151,7 +151,7 @@ def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killin
 
 
 @pytest.mark.long
-def test_what_was_refused_rests_and_what_was_never_sent_goes_at_once(costly, key, node, caplog):
+def test_a_refused_version_rests_and_a_version_never_sent_goes_at_once(costly, key, node, caplog):
     node.why = lambda _: "txpool is full"
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(4):
@@ -212,9 +212,7 @@ WRONG = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
-    costly, key, node, separate_transactions, wrong
-):
+def test_a_version_signed_with_an_impossible_gas_limit_is_signed_anew(costly, key, node, separate_transactions, wrong):
     gas, gwei, node.why = wrong
     batches = signed_otherwise(costly, key, gas=gas, gwei=gwei)
     for _ in range(10):
@@ -230,7 +228,7 @@ def test_what_was_signed_with_a_gas_limit_that_no_block_takes_is_signed_anew(
 
 @pytest.mark.long
 @pytest.mark.parametrize("times", [0, 10])
-def test_what_lacks_gas_gets_what_was_expected_while_nodes_estimate_falsely(
+def test_a_transaction_lacking_gas_gets_the_expected_gas_while_nodes_estimate_falsely(
     costly, key, node, separate_transactions, times
 ):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
@@ -274,7 +272,7 @@ def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
 
 
 @pytest.mark.long
-def test_what_the_fee_leaves_too_little_gas_for_is_cancelled_for_those_who_wait_behind_it(
+def test_a_transaction_whose_fee_leaves_too_little_gas_is_cancelled_for_those_behind_it(
     costly, key, node, separate_transactions
 ):
     node.why = lacks_gas
@@ -319,7 +317,7 @@ def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
 
 
 @pytest.mark.long
-def test_what_no_block_has_room_for_is_not_signed(costly, key, node):
+def test_a_transaction_too_large_for_any_block_is_not_signed(costly, key, node):
     limit = costly.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
     costly.rpc("evm_setBlockGasLimit", hex(90_000))
     mine_at(costly, 1)

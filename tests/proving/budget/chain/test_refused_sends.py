@@ -365,7 +365,7 @@ PAUSES = {0: 10, 10: 20, 30: 40, 70: 80, 150: 160, 310: 300, 86_400: 300}
 
 
 @pytest.mark.parametrize(("seconds", "pause"), PAUSES.items())
-def test_what_is_refused_without_a_known_cause_rests_longer_each_time(costly, key, node, seconds, pause):
+def test_a_send_refused_without_a_known_cause_rests_longer_each_time(costly, key, node, seconds, pause):
     node.refusal = {"code": -32000, "message": ""}
     submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
     work(2)

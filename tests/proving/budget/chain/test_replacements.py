@@ -42,7 +42,7 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
 
 
 @pytest.mark.long
-def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
+def test_the_first_offer_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
     mine_at(costly, 10)
     reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
     _, tx = in_mempool(costly, key)
@@ -65,7 +65,7 @@ BEHIND = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
-def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, behind):
+def test_a_transaction_priced_out_is_cancelled_for_those_who_wait_behind_it(costly, key, behind):
     """In the last two cases, the other batch waits for the same block's header, so it has no transaction in the mempool
     yet.
     """
@@ -86,7 +86,7 @@ def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, 
 
 
 @pytest.mark.long
-def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
+def test_a_transaction_priced_out_is_cancelled_though_its_fee_exceeds_its_offer_a_little(costly, key):
     """The market price is 5 % above the price offered. The fee allows 10 % more, but a replacement needs 13 %."""
     mine_at(costly, 25)
     block = costly.head()
@@ -101,7 +101,7 @@ def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_t
 
 
 @pytest.mark.long
-def test_what_a_node_says_of_the_balance_cancels_nothing(costly, key, settings):
+def test_a_false_balance_of_the_signer_cancels_nothing(costly, key, settings):
     mine_at(costly, 1)
     block = costly.head()
     _, first = paying_up_to(3, key, ALICE, block=block)
@@ -172,7 +172,7 @@ def test_a_cancellation_uses_up_a_fee_of_auto_too(costly, key):
 
 
 @pytest.mark.long
-def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(costly, key):
+def test_a_transaction_priced_out_waits_for_the_price_to_fall_if_none_waits_behind_it(costly, key):
     mine_at(costly, 1)
     batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
     for _ in range(3):
@@ -245,7 +245,7 @@ def for_their_fee(batch: Batch) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("give_up", [cancel, for_their_fee])
-def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, settings, give_up):
+def test_a_cancelled_transaction_makes_none_fail_that_was_sent_behind_it(costly, key, settings, give_up):
     """The second transaction was simulated after the first. If the first is cancelled, the second must pay for more
     storage. No other node is asked, because the estimate upon the first is low for a good reason.
     """
@@ -267,7 +267,7 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
 
 
 @pytest.mark.long
-def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key):
+def test_a_strangers_replaced_pending_transaction_makes_none_fail(costly, key):
     """A stranger's pending transaction proves the same facts. The service simulates upon it, and the stranger then
     replaces it.
     """

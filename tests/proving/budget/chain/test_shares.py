@@ -28,7 +28,7 @@ def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key)
     assert sum(share.weight for share in Share.objects.filter(transaction=tx)) == tx.gas_limit
 
 
-def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
+def test_facts_proven_before_make_nobody_pay_for_others(costly, key):
     block = costly.head()
     costly.rpc("evm_setAutomine", True)
     slots = [hex(slot) for slot in range(300)]
@@ -50,7 +50,7 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     assert fresh(victim).gas_used < (victim.estimated_gas or 0) < 100_000 < fresh(thief).gas_used
 
 
-def test_what_was_displaced_costs_nobody_anything(costly, key):
+def test_a_displaced_transaction_costs_nobody_anything(costly, key):
     batch, tx = in_mempool(costly, key)
     assert Share.objects.filter(batch=batch).exists()
     costly.rpc("anvil_dropTransaction", tx.newest.hash)
@@ -61,7 +61,7 @@ def test_what_was_displaced_costs_nobody_anything(costly, key):
     assert not Share.objects.filter(transaction=tx, wei__gt=0).exists()
 
 
-def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key):
+def test_a_transaction_taken_back_by_a_reorg_counts_at_its_highest_cost(costly, key):
     batch, tx = in_mempool(costly, key)
     most = tx.cost
     snapshot = costly.rpc("evm_snapshot")

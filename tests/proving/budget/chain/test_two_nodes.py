@@ -228,7 +228,7 @@ def test_the_second_node_is_asked_where_the_first_calls_a_block_final_above_its_
 
 
 @pytest.mark.parametrize("words", ["insufficient funds for gas * price + value", "already known"])
-def test_what_the_first_node_refuses_the_second_one_gets(costly, key, settings, words):
+def test_a_transaction_that_the_first_node_refuses_is_sent_to_the_second(costly, key, settings, words):
     def answer(body: Any) -> Any:
         is_sending = isinstance(body, dict) and body["method"] == "eth_sendRawTransaction"
         return error(body, -32000, words) if is_sending else ask(costly.url, body)
