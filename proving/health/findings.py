@@ -216,7 +216,7 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 @dataclass(frozen=True)
 class Findings:
-    """What workers have found."""
+    """The problems and risks that workers have found."""
 
     problems: list[Problem] = field(default_factory=list)
     """Problems that keep the service from working."""
