@@ -5,7 +5,7 @@ with JSON, see `config.error_answers.wants_json`.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -61,7 +61,7 @@ def keys_page(request: HttpRequest, user: User) -> HttpResponse:
 
 def keys_as_json(user: User) -> JsonResponse:
     """Return the content of `keys_page` as JSON."""
-    return JsonResponse({**described_user(user), "keys": [_described(key) for key in _live_keys(user)]})
+    return JsonResponse({**described_user(user), "keys": [_described(key) for key in live_keys(user)]})
 
 
 def described_user(user: User) -> dict[str, str | None]:
@@ -186,7 +186,7 @@ def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     """Revoke the key on POST. On GET, ask for confirmation."""
     key = _live_key(user, key_id)
     if request.method == "GET":
-        return render(request, "accounts/revoke_key.html", {"shown": _shown([key])[0]})
+        return render(request, "accounts/revoke_key.html", {"shown": shown_keys([key])[0]})
     if keys.revoke(key):
         event_log.record(request, user, EventKind.KEY_REVOKED, key)
     if wants_json(request):
@@ -230,7 +230,7 @@ def _overlap(word: str) -> timedelta:
 
 
 def _keys_page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
-    shown = _shown(_live_keys(user))
+    shown = shown_keys(live_keys(user))
     context |= {
         "shown_keys": shown,
         "max_keys": keys.MAX_KEYS,
@@ -259,24 +259,20 @@ def _form(request: HttpRequest, template: str, context: dict[str, Any], *, error
     return render(request, template, context | {"error": error}, status=status)
 
 
-def _live_keys(user: User) -> list[ApiKey]:
+def live_keys(user: User) -> list[ApiKey]:
+    """Return the user's keys that work, the oldest first."""
     return list(user.api_keys.live(timezone.now()))
 
 
 def _live_key(user: User, key_id: int) -> ApiKey:
-    key = next((key for key in _live_keys(user) if key.pk == key_id), None)
+    key = next((key for key in live_keys(user) if key.pk == key_id), None)
     if key is None:
         raise Http404
     return key
 
 
-def newest_keys(user: User, most: int) -> tuple[list[ShownKey], int]:
-    """Return the user's newest live keys, and the number of all live keys."""
-    live = _live_keys(user)
-    return _shown(live[: -most - 1 : -1]), len(live)
-
-
-def _shown(live: list[ApiKey]) -> list[ShownKey]:
+def shown_keys(live: Sequence[ApiKey]) -> list[ShownKey]:
+    """Return keys as pages show them."""
     return [ShownKey(key, keys.reveal(key) is not None) for key in live]
 
 

@@ -20,7 +20,7 @@ from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
 from database import schema
 from proving.health import findings, standstill
-from proving.health.findings import Problem
+from proving.health.findings import Findings, Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
 from queries import database_check
@@ -63,25 +63,25 @@ def get_health(request: HttpRequest) -> JsonResponse:
 
     Sentences name signers, their balances and nodes. Only the operator and clients that may read the metrics get them.
     """
-    last_beat, notices, by_stage = None, list[Problem](), dict[str, float]()
+    last_beat, found, by_stage = None, Findings(), dict[str, float]()
     is_for_operator = _is_for_operator(request)
     try:
         if lacking := _schema_problem():
-            problems = [Problem("database_unavailable", lacking)]
+            found.problems.append(Problem("database_unavailable", lacking))
         elif unusable := _chains_problem():
-            problems = [Problem("chains_file", unusable)]
+            found.problems.append(Problem("chains_file", unusable))
         else:
             # Reading the session needs the database, so it comes after the check of the schema.
             is_for_operator = is_for_operator or request.user.is_staff
-            problems, notices = findings.findings()
+            found = findings.findings()
             last_beat, by_stage = WorkerHeartbeat.last(), standstill.by_stage()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so nothing is known of the worker."
-        problems = [Problem("database_unavailable", why)]
-    codes = [problem.code for problem in problems]
+        found = Findings([Problem("database_unavailable", why)])
+    codes = [problem.code for problem in found.problems]
     state = {
-        "status": "degraded" if problems else "ok",
+        "status": "degraded" if codes else "ok",
         "database": "unavailable" if "database_unavailable" in codes else "ok",
         "worker": {
             "running": not {"no_worker", "database_unavailable"}.intersection(codes),
@@ -89,11 +89,11 @@ def get_health(request: HttpRequest) -> JsonResponse:
         },
         "standstillSeconds": {stage: round(seconds, 1) for stage, seconds in by_stage.items()},
         "version": settings.VERSION,
-        "problems": [problem.sentence for problem in problems if is_for_operator],
+        "problems": [problem.sentence for problem in found.problems if is_for_operator],
         "codes": codes,
-        "notices": [notice.sentence for notice in notices if is_for_operator],
+        "notices": [notice.sentence for notice in found.notices if is_for_operator],
     }
-    return JsonResponse(state, status=503 if problems else 200)
+    return JsonResponse(state, status=503 if codes else 200)
 
 
 @never_cache

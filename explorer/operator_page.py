@@ -56,11 +56,12 @@ _WORKERS = 50
 def operator(request: HttpRequest) -> HttpResponse:
     """Show the findings of `/healthz`, and the service's figures, to signed-in operators."""
     _operator_of(request)
-    problems, notices = findings.findings()
+    found = findings.findings()
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
     context = {
         "needs": [
-            (finding.sentence, finding in problems, _LISTS.get(finding.code)) for finding in (*problems, *notices)
+            (finding.sentence, finding in found.problems, _LISTS.get(finding.code))
+            for finding in (*found.problems, *found.notices)
         ],
         "stops": stops.stoppable(),
         "signers": list(_signers(watches)),

@@ -1,6 +1,6 @@
 """Money: spending that counts against limits, bounds of a transaction's cost, and its division among batches.
 
-Four bounds apply when a version is reserved (`transactions.signing`): a stop of sending; the chain's fee cap and its
+Four bounds apply when a version is reserved (`proving.sending.signing`): a stop of sending; the chain's fee cap and its
 limit of 24 hours; the user's limit of 24 hours; and the batch's fee. Until a transaction is final, it counts with its
 maximum cost, because a node may report a wrong cost.
 """

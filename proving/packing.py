@@ -308,17 +308,16 @@ def intents(
 
     Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
     the header and proves its fields, and the others depend on it. With `stores_root`, the registry doesn't know the
-    block's state root. The header's hash must be trusted already, or a
-    `jump` or other `calls` in the same transaction must make it trusted. If the only facts are about transactions and
-    fit a proof below each root, the header is used without being accumulated. `missing` must have no facts
-    about times, because `proof_of_time` proves these.
+    block's state root. The header's hash must be trusted already, or a `jump` or other `calls` in the same transaction
+    must make it trusted. If the only facts are about entries and fit a proof below each root, the header is used
+    without being accumulated. `missing` must have no facts about times, because `proof_of_time` proves these.
     """
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
     beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     beside += sum(len(data) for _, data in calls)
-    below = deque(_of_entries(block, missing))
-    if header and not beside and _is_of_entries_alone(missing, below):
+    below = deque(_missing_entries(block, missing))
+    if header and not beside and _asks_only_few_entries(missing, below):
         to, data = in_one_call(
             registry.multicall, [(registry.contract.address, pack.encode([header])) for pack in below]
         )
@@ -354,11 +353,11 @@ def intents(
             least_gas=pack.least_gas + least_gas,
         )
         header, calls, least_gas = None, (), 0
-    yield from _of_entries_alone(block, registry, below)
+    yield from _one_by_one(block, registry, below)
 
 
-def _of_entries_alone(block: Block, registry: Deployment, below: deque[EntryPack]) -> Iterator[Intent]:
-    """Yield transactions for these proofs, each alone, below roots that are facts by then."""
+def _one_by_one(block: Block, registry: Deployment, below: deque[EntryPack]) -> Iterator[Intent]:
+    """Yield a transaction for each of these proofs, below roots that are facts by then."""
     while below:
         entries = below.popleft()
         yield Intent(
@@ -371,7 +370,7 @@ def _of_entries_alone(block: Block, registry: Deployment, below: deque[EntryPack
         )
 
 
-def _is_of_entries_alone(missing: Missing, packs: Sequence[EntryPack]) -> bool:
+def _asks_only_few_entries(missing: Missing, packs: Sequence[EntryPack]) -> bool:
     """Return whether all facts are about entries, and fit one proof below each root, in one transaction.
 
     Then each proof uses the header. Accumulating it, with its roots, would cost more.
@@ -383,7 +382,7 @@ def _is_of_entries_alone(missing: Missing, packs: Sequence[EntryPack]) -> bool:
     )
 
 
-def _of_entries(block: Block, missing: Missing) -> Iterator[EntryPack]:
+def _missing_entries(block: Block, missing: Missing) -> Iterator[EntryPack]:
     asked = facts.of_entries(missing)
     if not asked:
         return

@@ -1,5 +1,6 @@
 """The user's start page: newest batches, the remaining budget of the day, and the last 30 days."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 
@@ -11,7 +12,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from accounts.key_views import keys_as_json, newest_keys
+from accounts.key_views import keys_as_json, live_keys, shown_keys
 from accounts.models import User
 from accounts.signed_in import signed_in
 from config.error_answers import wants_json
@@ -44,8 +45,24 @@ def success(done: int, ended: int) -> str:
     return f"{min(max(100 * done / ended, 0.1), 99.9):.1f} %"
 
 
-def month(user: User) -> tuple[list[Day], bool]:
-    """Return the results of the user's batches by day (UTC), and whether all the batches are counted.
+@dataclass(frozen=True)
+class Month:
+    """The results of a user's batches of the last days."""
+
+    days: Sequence[Day]  # in UTC, the newest last
+    counts_all: bool  # False: only the newest batches are counted
+
+    @property
+    def done(self) -> int:
+        return sum(day.done for day in self.days)
+
+    @property
+    def ended(self) -> int:
+        return sum(day.ended for day in self.days)
+
+
+def month(user: User) -> Month:
+    """Return the results of the user's batches by day.
 
     Cancelled batches don't count as failed. The database adds up the rows, which an index finds by user and time.
     """
@@ -63,7 +80,7 @@ def month(user: User) -> tuple[list[Day], bool]:
     dates = [today - timedelta(days=ago) for ago in reversed(range(_DAYS))]
     done, rejected = BatchStatus.DONE, BatchStatus.REJECTED
     days = [Day(at, counts.get((str(at), done), 0), counts.get((str(at), rejected), 0)) for at in dates]
-    return days, sum(counts.values()) < MOST_BATCHES
+    return Month(days, counts_all=sum(counts.values()) < MOST_BATCHES)
 
 
 @require_GET
@@ -72,19 +89,17 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
     """Show the user's newest batches, budget and days. Programs get the user's keys, like at `/keys`."""
     if wants_json(request):
         return keys_as_json(user)
-    shown, count = newest_keys(user, _KEYS)
-    days, counts_all = month(user)
-    done, ended = sum(day.done for day in days), sum(day.ended for day in days)
+    live, past = live_keys(user), month(user)
     context = {
         "latest": batch_list.newest(user, _LATEST),
         "allowances": money.allowances_of(user),
-        "days": days,
-        "done": done,
-        "ended": ended,
-        "success": success(done, ended),
-        "top": max(day.ended for day in days),
-        "most_counted": None if counts_all else MOST_BATCHES,
-        "keys": shown,
-        "key_count": count,
+        "days": past.days,
+        "done": past.done,
+        "ended": past.ended,
+        "success": success(past.done, past.ended),
+        "top": max(day.ended for day in past.days),
+        "most_counted": None if past.counts_all else MOST_BATCHES,
+        "keys": shown_keys(live[: -_KEYS - 1 : -1]),
+        "key_count": len(live),
     }
     return render(request, "explorer/dashboard/page.html", context)

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import zip_longest
@@ -214,9 +214,19 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 """Each raises `django.db.DatabaseError` where the database does not answer."""
 
 
-def findings() -> tuple[list[Problem], list[Problem]]:
-    """Return the problems, and the notices. Raises `django.db.DatabaseError`."""
-    return [problem for check in CHECKS for problem in check()], list(attesters())
+@dataclass(frozen=True)
+class Findings:
+    """The problems and risks that workers have found."""
+
+    problems: list[Problem] = field(default_factory=list)
+    """Problems that keep the service from working."""
+    notices: list[Problem] = field(default_factory=list)
+    """Risks that the operator must look into."""
+
+
+def findings() -> Findings:
+    """Return what workers have found. Raises `django.db.DatabaseError`."""
+    return Findings([problem for check in CHECKS for problem in check()], list(attesters()))
 
 
 # --- Observations of chains -------------------------------------------------------------------------------------------

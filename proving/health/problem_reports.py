@@ -106,7 +106,7 @@ def _is_taken(reply: bounded_http.HttpReply | Failed) -> bool:
 def report(lane: HeldLane) -> None:
     """Store which problems began and ended, and send the messages that are due."""
     problems: dict[str, Problem] = {}
-    for problem in findings.findings()[0]:
+    for problem in findings.findings().problems:
         problems.setdefault(f"{problem.code} {json.dumps(problem.values)}", problem)
     lane.write(partial(_note, problems))
     due = list(due_rows.due(ProblemReport.objects.all()).order_by("due_at")[:_MESSAGES])

@@ -144,6 +144,7 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
     addresses = signing.senders(chain)
     intents = [intent for order in orders for intent in order.intents]
     is_bounded = not rollups.charges_gas_for_data(rpc)
+    # Two estimates of each intent follow each other: one at each of these blocks.
     simulations = [
         intent.simulation(addresses[0], block, is_bounded=is_bounded) for intent in intents for block in _SIMULATED_AT
     ]
@@ -164,6 +165,7 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
     for order in orders:
         sized: list[Intent] = []
         refused: Unsent | ChainError | None = None
+        # The order's intents come first, so that no limit of the next order is taken.
         for intent, limit in zip(order.intents, remaining, strict=False):
             if not isinstance(limit, int):
                 refused = refused or limit
