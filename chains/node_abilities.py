@@ -1,5 +1,7 @@
 """Abilities of a chain's nodes: the newest blocks, the pending block, kept block hashes, the oldest provable state."""
 
+import math
+import time
 from dataclasses import dataclass
 
 from chains import questions
@@ -59,13 +61,16 @@ def probe(rpc: RpcClient) -> Abilities:
     )
 
 
-def provable(rpc: RpcClient, head: Header) -> ProvableBlocks:
+def provable(rpc: RpcClient, head: Header, seconds: float = math.inf) -> ProvableBlocks:
     """Return the oldest provable block among block 1 and blocks `DEPTHS` below the head.
 
-    The search stops at the first block that isn't provable. A time-out counts as not provable.
+    The search stops at the first block that isn't provable. A time-out counts as not provable. No step begins after
+    these seconds.
     """
-    oldest = None
+    oldest, ends_at = None, time.monotonic() + seconds
     for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
+        if time.monotonic() > ends_at:
+            break
         proof = _proof(rpc, number)
         if not isinstance(proof, VerifiedAccountProof):
             return ProvableBlocks(oldest, proof)

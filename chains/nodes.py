@@ -242,7 +242,8 @@ class ChainNodes:
 
     def _why(self, problems: Sequence[NodeUnavailable]) -> NodeUnavailable:
         kinds = {type(problem) for problem in problems}
-        kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
+        # A shorter request may be answered although other nodes are down.
+        kind = ReplyTooLong if ReplyTooLong in kinds else kinds.pop() if len(kinds) == 1 else NodeUnavailable
         reasons = tuple(map(str, problems))
         serves = "serves a usable proof" if kind is UnverifiedProof else "can be used"
         why = kind(f"No node of {self._chain.label} {serves}: {'; '.join(reasons)}.")

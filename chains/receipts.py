@@ -4,6 +4,8 @@ Nodes answer receipts as JSON, in odd forms too, and chains encode some types in
 tried. The root tells which is right, so none of them needs to be trusted.
 """
 
+import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,9 +28,9 @@ from chains.encoding import (
     shortest,
 )
 from chains.header import Header
-from chains.node_batches import ReplyTooLong
+from chains.node_batches import NodeTimedOut, ReplyTooLong
 from chains.node_errors import InvalidReply, OtherRoot, RpcRefused, other_root
-from chains.nodes import Question
+from chains.nodes import MAX_REPLY_BYTES, Question
 from chains.packed_entries import root
 from chains.rpc import RpcClient
 from chains.short_logs import encode, rlp_list
@@ -38,6 +40,8 @@ _STATE_ROOT_BYTES = 32
 _MOST_TOPICS = 4
 # OP Stack's type of deposits.
 _DEPOSIT = 0x7E
+# Receipts that are asked for one by one in an exchange, and seconds for all of a block's.
+_ASKED_AT_ONCE, _SECONDS_ONE_BY_ONE = 200, 60
 # Maximum readings of a block's receipts that are compared with the root.
 _MOST_READINGS = 8
 
@@ -136,8 +140,27 @@ def of_block(rpc: RpcClient, header: Header) -> BlockReceipts:
     except RpcRefused:
         pass
     hashes = rpc.answer(Question(("eth_getBlockByHash", [hex_data(header.hash), False]), _transactions))
-    each = rpc.answers([Question(("eth_getTransactionReceipt", [tx_hash]), read_object) for tx_hash in hashes])
+    each = _one_by_one(rpc, hashes)
     return _made(each, header.receipts_root) or rpc.answer(_raw(header, each))
+
+
+def _one_by_one(rpc: RpcClient, hashes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the receipts of these transactions, of which a node may have named any number.
+
+    Raises `ReplyTooLong` if they are longer than a reply with all of a block's, and `NodeTimedOut`.
+    """
+    receipts: list[dict[str, Any]] = []
+    size, ends_at = 0, time.monotonic() + _SECONDS_ONE_BY_ONE
+    for start in range(0, len(hashes), _ASKED_AT_ONCE):
+        if time.monotonic() > ends_at:
+            raise NodeTimedOut(f"{rpc.chain.label} takes longer than {_SECONDS_ONE_BY_ONE} seconds for all receipts")
+        asked = hashes[start : start + _ASKED_AT_ONCE]
+        told = rpc.answers([Question(("eth_getTransactionReceipt", [tx_hash]), read_object) for tx_hash in asked])
+        size += sum(len(json.dumps(receipt)) for receipt in told)
+        if size > MAX_REPLY_BYTES:
+            raise ReplyTooLong(f"{rpc.chain.label} has receipts of more than {MAX_REPLY_BYTES:,} bytes in a block")
+        receipts += told
+    return receipts
 
 
 def _of_block(header: Header) -> Question[BlockReceipts]:
@@ -241,8 +264,8 @@ def _readings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
     has_both = any(receipt.get("status") is not None and _hash(receipt.get("root")) for receipt in receipts)
     # Some nodes leave the version out (after Canyon), and others add it (before).
     has_deposits = any(receipt.get("depositNonce") is not None for receipt in receipts)
-    # Polygon's nodes append a receipt of what the bridge has done, which is in no trie.
-    may_end_sooner = receipts[-1:] != [] and receipts[-1].get("gasUsed") in {"0x0", 0}
+    # Polygon's nodes append a receipt of what the bridge has done, which is in no trie. A list or an object is no key.
+    may_end_sooner = receipts[-1:] != [] and receipts[-1].get("gasUsed") in ("0x0", 0)
     # Making the blooms takes longer than all else. So those that the node tells are tried first.
     for choices in product(
         (False, True), *((False, True)[: 1 + may] for may in (has_both, has_deposits, may_end_sooner))

@@ -7,15 +7,18 @@ ever further below the head until one fails (`chains.node_abilities`). A page, `
 from datetime import timedelta
 from functools import partial
 
+from django.db.models import F
 from django.db.models.functions import Now
 
 from chains.node_abilities import patient_client, provable
 from chains.node_errors import ChainError
-from config.configured_chains import get_chains
+from config.configured_chains import get_chains, get_rpc
 from proving.lanes import HeldLane
 from proving.models import ChainWatch
 
 _EACH = timedelta(days=1)
+# Seconds after which no older block is tried, because the observation of other chains waits.
+_SECONDS = 20
 
 
 def forget() -> None:
@@ -26,20 +29,20 @@ def forget() -> None:
 def measure_next(lane: HeldLane) -> None:
     """Measure one source chain that wasn't measured for a day. A chain may take half a minute, so others come later.
 
-    If no node tells the head, the earlier measurement stays, and the next turn tries again.
+    A chain whose head the last observation didn't see isn't measured. The earlier measurement stays.
     """
     sources = {connection.source_id for connection in get_chains().connections}
-    watches = ChainWatch.objects.filter(pk__in=sources).exclude(seen_at=None)
+    watches = ChainWatch.objects.filter(pk__in=sources).filter(seen_at=F("looked_at"))
     # A later time was stored by a clock that was ahead.
     watch = watches.exclude(proofs_measured_at__range=(Now() - _EACH, Now() + _EACH)).order_by("looked_at").first()
     if watch is None:
         return
-    rpc = patient_client(get_chains().chain(watch.chain_id))
     try:
-        head = rpc.head()
+        head = get_rpc(watch.chain_id).head()
     except ChainError:
         return
-    measured = {"measured_head": head.number, "oldest_provable": provable(rpc, head).oldest}
+    proven = provable(patient_client(get_chains().chain(watch.chain_id)), head, _SECONDS)
+    measured = {"measured_head": head.number, "oldest_provable": proven.oldest}
     update = partial(ChainWatch.objects.filter(pk=watch.pk).update, proofs_measured_at=Now(), **measured)
     lane.write(update)
 

@@ -166,8 +166,13 @@ def test_a_silent_node_gets_one_request_whatever_the_others_refuse(devchain, cli
 
 
 def test_a_long_answer_is_asked_for_in_quarters(devchain, client_of, monkeypatch):
-    monkeypatch.setitem(nodes._REPLY_BYTES, "eth_getLogs", 1500)
+    monkeypatch.setitem(nodes._REPLY_BYTES, "eth_getLogs", 1000)
     assert [log.block_number for log in read(client_of(devchain.url))] == list(AT)
+
+
+def test_a_long_answer_is_asked_for_in_quarters_while_another_node_is_down(devchain, client_of, monkeypatch):
+    monkeypatch.setitem(nodes._REPLY_BYTES, "eth_getLogs", 1000)
+    assert [log.block_number for log in read(client_of("http://127.0.0.1:1", devchain.url))] == list(AT)
 
 
 def test_few_requests_leave_out_the_first_blocks(devchain, client_of):

@@ -10,8 +10,10 @@ import rlp
 from trie import HexaryTrie
 
 from chains import block_transactions, receipts
+from chains import nodes as chain_nodes
 from chains.encoding import hex_data
 from chains.header import Header
+from chains.node_batches import ReplyTooLong
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.packed_entries import nodes, root
 from chains.trie import EMPTY_TRIE_ROOT
@@ -166,6 +168,41 @@ def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, o
     ) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))
     assert list(made.values) == block_of(fixture).values
+
+
+@pytest.mark.parametrize("name", ["type", "status", "gasUsed", "cumulativeGasUsed", "logsBloom", "logs", "blockHash"])
+@pytest.mark.parametrize("value", [[], {}, [[]], -1, 1.5, "", "0xzz"], ids=str)
+def test_a_field_of_another_type_is_a_fault_of_the_node(client_of, name, value):
+    fixture, change = of_optimism(has_canyon=True), each_with(**{"cumulativeGasUsed": "0x1", name: value})
+    with serving(fixture, change) as url, pytest.raises(NodeUnavailable):
+        receipts.of_block(client_of(url), header_of(fixture))
+
+
+def test_receipts_asked_for_one_by_one_are_not_longer_than_all_in_one_answer(client_of, monkeypatch):
+    """A node may name any number of transactions."""
+    monkeypatch.setattr(receipts, "MAX_REPLY_BYTES", 1_000_000)
+    asked: list[str] = []
+
+    def told(tx_hash: str) -> Any:
+        asked.append(tx_hash)
+        return {"logsBloom": "0x" + "00" * 5_000}
+
+    hashes = [hex_data(number.to_bytes(32)) for number in range(2_000)]
+    with (
+        answering(eth_getBlockByHash={"transactions": hashes}, eth_getTransactionReceipt=told) as url,
+        pytest.raises(ReplyTooLong, match="more than 1,000,000 bytes"),
+    ):
+        receipts.of_block(client_of(url), header_of(_NEWER))
+    assert len(asked) == 200
+
+
+def test_raw_receipts_are_asked_for_where_the_others_are_too_long_beside_a_node_that_is_down(client_of, monkeypatch):
+    fixture = load("eth-mainnet-1000000")
+    values = block_of(fixture).values
+    monkeypatch.setitem(chain_nodes._REPLY_BYTES, "eth_getBlockReceipts", 500)
+    with serving(fixture, raw=values) as url:
+        made = receipts.of_block(client_of("http://127.0.0.1:1", url), header_of(fixture))
+    assert list(made.values) == values
 
 
 def test_at_most_eight_readings_are_compared_with_the_root(client_of, monkeypatch):
