@@ -96,7 +96,7 @@ def _in_numbers(write: Callable[[int], Any]) -> Change:
     return lambda told: [each | {name: write(int(each[name], 16)) for name in names if name in each} for each in told]
 
 
-_NEWER = load("eth-mainnet-20472570")
+_NEWER = load("arbitrum-one-150000000")
 _LOG = {"address": "0x" + "0a" * 20, "topics": [], "data": "0x"}
 # Answers that nodes have given for what the trie holds in another form.
 MISANSWERED: dict[str, tuple[Fixture, Change]] = {
@@ -139,7 +139,7 @@ MISANSWERED: dict[str, tuple[Fixture, Change]] = {
         lambda told: [each | {"transactionIndex": hex(index)} for index, each in enumerate(told)][::-1],
     ),
     "Polygon's receipt of what the bridge has done": (
-        load("arbitrum-one-150000000"),
+        _NEWER,
         lambda told: [*told, told[-1] | {"gasUsed": "0x0", "transactionHash": "0x" + "11" * 32}],
     ),
 }

@@ -479,9 +479,9 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
     with pytest.raises(click.UsageError) as refused:
         asked_there(tmp_path, content)
     for sentences in (told, refused.value.message.removeprefix("The file has faults:\n").split("\n")):
-        named = [numbers for told in sentences for numbers in re.findall(r"^(?:  l|L)ines? ([\d, ]*\d):", told)]
+        named = [numbers for told in sentences for numbers in re.findall(r"^(?:  line|Line)s? ([\d, ]*\d):", told)]
         assert list(dict.fromkeys(", ".join(named).split(", "))) == (lines.split() or [""])
-        assert any(re.sub(r"^ *[lL]ines? [^:]*: ", "", told).startswith(sentence) for told in sentences)
+        assert any(re.sub(r"^ *(?:line|Line)s? [^:]*: ", "", told).startswith(sentence) for told in sentences)
 
 
 def test_pasted_lines_keep_a_faulty_selector_of_the_form_for_later_correction(alice):

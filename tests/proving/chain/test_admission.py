@@ -10,15 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving import lanes
-from proving.health import proof_depth
-from proving.lanes import LaneKind, LaneName
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
@@ -602,30 +598,6 @@ def test_a_node_that_hangs_at_old_states_is_measured_in_seconds(service, setting
         took = time.monotonic() - began
         released.set()
     assert 4 < took < 15
-    assert ChainWatch.objects.get().proves_back == 0
-
-
-@pytest.mark.long
-def test_a_measurement_of_slow_nodes_ends_for_the_other_chains(service, settings, old, monkeypatch):
-    monkeypatch.setattr(proof_depth, "_SECONDS", 1)
-    proofs: list[float] = []
-
-    def answer_late(_: Any, reply: Any) -> Any:
-        proofs.append(time.monotonic())
-        time.sleep(1.5)
-        return reply
-
-    work()
-    # Nodes that didn't tell the head when the chain was observed aren't waited for.
-    ChainWatch.objects.update(proofs_measured_at=None, looked_at=timezone.now())
-    with instead_of_proofs(service, answer_late) as url, lanes.hold(LaneName(LaneKind.WATCH)) as lane:
-        reconfigure(settings, service.url, url)
-        assert lane
-        proof_depth.measure_next(lane)
-        assert (len(proofs), ChainWatch.objects.get().proofs_measured_at) == (0, None)
-        ChainWatch.objects.update(looked_at=F("seen_at"))
-        proof_depth.measure_next(lane)
-    assert len(proofs) == 1
     assert ChainWatch.objects.get().proves_back == 0
 
 
