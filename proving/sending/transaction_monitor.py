@@ -331,15 +331,17 @@ def _mend_nonces(
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
     now = clock.latest()
-    stored = signer.transactions.filter(nonce__in=gap).order_by("nonce").defer("data").prefetch_related("versions")
-    unused = set(gap).difference(stored.values_list("nonce", flat=True))
-    if len(unused) > _MOST_FILLED:
+    in_gap = signer.transactions.filter(nonce__gte=gap.start, nonce__lt=gap.stop)
+    stored = in_gap.order_by("nonce").defer("data").prefetch_related("versions")
+    # A node may tell any nonce, so a gap isn't listed before its length is known.
+    if len(gap) - in_gap.count() > _MOST_FILLED:
         why = wait("nonce_left_behind")
         # The rows are read again, with the versions that this turn has signed.
         behind = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
         _write(lane, signer, [_displaced(tx, why, now) for tx in behind])
     else:
         _write(lane, signer, [_vanished(tx) for tx in stored[:_MOST_FILLED]])
+        unused = set(gap).difference(in_gap.values_list("nonce", flat=True))
         for nonce in sorted(unused):
             fill(chain, rpc, lane, signer, nonce=nonce, now=now)
     return (

@@ -15,7 +15,20 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import with_hash
 from tests.proving import money, prices, receipts, transactions
-from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
+from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    fresh,
+    header,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 # The sequences of tests/proving/chain/test_money.py also contain each kind of lie.
 pytestmark = [pytest.mark.long, pytest.mark.outside]
@@ -282,6 +295,29 @@ def test_a_transaction_left_behind_in_the_turn_that_raises_its_fee_counts_at_its
     tx.refresh_from_db()
     assert (tx.state, tx.versions.count()) == (TransactionState.DISPLACED, 2)
     assert prices.GWEI * (tx.reserved_gwei or 0) == prices.up_to_a_gwei(tx.reserved)
+
+
+def test_a_nonce_that_no_signer_can_reach_holds_no_worker(costly, key, settings):
+    """The gap below has more nonces than memory."""
+    nonce = signer_nonce(costly)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(2**62)} if question["method"] == "eth_getTransactionCount" else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
+        work(2)
+        assert Transaction.objects.get().nonce == 2**62
+        reconfigure(settings, url, costly.url)
+    for _ in range(3):
+        transactions.age()
+        work()
+        prices.mine_at(costly, 1)
+    work()
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+    assert signer_nonce(costly) == nonce + 1
+    assert len(events(costly, ACCOUNT_PROVEN)) == 1
 
 
 def test_a_transaction_falsely_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
