@@ -125,7 +125,6 @@ def test_the_reader_answers_receipts_and_logs_once_their_root_is_a_fact(service,
 RECEIPT_LIES: dict[Any, Any] = {
     ("another log", "eth_getBlockReceipts"): lambda told: [told[0] | {"logs": []}, *told[1:]],
     ("one less", "eth_getBlockReceipts"): lambda told: told[1:],
-    ("no list", "eth_getBlockReceipts"): lambda _: None,
     ("another root", "eth_getBlockByNumber"): lambda told: with_hash(told | {"receiptsRoot": "0x" + 64 * "1"}),
     ("a deposit without a nonce", "eth_getBlockReceipts"): lambda told: [
         told[0] | {"type": "0x7e", "depositNonce": "0x1"},
