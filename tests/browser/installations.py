@@ -20,7 +20,10 @@ def seen_chains() -> None:
     """Store answers of both chains and of one of two attesters."""
     now = timezone.now()
     seen = {"looked_at": now, "seen_at": now, "timestamp": int(now.timestamp()), "keeps_hashes": True}
-    heads = {31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI}, SOURCE: {"number": 9_104_221}}
+    heads = {
+        31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI, "measured_head": 9, "oldest_provable": 1},
+        SOURCE: {"number": 9_104_221, "measured_head": 9_104_000, "oldest_provable": 9_103_872},
+    }
     for chain_id, values in heads.items():
         ChainWatch.objects.update_or_create(chain_id=chain_id, defaults=seen | values)
         deployed(chain_id)
