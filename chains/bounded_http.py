@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
 # Bytes after which a part is shortened, and bytes that are received at most for each that may be left.
 _SHORTENED_AT_ONCE, _RECEIVED_PER_SHORTENED = 256 * 1024, 8
-# Redirects that are followed with the same method and body, at most so many after each other.
+# Redirects that may be followed, with the same method and body.
 _REDIRECTS = {
     HTTPStatus.MOVED_PERMANENTLY,
     HTTPStatus.FOUND,
     HTTPStatus.TEMPORARY_REDIRECT,
     HTTPStatus.PERMANENT_REDIRECT,
 }
-_MOST_REDIRECTS = 3
 _PORTS = {"http": 80, "https": 443}
 
 Result = TypeVar("Result")
@@ -72,6 +71,8 @@ class HttpRequest:
     """Maximum bytes read of an answer with another status."""
     tls: "ssl.SSLContext | None" = field(default=None, repr=False)
     """Certificates for TLS. None: those that this machine trusts, and none of its own."""
+    redirects: int = 0
+    """Maximum redirects within the host that are followed one after another."""
     shorten: Callable[[bytes], bytes] | None = None
     """Shortens the JSON objects in a part of the answer that ends with one. `max_bytes` limits what is left."""
 
@@ -94,7 +95,7 @@ def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seco
 
 
 def send_all(requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
-    """Send all requests at the same time, following redirects within a host. Return the answers in the same order."""
+    """Send all requests at the same time. Return the answers in the same order."""
     exchanges = _exchanges()
     return exchanges.run(_send_all(exchanges.session, requests))
 
@@ -130,9 +131,7 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     raise failed
 
 
-async def _answer(
-    session: "aiohttp.ClientSession", request: HttpRequest, redirects: int = _MOST_REDIRECTS
-) -> HttpReply:
+async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (slow to load)
 
     async with session.request(
@@ -146,10 +145,10 @@ async def _answer(
         allow_redirects=False,
         ssl=True if request.tls is None else request.tls,
     ) as response:
-        url = _redirected(request.url, response) if redirects else None
+        url = _redirected(request.url, response) if request.redirects else None
         if url is None:
             return await _read(response, request)
-    return await _answer(session, replace(request, url=url), redirects - 1)
+    return await _answer(session, replace(request, url=url, redirects=request.redirects - 1))
 
 
 def _redirected(url: str, response: "aiohttp.ClientResponse") -> str | None:

@@ -15,8 +15,6 @@ from chains.rpc import RpcClient, result
 # Distances below the head, which include the usual limits: geth and Nethermind keep 128 states, Erigon 1,000. The
 # history contract (EIP-2935) keeps 8,191 hashes.
 DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
-
-
 # Seconds that a step of the search may take: a user's batch wouldn't wait longer for its proof.
 _STEP_SECONDS = 5
 

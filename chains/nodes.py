@@ -87,6 +87,7 @@ _REFUSED_RANGE = {
     HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 MAX_REST_SECONDS = 60
+_MOST_REDIRECTS = 3
 # A node may ask for a longer rest in the header Retry-After. It is asked again after this time.
 _LONGEST_RETRY_AFTER = 600
 # Seconds for which the answer to the chain id shows that a node answers.
@@ -538,6 +539,7 @@ class RpcNode:
             total_seconds=seconds,
             read_statuses=_READ_STATUSES,
             peeked_bytes=_PEEKED_BYTES,
+            redirects=_MOST_REDIRECTS,
             shorten=short_logs.shorten if all(method in _OF_LOGS for method, _ in batch) else None,
         )
 

@@ -17,8 +17,7 @@ from chains.node_errors import ChainError
 from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 
-# Maximum proofs that are kept of a chain, and maximum bytes of its blocks' receipts, and of their
-# transactions.
+# Maximum proofs that are kept of a chain, and maximum bytes of its blocks' receipts, and of their transactions.
 _MOST_PROOFS = 64
 _MOST_BYTES = 8 * 1024 * 1024
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from chains import nodes, questions
+from chains import bounded_http, nodes, questions
+from chains.bounded_http import HttpReply, HttpRequest
 from chains.node_errors import InvalidReply, NodeUnavailable
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient
@@ -24,7 +25,7 @@ from tests.chains.hostile_node import (
     endless_logs_of_spaces,
     hostile_node,
 )
-from tests.chains.lying_node import each, is_chain_id, lying_node, recording, result
+from tests.chains.lying_node import Raw, each, is_chain_id, lying_node, recording, result
 
 # Print the growth of peak memory in MB for each node URL in the arguments.
 _ASK_EACH = """
@@ -96,6 +97,22 @@ def test_no_redirect_to_another_port_is_followed(client_of):
             client_of(url).head()
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
+
+
+def test_only_who_allows_redirects_follows_them():
+    """Signing services, attesters, beacon nodes and the operator's webhook don't."""
+    asked: list[Any] = []
+
+    def redirect(body: Any) -> Raw:
+        asked.append(body)
+        return Raw(b"", 307, {"Location": "/"})
+
+    with lying_node(redirect) as url:
+        for redirects, requests in ((0, 1), (2, 3)):
+            asked.clear()
+            (reply,) = bounded_http.send_all([HttpRequest(url, b"{}", 1_000, 5, 5, redirects=redirects)])
+            assert isinstance(reply, HttpReply)
+            assert (reply.status, len(asked)) == (307, requests)
 
 
 WANTED = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, "0x" + "11" * 20, [1, 2])

@@ -13,7 +13,7 @@ from chains import block_transactions, receipts
 from chains import nodes as chain_nodes
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_batches import ReplyTooLong
+from chains.node_batches import NodeTimedOut, ReplyTooLong
 from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.packed_entries import nodes, root
 from chains.trie import EMPTY_TRIE_ROOT
@@ -194,6 +194,16 @@ def test_receipts_asked_for_one_by_one_are_not_longer_than_all_in_one_answer(cli
     ):
         receipts.of_block(client_of(url), header_of(_NEWER))
     assert len(asked) == 200
+
+
+def test_receipts_asked_for_one_by_one_end_after_a_time(client_of, monkeypatch):
+    monkeypatch.setattr(receipts, "_SECONDS_ONE_BY_ONE", -1)
+    hashes = [hex_data(number.to_bytes(32)) for number in range(3)]
+    with (
+        answering(eth_getBlockByHash={"transactions": hashes}, eth_getTransactionReceipt=lambda _: {}) as url,
+        pytest.raises(NodeTimedOut, match="takes longer than"),
+    ):
+        receipts.of_block(client_of(url), header_of(_NEWER))
 
 
 def test_raw_receipts_are_asked_for_where_the_others_are_too_long_beside_a_node_that_is_down(client_of, monkeypatch):
