@@ -7,6 +7,7 @@ asked once.
 
 import math
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -339,6 +340,8 @@ class _NamingBatch:
 
 # Entries that were found in blocks, by the block's hash and the names. The oldest go first.
 _kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] = WeakKeyDictionary()
+# Lanes of several destinations, and clients, use the same source's at once.
+_kept_lock = threading.Lock()
 
 
 def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
@@ -420,18 +423,21 @@ def _note_entries(batch: _NamingBatch) -> None:
 
 def _keep(answers: SourceAnswers, batch: _NamingBatch) -> None:
     """Keep what is found for the next turn, so that batches of blocks too large to keep are read to their end."""
-    kept = _kept.setdefault(answers.connection.source_rpc, {})
-    kept |= {(answers.headers[number].hash, names): entries for (number, names), entries in batch.read.items()}
-    while sum(1 + len(entries.facts) for entries in kept.values()) > _MOST_KEPT_FACTS:
-        del kept[next(iter(kept))]
+    with _kept_lock:
+        kept = _kept.setdefault(answers.connection.source_rpc, {})
+        kept |= {(answers.headers[number].hash, names): entries for (number, names), entries in batch.read.items()}
+        size = sum(1 + len(entries.facts) for entries in kept.values())
+        while size > _MOST_KEPT_FACTS:
+            size -= 1 + len(kept.pop(next(iter(kept))).facts)
 
 
 def _take_kept(answers: SourceAnswers, batch: _NamingBatch) -> None:
-    kept = _kept.get(answers.connection.source_rpc, {})
-    for number, names in list(batch.unread.items()):
-        if (header := answers.complete(number)) and (entries := kept.pop((header.hash, names), None)):
-            batch.read[number, names] = entries
-            del batch.unread[number]
+    with _kept_lock:
+        kept = _kept.get(answers.connection.source_rpc, {})
+        for number, names in list(batch.unread.items()):
+            if (header := answers.complete(number)) and (entries := kept.pop((header.hash, names), None)):
+                batch.read[number, names] = entries
+                del batch.unread[number]
 
 
 # --- Headers, and what the registry knows -----------------------------------------------------------------------------
