@@ -133,7 +133,7 @@ class Worker:
             try:
                 kinds: set[LaneKind] = set()
                 if time.monotonic() >= next_beat:
-                    logs.note_ends()
+                    logs.write_left_out()
                     self._beat(is_first=not beats)
                     kinds = {kind for kind, number in _BEATS.items() if beats % number == 0}
                     beats += 1

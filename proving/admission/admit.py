@@ -205,7 +205,7 @@ def _unanswered(batch: Batch, account: SpendingAccount | None, estimates: Sequen
     """Return the waits for source chains that haven't answered. None if all have answered."""
     faults = [source.fault for source in estimates if source.fault] or _differences(account, estimates)
     if faults:
-        logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
+        logger.warning("chain %d: batch %s waits: %s", batch.destination_chain_id, batch.pk, faults[0].for_operators)
         return _End(tuple(map(waits.fault, faults)))
     lacking = [source for source in estimates if not source.selected]
     pause = timedelta() if all(source.is_unread for source in lacking) else _UNUSABLE

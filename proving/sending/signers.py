@@ -182,5 +182,5 @@ def show(rows: Collection[Signer], notices: Notices) -> None:
     for row in rows:
         notice = notices[row.address]
         if row.wait != notice:
-            logger.warning("%s", notice or f"the signer {row.address} on chain {row.chain_id} sends again")
+            logger.warning("the signer %s: %s", row, notice or "It sends again.")
             Signer.objects.filter(pk=row.pk).update(wait=notice)

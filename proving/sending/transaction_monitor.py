@@ -363,7 +363,7 @@ def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
 
 def _show_problem(signer: Signer, problem: str) -> None:
     if problem != signer.nonce_problem:
-        logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
+        logger.error("the signer %s: %s", signer, problem or "Its nonces have no gap any more.")
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
         if not signer.nonce_problem:
             counters.count(signer.chain_id, ChainEvent.NONCE_GAP)
@@ -493,7 +493,7 @@ def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
     why = "; ".join(reasons) or str(problem).removesuffix(".")
     reason = wait("receipt_unusable", transaction=tx.latest_hash, chain=chain.id, problem=why)
     if tx.error != reason:
-        logger.error("the receipt of %s can't be used: %s", tx.latest_hash, problem.for_operators)
+        logger.error("%s: the receipt of %s can't be used: %s", tx.signer, tx.latest_hash, problem.for_operators)
         Transaction.objects.filter(pk=tx.pk).update(error=reason, last_error="")
     return str(reason)
 
@@ -607,7 +607,8 @@ def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
     # A wrong answer about one transaction must not use up a day's limits.
     if paid > min(balance, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
         logger.error(
-            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            "the signer %s: a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            tx.signer,
             hex_data(receipt.tx_hash),
             paid,
         )
