@@ -232,5 +232,7 @@ def _failure(record: logging.LogRecord) -> _Failure:
         if error is None or (status or 500) < 500:
             return _Failure((record.name, status or str(record.msg)), short)
         subject = ""
-    places = tuple((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error and error.__traceback__))
+    places = tuple(
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__ if error else None)
+    )
     return _Failure((record.name, record.levelno, str(record.msg), subject, type(error), places), record)
