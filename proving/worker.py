@@ -65,7 +65,7 @@ from proving.webhooks import delivery
 from queries import batch_states, clock
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Pruning, Query, QueryKind, Step, StepStatus
-from queries.waits import uncoded, wait
+from queries.waits import wait
 
 logger = logging.getLogger(__name__)
 
@@ -454,9 +454,7 @@ def _reject_overdue(lane: HeldLane) -> None:
     for batch in overdue.filter(agreed)[:_OVERDUE]:
         waits = tuple(each.reason for each in batch.waits())
         steps = Step.objects.filter(query__batch=batch, status=StepStatus.IN_PROGRESS)
-        errors = steps.exclude(last_error="", error=None).values_list("error", "last_error").order_by("-pk")
-        error, older = errors.first() or (None, "")
-        last = error or uncoded(older)
+        last = steps.exclude(error=None).values_list("error", flat=True).order_by("-pk").first()
         reason = wait("deadline_exceeded", waits=waits, error=None if last in waits else last)
         code = RejectionCode.DEADLINE_EXCEEDED
         lane.write(partial(batch_states.reject, [batch.pk], code=code, reason=reason, retryable=True))

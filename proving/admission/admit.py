@@ -123,18 +123,11 @@ def _give_back(
                 attempts=failures,
                 rejecting_checks=rejecting,
                 rejection_code=end.code,
-                wait=_joined(end.reasons),
-                waiting_for="",
+                wait=waits.joined(end.reasons),
                 looked_at=Now(),
             )
 
     lane.write(write, is_last=len(batches) == len(postponement.rows))
-
-
-def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
-    """Join reasons, because a batch may wait for several source chains. Return None if there are no reasons."""
-    different = tuple(dict.fromkeys(reasons))
-    return wait("several", reasons=different) if len(different) > 1 else next(iter(different), None)
 
 
 # --- The decision, when all sources have answered ---------------------------------------------------------------------

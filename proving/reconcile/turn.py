@@ -375,7 +375,7 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
             case Fail():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
             case Settled():
-                postponement.end(some, None, wait=None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                postponement.end(some, None, wait=None, looked_at=Now(), waits_for_path=False)
                 continue
-        columns = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
+        columns = {"wait": end.reason, "looked_at": Now()}
         postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **columns)

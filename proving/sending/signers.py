@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from django.db import transaction
 from django.db.models import Count, Sum
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from chains.chains_file import Chain
@@ -183,4 +184,5 @@ def show(rows: Collection[Signer], notices: Notices) -> None:
         notice = notices[row.address]
         if row.wait != notice:
             logger.warning("the signer %s: %s", row, notice or "It sends again.")
-            Signer.objects.filter(pk=row.pk).update(wait=notice)
+        if row.wait or notice:
+            Signer.objects.filter(pk=row.pk).update(wait=notice, wait_seen_at=Now())

@@ -303,6 +303,6 @@ def _note(version: SignedTransaction, answer: bytes | ChainError, cause: Refusal
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=now, refused_at=None)
-    if tx.last_error or problem != tx.error:
-        tx.error, tx.last_error = problem, ""
-        tx.save(update_fields=["error", "last_error"])
+    if problem != tx.error:
+        tx.error = problem
+        tx.save(update_fields=["error"])

@@ -75,7 +75,7 @@ def test_metrics_show_what_the_database_has():
         spent_in_day=10**18,
     )
     ChainHead.objects.create(chain_id=31337, number=77, final=70, seen_at=now - MINUTE)
-    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
+    FactsRegistry.objects.update(risk=wait("attester_conflict", problem="It contradicts."), risk_seen_at=now)
     lines = []
     for sample in samples(read()):
         # These counters belong to the whole process, so they include other tests.
