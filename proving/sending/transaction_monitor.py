@@ -244,8 +244,7 @@ def _compare(
     comparison.used, comparison.is_of_several = min([used, *nonces.values()]), len(nonces) > 1
     if is_ahead and len(set(nonces.values())) > 1:
         answers = " and ".join(f"{nonce} by {host}" for host, nonce in nonces.items())
-        ends: dict[str, str | int] = {"chain": signer.chain_id, "signer": signer.address}
-        comparison.nonce_fault = wait("nonces_differ", answers=answers, **ends)
+        comparison.nonce_fault = wait("nonces_differ", chain=signer.chain_id, signer=signer.address, answers=answers)
     known = [header for header in receipts.headers.values() if isinstance(header, Header)]
     of_nodes = {host: _Receipts(rpc, missing, answers, known) for host, (_, *answers) in told.items()}
     for tx in missing:
@@ -262,8 +261,10 @@ def _compare(
         receipt = receipts.canonical(tx)
         lacking = ", ".join(of_nodes.keys() - having)
         if lacking and isinstance(receipt, Receipt) and receipt.block_number <= latest.number - _DEEP_BLOCKS:
-            of_tx: dict[str, str | int] = {"transaction": tx.latest_hash, "chain": signer.chain_id}
-            comparison.receipt_fault = wait("receipt_withheld", lacking=lacking, having=having[0], **of_tx)
+            tx_hash, chain = tx.latest_hash, signer.chain_id
+            comparison.receipt_fault = wait(
+                "receipt_withheld", transaction=tx_hash, chain=chain, lacking=lacking, having=having[0]
+            )
     return comparison
 
 

@@ -197,9 +197,8 @@ def note(connection: OpenConnection, reasons: Sequence[WaitReason]) -> None:
         rows.exclude(risk=None).update(risk=None)
         return
     if rows.exclude(risk=risk).exists():
-        logger.error(
-            "from %s to chain %d: %s", named(connection.config.source_id), connection.config.destination_id, risk
-        )
+        source, destination = connection.config.source_id, connection.config.destination_id
+        logger.error("%s: %s", f"from chain {source} to chain {destination}", risk)
     rows.update(risk=risk, risk_seen_at=Now())
 
 

@@ -148,20 +148,16 @@ def _contradictions(
             yield wait("attester_conflict", problem=answer.sentence)
     if contradicting:
         signed = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in contradicting)
-        of_nodes: dict[str, str | int] = {
-            "source": connection.config.source_id,
-            "block": number,
-            "hash": f"0x{block_hash.hex()}",
-        }
-        yield wait("attesters_contradict", signed=signed, **of_nodes)
+        ours, source = f"0x{block_hash.hex()}", connection.config.source_id
+        yield wait("attesters_contradict", source=source, block=number, hash=ours, signed=signed)
 
 
 def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> Iterator[WaitReason]:
     """Yield a notice if the contract's attesters differ from those in chains.toml, which pages show."""
     configured = {attester.address for attester in connection.config.attesters}
     if configured != set(attesters) or threshold != connection.config.threshold:
-        believed: dict[str, str | int] = {"threshold": threshold, "attesters": ", ".join(sorted(attesters))}
-        yield wait("attesters_differ", source=connection.config.source_id, **believed)
+        believed, source = ", ".join(sorted(attesters)), connection.config.source_id
+        yield wait("attesters_differ", source=source, threshold=threshold, attesters=believed)
 
 
 def _what_others_say(block_hash: bytes, answers: Sequence[Answer]) -> str:

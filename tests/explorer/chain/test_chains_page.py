@@ -20,6 +20,7 @@ from proving import stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from queries.models import Batch, Block, Query, Sender
+from queries.waits import wait
 from tests.chains import lying_node
 from tests.explorer import batches
 from tests.inside.working import observe, watch

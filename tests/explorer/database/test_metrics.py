@@ -12,6 +12,7 @@ from django.utils import timezone
 from devnet.devchain import PROJECT
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, Sender
+from queries.waits import wait
 from tests.explorer.batches import a_batch, beat, deployed, finish
 from tests.golden_pages import compare
 from tests.metrics import samples, value

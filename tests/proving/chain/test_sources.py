@@ -219,7 +219,7 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, setti
     proxy.down()
     forget_chains()
     work()
-    assert "The other chain" in str(fresh(batch).waits_for)
+    assert "The other chain" in str(fresh(batch).wait)
     proxy.up()
 
 

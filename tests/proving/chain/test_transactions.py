@@ -12,6 +12,7 @@ from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
+from queries.waits import wait
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import signer_nonce
