@@ -27,7 +27,7 @@ from explorer.lists.headlines import Headline
 from proving import batch_waits, deployments
 from proving.admission import admit
 from proving.batch_waits import ShownWait, StepCounts
-from proving.health.attester_checks import SIGNED, STALE
+from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from queries import query_rows
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, QueryKind, StepKind
@@ -283,7 +283,7 @@ def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Ite
     watches = AttesterWatch.objects.filter(
         destination_chain_id=batch.destination_chain_id,
         source_chain_id__in=attested,
-        answered_at__gt=timezone.now() - STALE,
+        answered_at__gt=timezone.now() - AttesterWatch.STALE,
     )
     for watch in watches:
         connection, source = attested[watch.source_chain_id], chain_name(watch.source_chain_id)

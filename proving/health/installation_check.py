@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,7 +23,7 @@ from chains.rpc import RpcClient
 from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
-from proving import deployments, heads, registry_setup, sources
+from proving import deployments, registry_setup, sources
 from proving.connections import open_connection
 from proving.health import attester_checks, findings
 from proving.health.findings import Problem
@@ -54,7 +53,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
         deployed = [row for row in registries or () if row.destination_chain_id == chain.id]
         in_use = {row.source_chain_id: row for row in deployed if not row.replaced_at}
         missing = [connection for source_id, connection in there.items() if source_id not in in_use]
-        problems += _check_chain(chain, chains, missing, say)
+        problems += _check_chain(chain, chains, missing, say, has_database=registries is not None)
         for row in deployed:
             if row.source_chain_id in there:
                 say(f"  {_sentence_about_registry(row, there[row.source_chain_id])}")
@@ -93,19 +92,14 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
 
 
 def _check_chain(
-    chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object]
+    chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object], *, has_database: bool
 ) -> list[Problem]:
     """Print lines about a chain's nodes and signers. `missing` has the connections to it without a registry."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     _check_nodes(chain, say, must_prove=must_prove)
     problems = _check_beacon(chain, say)
     rpc = RpcClient(chain)
-    highest = 0
-    with suppress(DatabaseError):
-        highest = heads.highest_lately(chain.id)
-    seen = findings.examine(chain, rpc, highest=highest)
-    with suppress(DatabaseError):
-        findings.note(chain, rpc, seen, highest)
+    seen = findings.observe_chain(chain, rpc) if has_database else findings.examine(chain, rpc)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")
