@@ -66,7 +66,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
                 problems += _check_confirmed(connection, chains, say)
     if registries is None:
         return problems
-    # What was just seen of the chains is stored, so it is told as everywhere else.
+    # The observations of the chains are stored by now, so they are told as everywhere else.
     found = findings.findings()
     for notice in found.notices:
         say(f"Notice: {notice.sentence}")
