@@ -13,7 +13,7 @@ from django.utils import timezone
 from ulid import ULID
 
 from chains.encoding import HISTORY_WINDOW
-from database.due_rows import DueRow
+from config.database.due_rows import DueRow
 from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
 from queries.waits import Value, WaitField, WaitReason, uncoded, wait
@@ -147,7 +147,7 @@ class ProvenTransaction(models.Model):
     index = models.PositiveIntegerField()  # in the block
     receipt = models.BinaryField()  # the value in the trie of receipts
     hash = models.CharField(max_length=66, blank=True)  # 0x…; empty: the trie of transactions wasn't read
-    # See `proving.block_contents.EntrySize`.
+    # See `proving.reading.block_contents.EntrySize`.
     receipt_size = models.PositiveIntegerField()
     log_count = models.PositiveIntegerField()
     transaction_size = models.PositiveIntegerField(default=0)
@@ -265,7 +265,7 @@ class Transaction(models.Model):
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # The expected gas, by which later estimates are corrected (`proving.gas`). 0 if unknown.
+    # The expected gas, by which later estimates are corrected (`proving.packing.gas`). 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # effective, in wei per gas
     # `reserved`, rounded up to gwei, so that a database can add it up.
@@ -650,7 +650,7 @@ class JumpLeaves(DueRow):
 
 
 class Lane(models.Model):
-    """A part of the work that one worker at a time does (see `proving.lanes`)."""
+    """A part of the work that one worker at a time does (see `proving.working.lanes`)."""
 
     name = models.CharField(max_length=60, primary_key=True)
     token = models.CharField(max_length=32, blank=True)  # token of the worker that holds the lane; empty if none does

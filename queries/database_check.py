@@ -20,8 +20,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
+from config.database import statements
 from config.error_answers import READ_ONLY, why_unavailable
-from database import statements
 from queries.models import Batch, Block, Query, Step, StepKind, StorageCheck, new_batch_id
 
 

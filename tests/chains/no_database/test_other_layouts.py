@@ -7,9 +7,9 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import questions
-from chains.header import Header, UnknownLayout
-from chains.node_errors import InvalidReply, UnreadableHeader
+from chains.nodes import questions
+from chains.nodes.node_errors import InvalidReply, UnreadableHeader
+from chains.tries.header import Header, UnknownLayout
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from chains.beacon.jumps import MAINNET
-from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact, why_bad
+from chains.contract_artifacts import ARTIFACTS_DIR, code_digest, load_artifact, why_bad
+from contracts import build
 from tests.contracts.deployed import Deployed
 from tests.service import ALICE, BOB
 

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block, StepKind
 from tests.chains.lying_node import between, error

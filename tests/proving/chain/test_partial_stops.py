@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording

@@ -7,7 +7,7 @@ from django.db.models import Value
 from django.test import Client
 from django.utils import timezone
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block

@@ -20,8 +20,8 @@ from django.utils import timezone
 from eth_account import Account
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
-from contracts import DEPLOYER
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send

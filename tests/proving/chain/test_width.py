@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from chains.header import Header
-from chains.packed import OLD_BLOCK, BlockBranch, HeaderParts
+from chains.tries.header import Header
+from chains.tries.packed import OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.paths.building import PathFound

@@ -110,7 +110,7 @@ def test_no_modules_import_each_other_in_a_circle():
         for name, path in names.items()
     }
     assert "config.gunicorn" in names
-    assert imported["proving.worker"] >= {"proving.reconcile.turn", "proving.lanes"}
+    assert imported["proving.working.worker"] >= {"proving.reconcile.turn", "proving.working.lanes"}
     TopologicalSorter(imported).prepare()
 
 
@@ -159,7 +159,7 @@ def test_endpoints_are_in_the_api():
 def test_storage_and_proving_know_nothing_of_http():
     """They refuse by a code and a sentence. `queries.api_endpoint` has the HTTP status of each code."""
     inner = [path for path in FILES if path.parts[0] in {"queries", "proving"}]
-    assert [str(path) for path in inner if "queries.api_endpoint" in _imported_by(path)] == ["queries/api.py"]
+    assert [str(path) for path in inner if "queries.api_endpoint" in _imported_by(path)] == ["queries/endpoints.py"]
 
 
 def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_ones():

@@ -58,7 +58,7 @@ def test_a_test_marked_outside_imports_no_inner_module(path):
 
 
 def test_is_inside_tells_inner_modules_from_outer_ones():
-    inside = ["proving.heads.read", "queries.submission", "accounts.keys.issue", "chains.packed.encode"]
+    inside = ["proving.working.heads.read", "queries.submission", "accounts.keys.issue", "chains.tries.packed.encode"]
     assert [is_inside(name) for name in inside] == [True] * 4
     outside = ["proving.models.Transaction", "config.settings", "devnet.devchain.DevChain", RESTART, "models"]
     assert [is_inside(name) for name in outside] == [False] * 5
