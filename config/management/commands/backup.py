@@ -9,8 +9,8 @@ from urllib.parse import quote
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 
+from config.database.sqlite import sqlite_file
 from config.private_files import new_private_file
-from queries.database_check import sqlite_file
 
 
 class Command(BaseCommand):

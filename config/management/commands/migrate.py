@@ -8,7 +8,7 @@ from django.core.management.commands import migrate
 from django.db import connection
 
 from config.database import statements
-from queries.database_check import sqlite_file
+from config.database.sqlite import sqlite_file
 
 
 class Command(migrate.Command):

@@ -9,11 +9,12 @@ import pytest
 
 from devnet.devchain import PROJECT
 
-PRODUCT = {"accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries"}
+PRODUCT = {"accounts", "api", "attesting", "chains", "config", "explorer", "proving", "queries"}
 # A new process reads chains.toml again. Tests simulate a restart with this function.
 RESTART = "config.configured_chains.forget_chains"
-# Tests make beacon chains with the code for SSZ trees, which is a published format, like RLP.
-BEACON_FORMAT = re.compile(r"chains\.(?:beacon\.(?:blocks|jumps|ssz)\b|encoding\.decode_rlp$)")
+# Tests make beacon chains with the code for SSZ trees, which is a published format, like RLP. They deploy and call the
+# compiled contracts, which are published, too.
+PUBLISHED = re.compile(r"chains\.(?:contract_artifacts\b|beacon\.(?:blocks|jumps|ssz)\b|encoding\.decode_rlp$)")
 MARK = re.compile(r"^pytestmark = .*\bpytest\.mark\.outside\b", re.MULTILINE)
 OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK.search(path.read_text()))
 
@@ -47,7 +48,7 @@ def with_helpers(path: Path) -> set[Path]:
 
 def is_inside(name: str) -> bool:
     package, _, inner_name = name.partition(".")
-    is_known = name == RESTART or BEACON_FORMAT.match(name) or re.match(r"(?:models|settings)\b", inner_name)
+    is_known = name == RESTART or PUBLISHED.match(name) or re.match(r"(?:models|settings)\b", inner_name)
     return package in PRODUCT and not is_known
 
 
