@@ -15,9 +15,9 @@ from accounts.models import ApiKey
 from api.batches import own_batch
 from config.json_objects import iso
 from queries import batch_request, query_rows, strict_json, submission
+from queries.api import SUBMISSION
 from queries.api_endpoint import PRESENT_REQUEST, READING_KEY, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import AUTO, InvalidRequest
-from queries.endpoints import SUBMISSION
 from queries.models import BatchStatus, Step, StepKind, StepStatus
 
 router = Router(tags=["Present API"])

@@ -19,7 +19,7 @@ from api import (
 )
 from explorer.lists import fact_list
 from explorer.lists.home import home
-from queries.endpoints import api
+from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),

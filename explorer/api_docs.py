@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from queries.api import api
 from queries.api_endpoint import ERROR_CODES, TAGS
-from queries.endpoints import api
 
 TypeWord = tuple[str, bool]  # a word of a type, and whether it is the name of a schema
 

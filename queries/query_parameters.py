@@ -1,4 +1,4 @@
-"""Types of the API's query parameters. An error names the malformed parameter (`queries.endpoints`).
+"""Types of the API's query parameters. An error names the malformed parameter (`queries.api`).
 
 No validator raises `ValueError`, because pydantic's error would keep its traceback with the whole request for ever. The
 garbage collector can't look inside pydantic's errors.

@@ -101,10 +101,10 @@ def test_imports_run_one_way_inside_proving():
     assert {module for module, row in rows.items() if row is None} == {"proving", *(f"proving.{f}" for f in folders)}
     assert set(rows.values()) - {None} == set(levels)
     imported = {
-        (rows[module], rows[other])
+        (row, other_row)
         for module, path in inside.items()
         for other in _imported_by(path)
-        if rows.get(module) and rows.get(other) and rows[module] != rows[other]
+        if (row := rows[module]) and (other_row := rows.get(other)) and row != other_row
     }
     assert ("registries.registry_setup", "sources") in imported
     assert [pair for pair in sorted(imported) if levels[pair[0]] <= levels[pair[1]]] == []
@@ -167,7 +167,7 @@ def test_endpoints_are_in_the_api():
 def test_storage_and_proving_know_nothing_of_http():
     """They refuse by a code and a sentence. `queries.api_endpoint` has the HTTP status of each code."""
     inner = [path for path in FILES if path.parts[0] in {"queries", "proving"}]
-    assert [str(path) for path in inner if "queries.api_endpoint" in _imported_by(path)] == ["queries/endpoints.py"]
+    assert [str(path) for path in inner if "queries.api_endpoint" in _imported_by(path)] == ["queries/api.py"]
 
 
 def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_ones():
