@@ -194,7 +194,7 @@ def test_only_the_user_reads_it():
         assert answer(batch, ApiKey.objects.filter(user__address=ALICE)[0]).status_code == 404
 
 
-def test_who_has_the_answer_gets_304_until_it_changes():
+def test_a_known_answer_is_304_until_it_changes():
     batch = batches.a_batch()
     first = answer(batch)
     again = answer(batch, etag=first.headers["ETag"])

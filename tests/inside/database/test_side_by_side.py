@@ -282,7 +282,7 @@ def old() -> Batch:
     return batch
 
 
-def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not(lane):
+def test_an_acceptance_waits_for_pruning_and_a_submission_does_not(lane):
     batch = old()
     Batch.objects.update(proofs_pruned_at=timezone.now())
     met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))

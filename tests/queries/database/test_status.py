@@ -87,7 +87,7 @@ def test_the_status_has_retry_after_while_the_batch_is_open(batch, status, age, 
     assert "Retry-After" not in status(batch.pk).headers
 
 
-def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch, status):
+def test_a_known_answer_is_304_until_it_changes(client: Client, key, batch, status):
     etag = status(batch.pk).headers["ETag"]
 
     def again(known: str):
