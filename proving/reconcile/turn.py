@@ -350,7 +350,10 @@ def _give_back(
             continue
         seconds = due_rows.backoff(block.attempts).total_seconds()
         with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
-            logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
+            sentence = end.for_operators or end.reason
+            # One line a minute is written for each connection and code.
+            subject = f"{end.reason.told.code} from chain {block.source_chain_id} to chain {block.destination_chain_id}"
+            logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)
         concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
         lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
     lane.write(partial(_write, postponement, blocks, ends), is_last=len(blocks) == len(postponement.rows))
@@ -373,7 +376,7 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
             case Fail():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
             case Settled():
-                postponement.end(some, None, wait=None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                postponement.end(some, None, wait=None, looked_at=Now(), waits_for_path=False)
                 continue
-        columns = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
+        columns = {"wait": end.reason, "looked_at": Now()}
         postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **columns)

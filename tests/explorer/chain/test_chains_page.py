@@ -20,6 +20,7 @@ from proving import stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from queries.models import Batch, Block, Query, Sender
+from queries.waits import wait
 from tests.chains import lying_node
 from tests.explorer import batches
 from tests.inside.working import observe, watch
@@ -118,7 +119,8 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
 def test_stops_and_notices_of_the_operator_are_shown_for_a_connection(no_node):
     stops.stop(31337, by="A test.", reason="Gas is dear.")
     stops.stop(31337, by="A test.", reason="Its nodes lie.", source=31337)
-    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
+    risk = wait("attester_conflict", problem="Attesters contradict the nodes.")
+    FactsRegistry.objects.update(risk=risk, risk_seen_at=timezone.now())
     notes = connection()["notes"]
     assert notes[0] == "The operator has stopped sending on chain 31337. The reason given: Gas is dear."
     assert notes[1].endswith("The reason given: Its nodes lie.")

@@ -14,6 +14,7 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from proving.models import AccountProof
 from queries.models import Batch, Block, StepKind
+from queries.waits import wait
 from tests.explorer import batches
 from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, a_key, header
 
@@ -49,7 +50,8 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
     batches.accept(batch)
     here, _ = batches.queries_of(batch)
     batches.complete(batch, StepKind.INITIAL_STATE, of=[here])
-    Block.objects.update(waiting_for="No node answers.", failing_since=timezone.now(), due_at=timezone.now())
+    reason = wait("node_fails", problem="No node answers.")
+    Block.objects.update(wait=reason, failing_since=timezone.now(), due_at=timezone.now())
     waits = in_common()["waits"]
     assert [(wait["sentence"], wait["nextTryAt"] is None) for wait in waits] == [("No node answers.", False)]
     assert [chain["id"] for chain in waits[0]["sources"]] == [batches.SOURCE, 31337]

@@ -151,7 +151,7 @@ def test_the_answer_is_stored_by_nobody_and_differs_for_htmx():
 
 def test_no_poll_looks_at_all_blocks_that_are_due():
     batch = accept(a_batch())
-    Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
+    Block.objects.update(wait=wait("node_fails", problem="The node is down."), due_at=timezone.now())
     for is_done in (False, True):
         if is_done:
             finish(batch)

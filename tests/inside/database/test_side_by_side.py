@@ -362,7 +362,7 @@ from proving.models import Signer
 with transaction.atomic():
     print(len(Signer.objects.select_for_update()), len(User.objects.select_for_update()), flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
-    Signer.objects.update(nonce_problem="It goes on.")
+    Signer.objects.update(final_count=7)
 """
 
 
@@ -395,4 +395,4 @@ def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_a
     _, output = frozen.communicate(timeout=20)
     assert frozen.returncode
     assert "idle-in-transaction timeout" in output
-    assert Signer.objects.get().nonce_problem == ""
+    assert Signer.objects.get().final_count == 0

@@ -11,13 +11,16 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from chains.nodes.node_errors import NodeUnavailable
 from queries.models import Batch, Block, StepKind
+from queries.waits import fault
 from tests.explorer.batches import accept, complete, reject
 from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, header, request, submit
 
 pytestmark = pytest.mark.outside
+DOWN = fault(NodeUnavailable("The node is down."))
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def test_the_status_shows_how_far_a_batch_is_and_what_it_waits_for(batch, status
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
     accept(batch)
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
-    Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
+    Block.objects.update(wait=DOWN, due_at=timezone.now())
     with django_assert_num_queries(3):
         assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
     complete(batch, *list(StepKind)[:-1])
@@ -99,7 +102,7 @@ def test_a_known_answer_is_304_until_it_changes(client: Client, key, batch, stat
         answer = again(known)
         assert (answer.status_code, answer.content, answer.headers["Retry-After"]) == (304, b"", "2")
     assert again('"other"').status_code == 200
-    Batch.objects.update(waiting_for="The node is down.")
+    Batch.objects.update(wait=DOWN)
     assert again(etag).json()["info"] == ["The node is down."]
 
 
@@ -161,7 +164,7 @@ def test_a_wait_is_of_25_seconds_at_most(batch, client: Client, key, wait):
 
 
 def test_for_how_long_something_fails_is_no_news(batch, status):
-    Batch.objects.update(waiting_for="The node is down.", failing_since=timezone.now() - timedelta(seconds=5))
+    Batch.objects.update(wait=DOWN, failing_since=timezone.now() - timedelta(seconds=5))
     before = status(batch.pk)
     Batch.objects.update(failing_since=timezone.now() - timedelta(seconds=60))
     after = status(batch.pk)
