@@ -11,16 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from chains.nodes.node_errors import NodeUnavailable
 from queries.models import Batch, Block, StepKind
-from queries.waits import fault
+from queries.waits import wait
 from tests.explorer.batches import accept, complete, reject
 from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, header, request, submit
 
 pytestmark = pytest.mark.outside
-DOWN = fault(NodeUnavailable("The node is down."))
+DOWN = wait("node_fails", problem="The node is down.")
 
 
 @pytest.fixture
