@@ -164,6 +164,11 @@ class ChainDetail(Schema):
     def is_stale(self) -> bool:
         return _is_older(self.observedAt, _STALE)
 
+    @property
+    def has_answered(self) -> bool:
+        """Return whether a node told the newest block when a worker last looked."""
+        return self.seenAt is not None and self.observedAt is not None and self.seenAt >= self.observedAt
+
 
 class ChainsDetail(Schema):
     connections: list[ConnectionDetail]

@@ -501,6 +501,11 @@ class Stop(models.Model):
     def sentence(self) -> str:
         return str(self.wait)
 
+    @property
+    def sentence_for_operators(self) -> str:
+        """Return the sentence with who stopped, which users don't see."""
+        return f"{self.sentence.rstrip('.')}. By {self.by}." if self.code == StopCode.OPERATOR else self.sentence
+
 
 class ChainHead(models.Model):
     """A destination's head when a worker last saw it. Pages count confirmations from it without asking a chain."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from django.db.models import Exists, Max, Min, OuterRef, Q
 from django.db.models.functions import Now
@@ -97,10 +97,11 @@ def chains() -> Iterator[Problem]:
             yield Problem("chain_not_watched", sentence, _subject(chain_id))
 
 
-def stopped() -> Iterator[Problem]:
+def stopped(*, tells_who: bool = True) -> Iterator[Problem]:
+    """Yield a problem for each stop. Only operators are told who has stopped (`tells_who`)."""
     destinations = [chain.id for chain in get_chains().destinations()]
     for stop in Stop.objects.filter(chain_id__in=destinations).order_by("chain_id", "source_chain_id", "signer"):
-        sentence = stop.sentence
+        sentence = stop.sentence_for_operators if tells_who else stop.sentence
         of_signer = _subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
             yield Problem("node_doubtful", sentence, of_signer)
@@ -208,9 +209,10 @@ def attesters() -> Iterator[Problem]:
                 yield Problem("", str(risk), _connection(row.source_chain_id, row.destination_chain_id))
 
 
-_OF_CHAINS: tuple[Callable[[], Iterator[Problem]], ...] = (chains, stopped, troubled_signers, signers, facts_registries)
-CHECKS = (workers, standstills, *_OF_CHAINS, storing)
-"""Each raises `django.db.DatabaseError` where the database does not answer."""
+Check: TypeAlias = Callable[[], Iterator[Problem]]
+"""It raises `django.db.DatabaseError` where the database does not answer."""
+_OF_CHAINS: tuple[Check, ...] = (troubled_signers, signers, facts_registries)
+CHECKS: tuple[Check, ...] = (workers, standstills, chains, stopped, *_OF_CHAINS, storing)
 
 
 @dataclass(frozen=True)
@@ -236,14 +238,14 @@ class Findings:
         return [each.sentence for each in found if subject.items() <= each.values.items()]
 
 
-def findings(checks: Iterable[Callable[[], Iterator[Problem]]] = CHECKS) -> Findings:
+def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     """Return what workers have found. Raises `django.db.DatabaseError`."""
     return Findings([problem for check in checks for problem in check()], list(attesters()))
 
 
 def of_chains() -> Findings:
     """Return what workers have found about chains and connections, for public pages."""
-    return findings(_OF_CHAINS)
+    return findings([chains, partial(stopped, tells_who=False), *_OF_CHAINS])
 
 
 # --- Observations of chains -------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     for notice in found.notices:
         say(f"Notice: {notice.sentence}")
     told = [(problem.code, problem.values) for problem in found.problems]
-    return [*found.problems, *(problem for problem in problems if (problem.code, problem.values) not in told)]
+    return [*(problem for problem in problems if (problem.code, problem.values) not in told), *found.problems]
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:

@@ -34,7 +34,7 @@ class Command(BaseCommand):
         addresses = [_signer(chain, signer) if signer else "" for chain in chains]
         for chain, address in zip(chains, addresses, strict=True):
             subject = Stop(chain_id=chain.id, source_chain_id=source, signer=address)
-            self.stdout.write(stops.stop_by_operator(subject, reason=reason).sentence)
+            self.stdout.write(stops.stop_by_operator(subject, reason=reason).sentence_for_operators)
 
 
 def add_subject(parser: CommandParser) -> None:

@@ -72,7 +72,9 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
         lambda _: Batch.objects.update(gas_used=1),
         reject,
         lambda _: beat(),
-        lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay")),
+        lambda _: Signer.objects.create(
+            chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay"), wait_seen_at=timezone.now()
+        ),
         lambda _: Block.objects.update(wait=NODE_DOWN, failing_since=NOW, due_at=NOW),
         lambda _: Step.objects.update(went_back_because="The chain was reorganised.", went_back_at=NOW),
         lambda _: Batch.objects.update(created_at=NOW - timedelta(minutes=11)),

@@ -111,6 +111,13 @@ def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings
     assert told() == []
 
 
+def test_the_only_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
+    steal(observed)
+    assert told()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
+    assert told() == []
+
+
 def is_of_nonce(question: Any) -> bool:
     return bool(question["method"] == "eth_getTransactionCount")
 

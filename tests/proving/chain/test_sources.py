@@ -25,7 +25,7 @@ from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
-from proving.models import FactsRegistry, SignedTransaction, Transaction
+from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
@@ -138,8 +138,14 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
         block = there.head() - 10
         with caplog.at_level(logging.ERROR):
             assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
+        notice = str(registry(THERE).risk)
+        # Attesters are also asked without work, and so the notice lasts as long as the contradiction.
+        FactsRegistry.objects.update(risk_seen_at=timezone.now() - timedelta(hours=1))
+        assert Client().get("/healthz").json()["notices"] == []
+        AttesterWatch.objects.update(asked_at=None)
+        work()
+        assert Client().get("/healthz").json()["notices"] == [notice]
     assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
-    notice = str(registry(THERE).risk)
     assert f"{lying.address} signed 0x{'13' * 32}" in notice
     assert notice in caplog.text
 
