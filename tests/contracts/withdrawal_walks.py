@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+import rlp
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
@@ -18,12 +18,18 @@ _NO_SUCH = keccak(text="NoSuchWithdrawal(uint256,uint256,uint256)")[:4]
 NO_SUCH_WITHDRAWAL = "There is no such withdrawal."
 
 
-class Withdrawal(NamedTuple):
-    index: int
+@dataclass(frozen=True)
+class Withdrawal:
+    number: int
+    """Its index over all blocks."""
     validator: int
     recipient: bytes
     amount: int
     """In Gwei."""
+
+    @property
+    def fields(self) -> list[int | bytes]:
+        return [self.number, self.validator, self.recipient, self.amount]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Block:
     @property
     def root(self) -> bytes:
         """Return the root that the header names."""
-        return bytes(decode_rlp(self.header)[16])
+        return bytes(rlp.decode(self.header)[16])
 
 
 def recorded(number: int) -> Block:
@@ -42,9 +48,7 @@ def recorded(number: int) -> Block:
     fixture = load_fixture(f"withdrawals/eth-mainnet-{number}.json")
     withdrawals = [
         Withdrawal(
-            *(int(told[name], 16) for name in ("index", "validatorIndex")),
-            unhex(told["address"]),
-            int(told["amount"], 16),
+            int(told["index"], 16), int(told["validatorIndex"], 16), unhex(told["address"]), int(told["amount"], 16)
         )
         for told in fixture["withdrawals"]
     ]
@@ -77,7 +81,7 @@ class WithdrawalWalk:
 
 def encode_answer(withdrawal: Withdrawal) -> bytes:
     """Return the answer of `withdrawalByProof`."""
-    return encode(["uint64", "uint64", "address", "uint64"], withdrawal)
+    return encode(["uint64", "uint64", "address", "uint64"], withdrawal.fields)
 
 
 def verify(root: bytes, place: int, nodes: Sequence[bytes]) -> Withdrawal | None:
@@ -104,7 +108,8 @@ def verify(root: bytes, place: int, nodes: Sequence[bytes]) -> Withdrawal | None
 def read(value: bytes) -> Withdrawal:
     """Read a withdrawal as the trie has it. Raise InvalidProof."""
     try:
-        index, validator, recipient, amount = decode_rlp(value) if value[0] >= 0xC0 else ()
+        items = decode_rlp(value)
+        index, validator, recipient, amount = () if isinstance(items, bytes) else items
         return Withdrawal(
             read_integer(index, 8), read_integer(validator, 8), read_bytes(recipient, 20), read_integer(amount, 8)
         )
@@ -113,7 +118,7 @@ def read(value: bytes) -> Withdrawal:
 
 
 def values_of(withdrawals: Iterable[Withdrawal]) -> list[bytes]:
-    return [tries.encode(list(withdrawal)) for withdrawal in withdrawals]
+    return [tries.encode(withdrawal.fields) for withdrawal in withdrawals]
 
 
 def shown(values: Sequence[bytes], places: Iterable[int]) -> list[WithdrawalWalk]:

@@ -28,7 +28,7 @@ EMPTY, FULL = 17034870, (19426587, 22162263)
 WITHDRAWALS_ROOT = 16
 SOMEONE = b"\xaa" * 20
 GENUINE = Withdrawal(38_266_022, 1_268_169, SOMEONE, 16_065_994)
-VALUE = tries.encode(list(GENUINE))
+VALUE = tries.encode(GENUINE.fields)
 ABSENT = (16, 17, 31, 127, 128, 129, 255, 256, 300, 65_535)
 OTHER = tries.hash_reference(b"\1" * 32)
 
@@ -125,7 +125,7 @@ def test_a_place_that_is_not_there_is_told_by_its_own_error(refused, place):
 
 # --- Values that no trie has ------------------------------------------------------------------------------------------
 
-_ITEMS = [tries.encode(each) for each in GENUINE]
+_ITEMS = [tries.encode(each) for each in GENUINE.fields]
 
 
 def _raw(*items: bytes) -> bytes:
@@ -244,7 +244,7 @@ NODES: dict[str, tuple[int, list[bytes]]] = {
     "a branch with a withdrawal": (0, [tries.listed(_above(_leaf("0"), "8")[0][2:-1] + tries.encode(VALUE))]),
     "a list of three": (0, [tries.encode([tries.hex_prefix("80", leaf=True), VALUE, b""])]),
     "a leaf without a value": (0, [_leaf("80", b"")]),
-    "a leaf with the list itself": (0, [tries.encode([tries.hex_prefix("80", leaf=True), list(GENUINE)])]),
+    "a leaf with the list itself": (0, [tries.encode([tries.hex_prefix("80", leaf=True), GENUINE.fields])]),
     "a short root": (0, [_leaf("80", tries.encode([0, 0, SOMEONE, 0]))]),
 }
 
@@ -299,8 +299,8 @@ def test_under_a_root_of_storage_no_withdrawal_is_shown_but_any_place_is_absent(
         assert {"", NO_SUCH_WITHDRAWAL}.isdisjoint(refused(walks))
     # The contract has written to few slots: there is room beside them.
     few = receipt_trie({})
-    for key in [key for key in entries if key[0] > 0x90][:5]:
-        few[key] = tries.encode(1)
+    for digest in [each for each in entries if each[0] > 0x90][:5]:
+        few[digest] = tries.encode(1)
     nodes = tries.encode([few.db[few.root_hash]])
     walks = [WithdrawalWalk(place, few.root_hash, nodes) for place in (0, 1, 127, 128, 65_535)]
     assert set(refused(walks)) == {NO_SUCH_WITHDRAWAL}
