@@ -12,6 +12,8 @@ class Migration(migrations.Migration):
         migrations.AddField("chainwatch", "proofs_measured_at", models.DateTimeField(null=True)),
         migrations.AddField("chainwatch", "measured_head", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("chainwatch", "oldest_provable", models.PositiveBigIntegerField(null=True)),
+        # Header properties that come with forks aren't listed.
+        migrations.AlterField("blocktrie", "root", models.PositiveSmallIntegerField()),
         # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
         migrations.AlterField("factsregistry", "waiting_for", models.TextField(blank=True, db_default="")),
         migrations.AlterField("signer", "notice", models.TextField(blank=True, db_default="")),
