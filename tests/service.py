@@ -31,7 +31,7 @@ HEADER_FIELDS = [
     *("BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS", "PARENT_BEACON_BLOCK_ROOT"),
     *("REQUESTS_HASH", "BLOCK_ACCESS_LIST_HASH", "SLOT_NUMBER"),
 ]
-# Those of development chains, whose newest fork is Prague.
+# The properties that headers of development chains have, whose newest fork is Prague.
 PRAGUE_FIELDS = HEADER_FIELDS[:21]
 
 

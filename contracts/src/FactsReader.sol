@@ -410,7 +410,7 @@ contract FactsReader {
     /// NoSuchWithdrawal for an answer about such a chain.
     /// @param place Counted from 0 within the block, 65,535 at most. (The withdrawal's index counts over all blocks.)
     /// @return index Counted over all blocks, from 0.
-    /// @return validator The validator's index.
+    /// @return validatorIndex The validator's index.
     /// @return recipient The account whose balance the withdrawal raised.
     /// @return amount In Gwei, which is 10^9 wei. On Gnosis it is GNO that is paid, by that chain's own rule.
     /// @dev Reverts with STORAGE_PROOF_HEADER_FIELD_NOT_SAVED where the root is no fact, and with NoSuchWithdrawal where the
@@ -418,13 +418,13 @@ contract FactsReader {
     function withdrawalByProof(uint256 chainId, uint256 blockNumber, uint256 place, bytes calldata proof)
         external
         view
-        returns (uint64 index, uint64 validator, address recipient, uint64 amount)
+        returns (uint64 index, uint64 validatorIndex, address recipient, uint64 amount)
     {
         (bool saved, bytes32 root) = _askOf(chainId, IFacts.tryHeaderField.selector, blockNumber, WITHDRAWALS_ROOT, 0);
         require(saved, "STORAGE_PROOF_HEADER_FIELD_NOT_SAVED");
         Withdrawal memory withdrawal = WithdrawalReader.read(proof, root, place);
         if (!withdrawal.exists) revert NoSuchWithdrawal(chainId, blockNumber, place);
-        return (withdrawal.index, withdrawal.validator, withdrawal.recipient, withdrawal.amount);
+        return (withdrawal.index, withdrawal.validatorIndex, withdrawal.recipient, withdrawal.amount);
     }
 
     /// @notice The value of a slot under a storage root; zero where the proof shows that there is none.

@@ -7,13 +7,13 @@ import {TrieWalk} from "./TrieWalk.sol";
 /// @dev A withdrawal from the beacon chain (EIP-4895). All is zero where the block has none at this place.
 /// @param exists Whether the block has the withdrawal.
 /// @param index Counted over all blocks, from 0.
-/// @param validator The validator's index.
+/// @param validatorIndex The validator's index.
 /// @param recipient The account whose balance the withdrawal raised.
 /// @param amount In Gwei, which is 10^9 wei. A chain may credit it in another currency, as Gnosis does with GNO.
 struct Withdrawal {
     bool exists;
     uint64 index;
-    uint64 validator;
+    uint64 validatorIndex;
     address recipient;
     uint64 amount;
 }
@@ -49,7 +49,7 @@ library WithdrawalReader {
             if (!isOwn) return withdrawal;
             withdrawal.exists = true;
             withdrawal.index = uint64(index);
-            withdrawal.validator = uint64(validator);
+            withdrawal.validatorIndex = uint64(validator);
             withdrawal.recipient = address(uint160(TrieWalk.number(recipient, ADDRESS)));
             withdrawal.amount = uint64(amount);
         }

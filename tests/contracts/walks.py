@@ -259,6 +259,25 @@ def nodes_of(proof: bytes) -> list[bytes]:
     return [bytes(item) for item in items if isinstance(item, bytes)]
 
 
+def spoilt_proofs(genuine: bytes) -> list[bytes]:
+    """Return proofs that are cut anywhere, longer, or have a node too few, twice, spoilt or in another place."""
+    nodes = [bytes(node) for node in rlp.decode(genuine)]
+    changed = [[*nodes, other] for other in (b"", b"\x80", b"\xc0", nodes[0])]
+    for place, node in enumerate(nodes):
+        before, behind = nodes[:place], nodes[place + 1 :]
+        flipped = bytes([*node[:-1], node[-1] ^ 1])
+        changed += [[*before, *behind], [*before, node, node, *behind], [*before, node[:-1], *behind]]
+        changed += [
+            [*before, node + b"\0", *behind],
+            [*before, flipped, *behind],
+            [*before, *behind, node][: len(nodes)],
+        ]
+    proofs = [tries.encode(each) for each in changed if each != nodes]
+    proofs += [genuine[:size] for size in range(0, len(genuine), 50)]
+    proofs += [genuine + b"\0", tries.encode(genuine), tries.listed(genuine), b"".join(nodes)]
+    return proofs
+
+
 def walk(name: bytes, root: bytes, nodes: Sequence[bytes]) -> Walk:
     return Walk(name, root, tries.encode(list(nodes)))
 

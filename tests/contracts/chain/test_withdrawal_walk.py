@@ -10,10 +10,9 @@ from chains.packed import encode as pack
 from chains.packed_entries import root as root_of
 from contracts import NO_CONTRACT
 from tests.contracts import tries
-from tests.contracts.chain.test_receipt_walk import spoilt as spoilt_receipts
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call
-from tests.contracts.walks import REFUSAL, ReceiptWalk, anyone_reader, receipt_trie, refusals
+from tests.contracts.walks import REFUSAL, anyone_reader, receipt_trie, refusals, spoilt_proofs
 from tests.contracts.withdrawal_walks import (
     NO_SUCH_WITHDRAWAL,
     Withdrawal,
@@ -45,8 +44,7 @@ def refused(simulator, reader):
 
 
 def spoilt(genuine: WithdrawalWalk) -> list[WithdrawalWalk]:
-    receipt = ReceiptWalk(genuine.place, None, genuine.root, genuine.proof)
-    return [WithdrawalWalk(genuine.place, genuine.root, each.proof) for each in spoilt_receipts(receipt)]
+    return [WithdrawalWalk(genuine.place, genuine.root, proof) for proof in spoilt_proofs(genuine.proof)]
 
 
 def shown_value(value: bytes, place: int = 0) -> list[WithdrawalWalk]:

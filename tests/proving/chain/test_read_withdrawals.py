@@ -3,20 +3,16 @@
 from typing import Any
 
 import pytest
-import rlp
+from django.test import Client
 from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
-from chains.header import Header
-from chains.packed import encode as pack
-from chains.packed_entries import root as root_of
-from contracts import NO_CONTRACT
 from tests.chains.lying_node import error, result
+from tests.contracts import tries
 from tests.contracts.deployed import Deployed
-from tests.contracts.tries import EMPTY_ROOT
 from tests.fixtures_folder import load_fixture
+from tests.headers import told as header_of
 from tests.headers import with_hash
-from tests.proving.chain.test_read_proofs import read
 from tests.service import ALICE, asking, changed_replies, header
 
 pytestmark = pytest.mark.outside
@@ -24,6 +20,12 @@ pytestmark = pytest.mark.outside
 WITHDRAWALS_ROOT = 16
 RECORDED = load_fixture("withdrawals/eth-mainnet-19426587.json")["withdrawals"]
 MESSAGE_PASSER = "0x4200000000000000000000000000000000000016"
+
+
+def read(client: Client, key, blocks):
+    body = asking(blocks)
+    del body["fee"]
+    return client.post("/read-proofs", body, content_type="application/json", headers=header(key))
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def node(service, settings):
 
 def value_of(told: dict[str, Any]) -> bytes:
     index, validator, amount = (int(told[name], 16) for name in ("index", "validatorIndex", "amount"))
-    return bytes(rlp.encode([index, validator, bytes.fromhex(told["address"][2:]), amount]))
+    return tries.encode([index, validator, bytes.fromhex(told["address"][2:]), amount])
 
 
 def paying_out(told: list[dict[str, Any]], root: bytes | None = None, more: dict[str, Any] | None = None):
@@ -59,12 +61,17 @@ def paying_out(told: list[dict[str, Any]], root: bytes | None = None, more: dict
     return change
 
 
-def own_reader(service, made: Header) -> Deployed:
-    """Return a reader of a registry that holds the header's root of withdrawals."""
+def root_of(values: list[bytes]) -> bytes:
+    return tries.build({tries.encode(place): value for place, value in enumerate(values)}).root_hash
+
+
+def own_reader(service, block: dict[str, Any]) -> Deployed:
+    """Return a reader of a registry that holds the root of withdrawals of a block, as nodes tell it."""
     source = Deployed(service, "test/SettableBlockHashSource", 31337)
-    registry = Deployed(service, "FactsRegistry", 31337, source.address, 8191, NO_CONTRACT)
-    source.send("set", made.number, made.hash)
-    registry.send_raw(pack(made.encode(), made.state_root, header_fields=[WITHDRAWALS_ROOT]))
+    registry = Deployed(service, "FactsRegistry", 31337, source.address, 8191, "0x" + "00" * 20)
+    source.send("set", int(block["number"], 16), bytes.fromhex(block["hash"][2:]))
+    # The header, its field 16, and the header's end (docs/developing/proof-format.md).
+    registry.send_raw(header_of(block) + bytes.fromhex("31" + "80010000" + "37"))
     return Deployed(service, "FactsReader", [registry.address])
 
 
@@ -81,7 +88,7 @@ def test_recorded_withdrawals_are_shown_with_proofs_that_the_view_takes(service,
     balance, *told = answer.json()["proofs"]
     assert (balance["property"], balance["withdrawal"]) == ("BALANCE", None)
     assert [proof["withdrawal"]["place"] for proof in told] == ["15", "0", "7"]
-    reader = own_reader(service, Header.from_rpc(reply["result"]))
+    reader = own_reader(service, reply["result"])
     for proof in told:
         recorded = RECORDED[int(proof["withdrawal"]["place"])]
         assert (proof["property"], proof["account"], proof["transaction"], proof["log"]) == (
@@ -252,7 +259,7 @@ def test_a_root_of_storage_is_told_from_a_root_that_no_list_makes(service, clien
     number = service.head() - 1
     proof = service.rpc("eth_getProof", MESSAGE_PASSER, [], hex(number))
     root = bytes.fromhex(proof["storageHash"][2:])
-    assert root != EMPTY_ROOT
+    assert root != tries.EMPTY_ROOT
     node[0] = paying_out([], root)
     assert refusal(client, key, number, ["0"]) == (400, "unsupported", "withdrawals")
     node[0] = paying_out([], keccak(root))
