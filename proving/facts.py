@@ -91,6 +91,7 @@ _HEADER_NUMBERS = frozenset(
         HeaderField.BASE_FEE_PER_GAS,
         HeaderField.BLOB_GAS_USED,
         HeaderField.EXCESS_BLOB_GAS,
+        HeaderField.SLOT_NUMBER,
     }
 )
 

@@ -123,7 +123,7 @@ class BlockTrie(models.Model):
     """All receipts of a block, or all its transactions. They make a root of its header; a proof takes all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
-    root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header
+    root = models.PositiveSmallIntegerField()  # the field of the header
     count = models.PositiveIntegerField()  # number of the values
     # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
     compressed = models.BinaryField()
@@ -132,7 +132,7 @@ class BlockTrie(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=["block", "root"], name="one_trie_of_each_root")]
 
     def __str__(self) -> str:
-        return f"{self.get_root_display()} of {self.block_id}"
+        return f"{HeaderField(self.root).label} of {self.block_id}"
 
     @classmethod
     def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
