@@ -22,12 +22,13 @@ from pydantic import Field, PlainSerializer
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
-from proving import balance_costs, deployments, registry_setup, sources
-from proving.gas import HOP_GAS, JUMP_GAS
+from proving import sources
 from proving.health import findings
 from proving.health.attester_checks import SIGNED
 from proving.health.findings import Findings
 from proving.models import SEEN, AttesterWatch, ChainWatch, FactsRegistry
+from proving.packing.gas import HOP_GAS, JUMP_GAS
+from proving.registries import balance_costs, deployments, registry_setup
 from queries.api_endpoint import ETAG, conditional, conditional_on
 from queries.models import Batch, BatchStatus, Query, Sender
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from ulid import ULID
 
 from chains.encoding import HISTORY_WINDOW
-from database.due_rows import DueRow
+from config.database.due_rows import DueRow
 from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
 from queries.waits import Value, WaitField, WaitReason, wait
@@ -126,7 +126,7 @@ class BlockTrie(models.Model):
     """All receipts of a block, or all its transactions. They make a root of its header; a proof takes all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
-    root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header
+    root = models.PositiveSmallIntegerField()  # the field of the header
     count = models.PositiveIntegerField()  # number of the values
     # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
     compressed = models.BinaryField()
@@ -135,7 +135,7 @@ class BlockTrie(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=["block", "root"], name="one_trie_of_each_root")]
 
     def __str__(self) -> str:
-        return f"{self.get_root_display()} of {self.block_id}"
+        return f"{HeaderField(self.root).label} of {self.block_id}"
 
     @classmethod
     def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
@@ -157,7 +157,7 @@ class ProvenTransaction(models.Model):
     index = models.PositiveIntegerField()  # in the block
     receipt = models.BinaryField()  # the value in the trie of receipts
     hash = models.CharField(max_length=66, blank=True)  # 0x…; empty: the trie of transactions wasn't read
-    # See `proving.block_contents.EntrySize`.
+    # See `proving.reading.block_contents.EntrySize`.
     receipt_size = models.PositiveIntegerField()
     log_count = models.PositiveIntegerField()
     transaction_size = models.PositiveIntegerField(default=0)
@@ -282,7 +282,7 @@ class Transaction(models.Model):
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # The expected gas, by which later estimates are corrected (`proving.gas`). 0 if unknown.
+    # The expected gas, by which later estimates are corrected (`proving.packing.gas`). 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # effective, in wei per gas
     # `reserved`, rounded up to gwei, so that a database can add it up.
@@ -668,7 +668,7 @@ class JumpLeaves(DueRow):
 
 
 class Lane(models.Model):
-    """A part of the work that one worker at a time does (see `proving.lanes`)."""
+    """A part of the work that one worker at a time does (see `proving.working.lanes`)."""
 
     name = models.CharField(max_length=60, primary_key=True)
     token = models.CharField(max_length=32, blank=True)  # token of the worker that holds the lane; empty if none does

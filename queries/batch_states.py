@@ -17,8 +17,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from config import logs
-from database import statements
-from database.statements import chunks
+from config.database import statements
+from config.database.statements import chunks
 from queries import clock, webhooks
 from queries.columns import RejectionCode
 from queries.models import (

@@ -20,13 +20,13 @@ from ulid import ULID
 
 from accounts.models import ApiKey
 from chains.encoding import hex_data
-from database.due_rows import DueRow
+from config.database.due_rows import DueRow
 from queries.columns import AccountField, EntryField, HeaderField, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, wait
 
 # Every start loads the models. This import would add RLP and hashing to that.
 if TYPE_CHECKING:
-    from chains.header import Header
+    from chains.tries.header import Header
 
 
 stored = Signal()
@@ -157,7 +157,7 @@ class Batch(DueRow):
     spent = Uint256Field(default=0)  # this batch's share of its transactions' cost, in wei
 
     # When proof bundles and details of steps were marked as pruned (`…_pruned_at`) and deleted (`…_gone_at`) by
-    # `proving.pruning`.
+    # `proving.working.pruning`.
     proofs_pruned_at = models.DateTimeField(null=True)
     proofs_gone_at = models.DateTimeField(null=True)
     steps_pruned_at = models.DateTimeField(null=True)
@@ -594,7 +594,7 @@ class ServiceClock(models.Model):
 
 
 class Pruning(DueRow):
-    """One row: the time of the next pruning (`proving.pruning`)."""
+    """One row: the time of the next pruning (`proving.working.pruning`)."""
 
     def __str__(self) -> str:
         return f"due at {self.due_at}"

@@ -11,7 +11,7 @@ from django.db.models import Case, Exists, FilteredRelation, Q, When
 from django.utils import timezone
 
 from accounts import keys
-from database.statements import CompiledQuery, QueryParameter
+from config.database.statements import CompiledQuery, QueryParameter
 from queries import columns
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 

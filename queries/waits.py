@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 
 from chains.encoding import in_units
-from chains.node_errors import ChainError
+from chains.nodes.node_errors import ChainError
 
 if TYPE_CHECKING:
     from config.chain_names import ChainName

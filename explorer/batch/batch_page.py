@@ -24,11 +24,12 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import batch_waits, deployments
 from proving.admission import admit
-from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
+from proving.reading import batch_waits
+from proving.reading.batch_waits import ShownWait, StepCounts
+from proving.registries import deployments
 from queries import query_rows
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, QueryKind, StepKind
 from queries.waits import Actor, WaitReason

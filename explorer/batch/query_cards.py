@@ -17,10 +17,11 @@ from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
 from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
-from proving import facts, query_values
+from proving import facts
 from proving.facts import Fact, HeaderFact, LogFact, SlotFact
 from proving.models import FactsRegistry, Transaction
-from proving.query_values import QueryValues, RequestedEntry
+from proving.reading import query_values
+from proving.reading.query_values import QueryValues, RequestedEntry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, QueryKind, Step, StepKind, StepStatus
 from queries.waits import WaitReason
 

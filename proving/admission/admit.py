@@ -18,16 +18,17 @@ from django.db.models.functions import Now
 
 from accounts.models import User
 from chains.chains_file import Chain
-from chains.node_errors import ChainError, NodeUnavailable
+from chains.nodes.node_errors import ChainError, NodeUnavailable
 from config.configured_chains import get_chains, get_rpc
-from database import due_rows, statements
-from database.due_rows import Postponement
-from database.statements import chunks
-from proving import counters, heads, lanes, money
+from config.database import due_rows, statements
+from config.database.due_rows import Postponement
+from config.database.statements import chunks
+from proving import money
 from proving.admission import admission_checks, answers, cost
 from proving.admission.admission_checks import SpendingAccount
 from proving.admission.cost import SourceEstimate
-from proving.lanes import HeldLane
+from proving.working import counters, heads, lanes
+from proving.working.lanes import HeldLane
 from queries import batch_states, submission, waits
 from queries.columns import AdmissionRejection
 from queries.models import (

@@ -12,14 +12,14 @@ from django.utils import timezone
 
 from chains.attestation import Answer, Domain, Refusal, answer_label, ask
 from chains.chains_file import Attester, Connection
-from chains.header import Header
-from chains.node_errors import ChainError, RpcRefused
-from chains.rpc import RpcClient
+from chains.contract_artifacts import NO_CONTRACT
+from chains.nodes.node_errors import ChainError, RpcRefused
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
-from contracts import NO_CONTRACT
 from proving.health.findings import Problem
-from proving.lanes import HeldLane
 from proving.models import AttesterWatch, FactsRegistry
+from proving.working.lanes import HeldLane
 
 # Distance of the checked block below the newest final block. It allows attesters to be an epoch behind.
 _BEHIND = 32

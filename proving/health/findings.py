@@ -19,20 +19,22 @@ from django.db.models import Exists, Max, Min, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
-from chains.header import Header
-from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
-from chains.nodes import Question
-from chains.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
+from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.signer_keys import SignerError
+from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
-from proving import deployments, heads, money, sources
+from proving import money, sources
 from proving.health import standstill
-from proving.lanes import HeldLane, LaneLost
 from proving.models import SEEN, ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
+from proving.registries import deployments
 from proving.sending.signers import locked, note_nonce, patience
+from proving.working import heads
+from proving.working.lanes import HeldLane, LaneLost
 from queries import clock, database_check
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 from queries.waits import wait

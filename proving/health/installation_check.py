@@ -14,20 +14,21 @@ from chains.beacon.beacon_client import BeaconClient
 from chains.beacon.era_files import EraFiles
 from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Chain, Chains, Connection, chain_of_node
+from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import in_units
-from chains.node_abilities import Abilities, probe
-from chains.node_errors import ChainError, NodeUnavailable
-from chains.nodes import RpcNode
+from chains.nodes.chain_nodes import RpcNode
+from chains.nodes.node_abilities import Abilities, probe
+from chains.nodes.node_errors import ChainError, NodeUnavailable
+from chains.nodes.rpc import RpcClient
 from chains.remote_signer import RemoteSigner
-from chains.rpc import RpcClient
 from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
-from contracts import NO_CONTRACT
-from proving import deployments, registry_setup, sources
+from proving import sources
 from proving.connections import open_connection
 from proving.health import attester_checks, findings
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
+from proving.registries import deployments, registry_setup
 from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
 

@@ -21,6 +21,8 @@ class Migration(migrations.Migration):
         # Codes stand in other columns instead of these sentences. Version 0.3.0 writes some of them.
         migrations.AlterField("factsregistry", "notice", models.TextField(blank=True, db_default="")),
         migrations.AlterField("transaction", "last_error", models.TextField(blank=True, db_default="")),
+        # Header properties that come with forks aren't listed.
+        migrations.AlterField("blocktrie", "root", models.PositiveSmallIntegerField()),
         # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
         migrations.AlterField("factsregistry", "waiting_for", models.TextField(blank=True, db_default="")),
         migrations.AlterField("signer", "notice", models.TextField(blank=True, db_default="")),

@@ -19,15 +19,13 @@ from typing import TypeVar
 
 from django.db.models.functions import Now
 
-from chains.node_errors import ChainError
+from chains.nodes.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
-from database import due_rows, statements
-from database.due_rows import Postponement
-from proving import connections, counters, heads, lanes
+from config.database import due_rows, statements
+from config.database.due_rows import Postponement
+from proving import connections
 from proving.connections import WorkContext
-from proving.deployments import Unusable
-from proving.lanes import HeldLane
 from proving.paths import building
 from proving.paths.building import PathFound
 from proving.reconcile import apply, decide, observe, proofs, rows
@@ -45,7 +43,10 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from proving.reconcile.observation import Observation, OpenRequests
+from proving.registries.deployments import Unusable
 from proving.sources import NotYet
+from proving.working import counters, heads, lanes
+from proving.working.lanes import HeldLane
 from queries import batch_states, waits
 from queries.batch_states import Complete
 from queries.models import Block, StepKind, open_queries

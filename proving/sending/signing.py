@@ -17,21 +17,21 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, RpcRefused
+from chains.nodes import questions
+from chains.nodes.node_errors import ChainError, RpcRefused
+from chains.nodes.rpc import RpcClient
 from chains.remote_signer import NotSigned, SignedOtherwise, SignerRefusal, SignerSilent
-from chains.rpc import RpcClient
 from chains.transaction_fields import TransactionFields
 from config import logs
 from proving import money, stops
-from proving.lanes import HeldLane
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import OfferedFees
 from proving.sending import refusals
 from proving.sending.refusals import RefusalCause
 from proving.sending.signers import Unsent
+from proving.working.lanes import HeldLane
 from queries import batch_states, waits
 from queries.models import Query
 from queries.waits import WaitReason, wait

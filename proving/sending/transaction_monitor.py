@@ -14,24 +14,21 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from hexbytes import HexBytes
 
-from chains import questions, rollups
+from chains import rollups
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
-from chains.nodes import Question
-from chains.questions import Receipt
-from chains.rpc import RpcClient, result
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
+from chains.nodes.questions import Receipt
+from chains.nodes.rpc import RpcClient, result
 from chains.transaction_fields import TRANSACTION_GAS
+from chains.tries.header import Header
 from config import logs
 from config.configured_chains import get_chains, get_rpc
-from database import due_rows, statements
-from database.due_rows import Postponement
-from proving import counters, lanes, money, packing, stops
-from proving import heads as chain_heads
-from proving.counters import ChainEvent
-from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from config.database import due_rows, statements
+from config.database.due_rows import Postponement
+from proving import money, stops
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -41,9 +38,15 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
+from proving.packing import packs
 from proving.sending import signers
 from proving.sending.replacement import fill, holds_key, is_past, patience, push
 from proving.sending.signing import show, show_signing_problems, sign_and_store
+from proving.working import counters, lanes
+from proving.working import heads as chain_heads
+from proving.working.counters import ChainEvent
+from proving.working.heads import Heads, poll_seconds
+from proving.working.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from queries import batch_states, clock
 from queries.models import Block, Query
 from queries.waits import WaitReason, wait
@@ -190,7 +193,7 @@ def _monitor(
                 _write(lane, signer, changes)
                 changes = []
                 is_pending = tx.state == TransactionState.PENDING
-                block_gas = packing.most_gas_after(heads.latest)
+                block_gas = packs.most_gas_after(heads.latest)
                 push(chain, rpc, lane, tx, block_gas=block_gas, may_raise=lowest_open and is_pending)
                 lowest_open = lowest_open and not is_pending
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
@@ -624,7 +627,7 @@ def _displaced(tx: Transaction, why: WaitReason, now: datetime) -> _Change:
 
 
 def _wake_blocks(transactions: Sequence[Transaction]) -> None:
-    """Make the blocks due, then lock the batches to write next, in the order of locks of `database.statements`."""
+    """Make the blocks due, then lock the batches to write next, in the order of `config.database.statements`."""
     if transactions:
         queries = Query.objects.filter(transactions__in=transactions)
         blocks = Block.objects.filter(pk__in=queries.values("block"))

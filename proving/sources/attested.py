@@ -13,13 +13,13 @@ from prometheus_client import Counter
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, answer_label, ask
 from chains.chains_file import Connection
-from chains.node_errors import InvalidReply
-from proving import heads
+from chains.nodes.node_errors import InvalidReply
 from proving.connections import OpenConnection
-from proving.deployments import call
-from proving.gas import Amount
 from proving.models import AttesterWatch
+from proving.packing.gas import Amount
+from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
+from proving.working import heads
 from queries.waits import WaitReason, wait
 
 # Measured gas of attesting a block, and of each signature.

@@ -5,8 +5,8 @@ from datetime import timedelta
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from proving.deployments import expected_code
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
+from proving.registries.deployments import expected_code
 from queries.models import Batch, BatchStatus, Block
 from queries.waits import wait
 from tests.browser import states

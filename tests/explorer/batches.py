@@ -344,7 +344,7 @@ def everything(chain: DevChain) -> Batch:
         **{
             f"block_{block}": {
                 "accounts": {service.BOB: {"props": service.ACCOUNT_FIELDS}, CONTRACT: {"slots": ["0x5", "0x6"]}},
-                "header": service.HEADER_FIELDS,
+                "header": service.PRAGUE_FIELDS,
             },
             f"timestamp_{time}": {"accounts": {service.ALICE: {"props": ["NONCE"]}}},
         }

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from chains import bounded_http, nodes, questions
+from chains import bounded_http
 from chains.bounded_http import HttpReply, HttpRequest
-from chains.node_errors import InvalidReply, NodeUnavailable
-from chains.questions import ProofRequest
-from chains.rpc import RpcClient
-from chains.trie import EMPTY_TRIE_ROOT
+from chains.nodes import chain_nodes, questions
+from chains.nodes.node_errors import InvalidReply, NodeUnavailable
+from chains.nodes.questions import ProofRequest
+from chains.nodes.rpc import RpcClient
+from chains.tries.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
 from tests.chains.hostile_node import (
     DRIPS,
@@ -32,8 +33,8 @@ from tests.chains.lying_node import Raw, each, is_chain_id, lying_node, recordin
 _ASK_EACH = """
 import resource, sys
 from chains.chains_file import Chain
-from chains.node_errors import NodeUnavailable
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import NodeUnavailable
+from chains.nodes.rpc import RpcClient
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -178,14 +179,14 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
     ],
 )
 def test_receipts_that_are_too_long_are_told_with_the_limit(client_of, monkeypatch, behave, most):
-    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 1024 * 1024)
+    monkeypatch.setattr(chain_nodes, "MAX_REPLY_BYTES", 1024 * 1024)
     with hostile_node(behave) as url, pytest.raises(InvalidReply, match=rf"sent more than {most}\.$"):
         client_of(url).call("eth_getBlockReceipts", "0x1")
 
 
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
     """An honest node may have large blocks, so the client divides the batch."""
-    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
+    monkeypatch.setattr(chain_nodes, "MAX_REPLY_BYTES", 10_000)
     node_requests: list[Any] = []
 
     @each

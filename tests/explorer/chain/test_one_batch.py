@@ -16,7 +16,7 @@ from proving.models import AccountProof
 from queries.models import Batch, Block, StepKind
 from queries.waits import wait
 from tests.explorer import batches
-from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, a_key, header
+from tests.service import ACCOUNT_FIELDS, ALICE, BOB, PRAGUE_FIELDS, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -105,8 +105,8 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
         (batches.word(6), "0"),
     ]
     assert (contract["account"].lower(), block["account"]) == (batches.CONTRACT, None)
-    assert [fact["property"] for fact in block["facts"]] == HEADER_FIELDS
-    assert block["facts"][HEADER_FIELDS.index("STATE_ROOT")]["value"] is None
+    assert [fact["property"] for fact in block["facts"]] == PRAGUE_FIELDS
+    assert block["facts"][PRAGUE_FIELDS.index("STATE_ROOT")]["value"] is None
     assert [fact["property"] for fact in at_time["facts"]] == ["NONCE", "BLOCK_AT_TIMESTAMP"]
     assert at_time["selector"].startswith("timestamp:")
     assert at_time["blockNumber"] == at_time["facts"][1]["value"] == block["blockNumber"]
@@ -196,7 +196,7 @@ def test_only_the_user_reads_it():
         assert answer(batch, ApiKey.objects.filter(user__address=ALICE)[0]).status_code == 404
 
 
-def test_who_has_the_answer_gets_304_until_it_changes():
+def test_a_known_answer_is_304_until_it_changes():
     batch = batches.a_batch()
     first = answer(batch)
     again = answer(batch, etag=first.headers["ETag"])

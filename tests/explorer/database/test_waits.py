@@ -179,7 +179,7 @@ def test_a_mistake_of_a_user_is_never_the_operators_turn(code):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("fails", [{}, FAILS], ids=["waits", "fails"])
-def test_who_must_act_follows_from_the_code_and_not_from_a_failure(fails):
+def test_the_code_alone_tells_who_must_act(fails):
     batch = a_batch()
     accept(batch)
     for code in ("check", "attesters_missing", "out_of_reach", "node_fails", "rejected_in_a_minute", "chain_stopped"):

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
@@ -125,7 +125,7 @@ def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
 
 
 @pytest.mark.long
-def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
+def test_batches_wait_while_all_signers_are_stopped(two_signers, key):
     output_of("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
     output_of("stop", "31337", "--signer", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))

@@ -17,8 +17,8 @@ from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import DEPLOYER, NO_CONTRACT
 from config.configured_chains import forget_chains
-from contracts import DEPLOYER, NO_CONTRACT
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, StepKind

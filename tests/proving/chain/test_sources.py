@@ -20,8 +20,8 @@ from django.utils import timezone
 from eth_account import Account
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
-from contracts import DEPLOYER
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
@@ -879,9 +879,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
 
 
 @pytest.mark.long
-def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent_is_proven(
-    chain, elsewhere, key, settings
-):
+def test_a_newer_block_of_the_parent_is_proven_without_the_state_of_the_confirmation(chain, elsewhere, key, settings):
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
     confirmed_at = elsewhere.confirm(40)
     l1_block.tell_of(parent, confirmed_at)

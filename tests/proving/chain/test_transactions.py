@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus

@@ -16,8 +16,8 @@ from django.db.models import Q
 from django.test import Client
 
 from accounts.models import ApiKey
+from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
-from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind

@@ -11,16 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from chains.node_errors import NodeUnavailable
 from queries.models import Batch, Block, StepKind
-from queries.waits import fault
+from queries.waits import wait
 from tests.explorer.batches import accept, complete, reject
 from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, header, request, submit
 
 pytestmark = pytest.mark.outside
-DOWN = fault(NodeUnavailable("The node is down."))
+DOWN = wait("node_fails", problem="The node is down.")
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_the_status_has_retry_after_while_the_batch_is_open(batch, status, age, 
     assert "Retry-After" not in status(batch.pk).headers
 
 
-def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch, status):
+def test_a_known_answer_is_304_until_it_changes(client: Client, key, batch, status):
     etag = status(batch.pk).headers["ETag"]
 
     def again(known: str):

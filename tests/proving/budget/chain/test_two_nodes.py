@@ -539,7 +539,7 @@ def test_a_node_that_begins_to_tell_a_block_of_the_future_rests(costly, settings
     assert "alone tells a newest block" in str(ChainWatch.objects.get().resting_nodes)
 
 
-def test_where_all_nodes_tell_a_block_of_the_future_the_clock_is_wrong(costly, settings, proven):
+def test_the_clock_is_wrong_if_all_nodes_tell_a_block_of_the_future(costly, settings, proven):
     lie = INVENTED["a newest block of the future"]
     with between(costly.url, lie) as first_url, between(costly.url, lie) as second_url:
         reconfigure(settings, f'"{costly.url}"', f'"{first_url}", "{second_url}"')
