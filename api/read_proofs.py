@@ -11,7 +11,7 @@ from pydantic import Field
 from accounts.models import ApiKey
 from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
 from chains.encoding import checksummed, hex_data
-from chains.receipts import ReceiptLog
+from chains.nodes.receipts import ReceiptLog
 from proving import facts, readable_facts
 from proving.facts import AccountFact, SlotFact
 from proving.readable_facts import ReadableFact, ReceiptPart, WithdrawalPart

@@ -10,15 +10,15 @@ from typing import Any
 
 import rlp
 
-from chains import packed_entries
 from chains.encoding import decode_rlp, read_data, read_list, read_number, read_object
-from chains.header import Header
-from chains.node_errors import ChainError, OtherRoot, other_root
-from chains.nodes import Question
-from chains.packed import HASH_BYTES
-from chains.questions import ProofRequest, VerifiedAccountProof
-from chains.rpc import RpcClient
-from chains.trie import EMPTY_TRIE_ROOT
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError, OtherRoot, other_root
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.nodes.rpc import RpcClient
+from chains.tries import packed_entries
+from chains.tries.header import Header
+from chains.tries.packed import HASH_BYTES
+from chains.tries.trie import EMPTY_TRIE_ROOT
 
 # Maximum withdrawals of a block that are read. Ethereum has 16, and Gnosis 8.
 _MOST = 1024

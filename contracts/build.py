@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contracts import ARTIFACTS_DIR
+from chains.contract_artifacts import ARTIFACTS_DIR
 
 CONTRACTS_DIR = Path(__file__).resolve().parent
 ROOT_DIR = CONTRACTS_DIR.parent

@@ -10,22 +10,23 @@ from dataclasses import dataclass
 import rlp
 
 from chains import withdrawals
-from chains.header import Header
-from chains.node_errors import ChainError, OtherRoot
-from chains.questions import ProofRequest, VerifiedAccountProof
-from chains.receipts import ReceiptLog
-from chains.rpc import RpcClient, result
-from chains.trie import EMPTY_CODE_HASH, StateAccount
+from chains.contract_artifacts import NO_CONTRACT
+from chains.nodes.node_errors import ChainError, OtherRoot
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.nodes.receipts import ReceiptLog
+from chains.nodes.rpc import RpcClient, result
+from chains.tries.header import Header
+from chains.tries.trie import EMPTY_CODE_HASH, StateAccount
 from chains.withdrawals import Withdrawal
 from config.error_answers import Refused
-from contracts import NO_CONTRACT
-from proving import block_contents, facts
+from proving import facts
 from proving.admission import admission_checks, answers
 from proving.admission.answers import Requests, SelectedBlocks
-from proving.asking import ChainUnavailable, asking_nodes
-from proving.block_contents import Asked, BlockEntries, FoundEntry, NamedEntry, Unprovable
-from proving.deployments import Unusable, call
 from proving.facts import AccountFact, HeaderFact, LogFact, RegistryView, SlotFact, ViewRequest
+from proving.reading import block_contents
+from proving.reading.asking import ChainUnavailable, asking_nodes
+from proving.reading.block_contents import Asked, BlockEntries, FoundEntry, NamedEntry, Unprovable
+from proving.registries.deployments import Unusable, call
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, Selector, pointer
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.strict_json import INVALID, UNSUPPORTED

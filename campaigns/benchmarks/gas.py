@@ -19,14 +19,14 @@ import rlp
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chains import packed, packed_entries
 from chains.attestation import AttestationRequest, Domain, sign
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import Anchor, BeaconChain
+from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import hex_data
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
-from contracts import NO_CONTRACT, Artifact
+from chains.tries import packed, packed_entries
+from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts.build import run_compiler
 from devnet.devchain import PROJECT, DevChain
 from tests.contracts import rollup_sources, tries, withdrawal_walks
@@ -658,7 +658,7 @@ _HOLDERS, _VOTERS = 1_000, 50
 _BALANCES_SLOT = 0
 # Branches on the path to a balance of a token with millions of holders: 7 nodes with the leaf.
 _TOKEN_TRIE = (16, 16, 16, 16, 9, 2)
-# Slots in a transaction. The service packs 110,000 bytes at most (`proving.packing`), counting whole nodes.
+# Slots in a transaction. The service packs 110,000 bytes at most (`proving.packing.packs`), counting whole nodes.
 _SLOTS_TOGETHER = 90
 _SOLIDITY = PROJECT / "client" / "solidity"
 _BY_SLOT, _BY_PROOF = "SnapshotVote", "SnapshotVoteByProof"

@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
-from contracts import Artifact
+from chains.contract_artifacts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.simulator import Call, Simulator

@@ -1,5 +1,5 @@
 // Verifies headers, accounts, storage slots and transactions against hashes (Yellow Paper 4.3 and appendix D; EIP-1186,
-// EIP-2718), as strictly as the service itself does in chains/header.py, chains/trie.py and chains/receipts.py. A proof
+// EIP-2718), as strictly as the service itself does in chains/tries/header.py, chains/tries/trie.py and chains/nodes/receipts.py. A proof
 // that fails throws a `Refusal`, whose message is one sentence.
 
 import { keccak_256 } from "../vendor/noble/sha3.js";

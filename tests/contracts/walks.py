@@ -1,6 +1,6 @@
 """Proofs of plain nodes for `FactsReader`'s views, and a model of what the views answer.
 
-The model reads a proof's list and receipts, and leaves single nodes to `chains.trie`.
+The model reads a proof's list and receipts, and leaves single nodes to `chains.tries.trie`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,8 +12,9 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
+from chains.contract_artifacts import Artifact
 from chains.encoding import Item, decode_rlp, read_bytes, read_integer
-from chains.trie import (
+from chains.tries.trie import (
     EMPTY_CODE_HASH,
     InvalidProof,
     _read_path,
@@ -22,7 +23,6 @@ from chains.trie import (
     verify_account,
     verify_slot,
 )
-from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.blocks import Log

@@ -8,7 +8,7 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from chains.encoding import decode_rlp, read_bytes, read_integer
-from chains.trie import InvalidProof
+from chains.tries.trie import InvalidProof
 from tests.contracts import tries
 from tests.contracts.walks import CHAIN_ID, NamedRefusal, _find_receipt, nodes_of, receipt_nodes, receipt_trie
 from tests.fixtures_folder import load_fixture, unhex

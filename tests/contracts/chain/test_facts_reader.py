@@ -13,11 +13,11 @@ import rlp
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 
-from chains.packed import AccountToProve
-from chains.packed import encode as pack
-from chains.packed_entries import encode_receipts, encode_transactions
-from chains.packed_entries import root as root_of
-from contracts import NO_CONTRACT, load_artifact
+from chains.contract_artifacts import NO_CONTRACT, load_artifact
+from chains.tries.packed import AccountToProve
+from chains.tries.packed import encode as pack
+from chains.tries.packed_entries import encode_receipts, encode_transactions
+from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
 from tests.contracts.blocks import Outcome, log_hash
 from tests.contracts.deployed import SENDER, Deployed, Reverted

@@ -3,9 +3,9 @@
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import packed
-from chains.header import Header
-from chains.packed import AccountToProve, encode, encode_parent_hash
+from chains.tries import packed
+from chains.tries.header import Header
+from chains.tries.packed import AccountToProve, encode, encode_parent_hash
 from proving import facts
 from queries.columns import HeaderField
 from tests import headers

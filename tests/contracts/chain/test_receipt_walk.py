@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.packed_entries import root as root_of
+from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
 from tests.contracts.blocks import Block, Outcome, bloom, random_block, recorded
 from tests.contracts.deployed import Deployed

@@ -6,9 +6,9 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.packed import encode as pack
-from chains.packed_entries import root as root_of
-from contracts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT
+from chains.tries.packed import encode as pack
+from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call

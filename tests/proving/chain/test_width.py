@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
@@ -166,9 +166,7 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
 
 @pytest.mark.long
 @pytest.mark.parametrize("final", [True, False])
-def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
-    service, key, settings, final
-):
+def test_times_before_the_oldest_readable_header_are_rejected_at_once(service, key, settings, final):
     """The service can't read early headers, as those of Celo before it was an L2. Without `final`, it can't read the
     final header either.
     """
