@@ -378,11 +378,11 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, corr
         math.ceil(hops.size / packs.MAX_BYTES),
         math.ceil(route.hops / packs.MAX_HOPS),
     )
-    in_one, base = _shared([block for block in likely if block.transactions == 1], route.paths)
+    shared = _shared([block for block in likely if block.transactions == 1], route.paths)
     gas: defaultdict[CostPart, float] = defaultdict(float)
     bound: defaultdict[CostPart, float] = defaultdict(float)
     for block_load, at_most in zip(likely, most, strict=True):
-        for part, amount in block_load.gas(base).items():
+        for part, amount in block_load.gas(shared.gas_of_each).items():
             gas[part] += amount
         # The bound includes one transaction more than was counted.
         for part, amount in at_most.gas(further=1).items():
@@ -412,7 +412,7 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, corr
     return GasEstimate(
         {part: parts[part] for part in CostPart if parts.get(part, Amount()).bound},
         Amount(*sizes),
-        in_one
+        shared.count
         + sum(block.transactions for block in likely if block.transactions > 1)
         + sum(block.times for block in likely)
         + apart
@@ -573,13 +573,19 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers
 
 
-def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
-    """Return the number of transactions that these blocks share, and the gas of each block's share of one.
+@dataclass(frozen=True)
+class _SharedTransactions:
+    """The transactions that several blocks share."""
 
-    `beside` is the number of blocks whose proofs are sent in the transactions of paths.
-    """
-    count, proofs = max(0, len(small) - beside), sum((block.proof for block in small), Load())
+    count: int
+    gas_of_each: float
+    """The gas of each block's share of their base gas."""
+
+
+def _shared(small: Sequence[_BlockLoad], on_paths: int) -> _SharedTransactions:
+    """Return the transactions that these blocks share. Proofs of `on_paths` blocks are sent in paths' transactions."""
+    count, proofs = max(0, len(small) - on_paths), sum((block.proof for block in small), Load())
     needed = max(proofs.size / packs.SHARED_BYTES, proofs.gas * _SIGNED / packs.SHARED_GAS)
     transactions = min(count, math.ceil(needed))
     calls = _CALL.gas * (count - transactions)
-    return transactions, (_TRANSACTION * transactions + calls) / max(1, len(small))
+    return _SharedTransactions(transactions, (_TRANSACTION * transactions + calls) / max(1, len(small)))

@@ -125,8 +125,8 @@ def _order(
         case PreparePath(preparation, queries):
             return orders.Order([building.intent_before(connection, preparation, queries)])
         case ExtendPath(path, target, needing, jump):
-            leg, intents = building.intents_of_leg(connection, block, path, target=target, needing=needing, jump=jump)
-            return orders.Order([next(intents)], partial(_note_path, context, path, leg))
+            extension = building.next_transactions(connection, block, path, target=target, needing=needing, jump=jump)
+            return orders.Order([extension.first], partial(_note_path, context, path, extension.leg))
 
 
 def _note_path(context: WorkContext, path: Path, leg: Leg, _: str, __: int) -> None:

@@ -294,16 +294,17 @@ def _of_times(
 
 def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
     connection, jump = source.context.connection, action.jump
-    leg, intents = building.intents_of_leg(
+    extension = building.next_transactions(
         connection, block, action.path, target=action.target, needing=action.needing, jump=jump
     )
-    source.trusted = {header.number for header in leg.checkpoints}
-    path, *proofs = itertools.islice(intents, _MOST + 1)
-    yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
-    yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
-    if not leg.arrives:
+    source.trusted = {header.number for header in extension.leg.checkpoints}
+    proves = extension.first.accumulates
+    yield _Proposed(extension.first, f"Leads to {where}{', and proves facts there' if proves else ''}.")
+    for proof in itertools.islice(extension.proofs, _MOST):
+        yield _Proposed(proof, f"Proves facts of {where}.", rests=True)
+    if not extension.leg.arrives:
         source.missing.wait(_MORE)
-    elif not path.accumulates:
+    elif not proves:
         # The path ends at the next block, whose header shows when this block ended. Further transactions prove this
         # block's facts.
         for further in decide.prove(_vouched_for(seen)).actions:

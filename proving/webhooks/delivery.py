@@ -78,15 +78,23 @@ class _DeliveryRequest:
     at: datetime
     began: float
 
-    def post(self) -> tuple[int | None, str]:
-        """Return the status of the receiver's answer (None if there is none), and a sentence about the result."""
+    def post(self) -> "_DeliveryResult":
         # The request must end before the lease. After that, another worker may hold the lane and send the event again.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         try:
             status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
         except Failed as failed:
-            return None, f"The receiver {failed}."
-        return status, _sentence(status)
+            return _DeliveryResult(None, f"The receiver {failed}.")
+        return _DeliveryResult(status, _sentence(status))
+
+
+@dataclass(frozen=True)
+class _DeliveryResult:
+    """The result of one attempt, as its users see it."""
+
+    status: int | None
+    """The HTTP status of the receiver's answer. None: there is none."""
+    sentence: str
 
 
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
@@ -95,7 +103,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     Deliveries run in parallel, so a slow receiver doesn't delay others.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
+    sent: dict[Future[_DeliveryResult], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
@@ -114,7 +122,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         logger.exception("delivering to %s failed", webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
-                _note_attempt(lane, *sent.pop(future), *future.result())
+                _note_attempt(lane, *sent.pop(future), future.result())
     return failed
 
 
@@ -150,20 +158,23 @@ def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webho
         return None
     at, began = timezone.now(), monotonic()
     try:
-        url, headers = _signed(webhook, delivery)
+        address = webhooks.address(webhook)
+        signature = signed_headers(delivery.message_id, delivery.body, webhook_secrets.signing(webhook.user_id))
     except webhook_secrets.CantOpen:
-        _note_attempt(lane, postponement, _DeliveryRequest(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
+        request = _DeliveryRequest(webhook, delivery, "", {}, at, began)
+        _note_attempt(lane, postponement, request, _DeliveryResult(None, _CANT_OPEN))
         return None
-    return _DeliveryRequest(webhook, delivery, url, headers, at, began)
+    return _DeliveryRequest(webhook, delivery, address.url, {**address.headers, **signature}, at, began)
 
 
 def _note_attempt(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _DeliveryRequest, status: int | None, outcome: str
+    lane: HeldLane, postponement: Postponement[Webhook], request: _DeliveryRequest, result: _DeliveryResult
 ) -> None:
+    status = result.status
     attempt = {
         "at": request.at.isoformat(),
         "httpStatus": status,
-        "outcome": outcome,
+        "outcome": result.sentence,
         "seconds": round(monotonic() - request.began, 3),
     }
     ends_as = None
@@ -191,15 +202,6 @@ def _is_early(delivery: WebhookDelivery) -> bool:
     latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
     pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
     return pausing.filter(pk=delivery.pk).exists()
-
-
-def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str, str]]:
-    """Return the URL, and the headers with the signature. Raises `webhook_secrets.CantOpen`."""
-    url, headers = webhooks.destination(webhook)
-    secrets = webhook_secrets.signing(webhook.user_id)
-    if not secrets:
-        raise webhook_secrets.CantOpen
-    return url, {**headers, **signed_headers(delivery.message_id, delivery.body, secrets)}
 
 
 def signed_headers(message_id: str, body: str, secrets: Sequence[str]) -> dict[str, str]:
