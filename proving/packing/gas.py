@@ -14,6 +14,7 @@ from typing import Self
 
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.transaction_fields import TRANSACTION_GAS
 from chains.tries.header import Header
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.tries.packed_entries import size_of_ways
@@ -67,7 +68,7 @@ class Load:
 
 # --- The table --------------------------------------------------------------------------------------------------------
 
-_TRANSACTION = 21_000
+_TRANSACTION = TRANSACTION_GAS
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
 
 # These values were measured with generated proofs. Each is right within 2 % (`make bench-estimates`).
