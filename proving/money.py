@@ -529,11 +529,11 @@ def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sa
     The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
     """
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
-    of_entries: set[int | None] = set()
+    entry_blocks: set[int | None] = set()
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
-        of_entries |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
-    sizes = block_contents.stored_sizes(of_entries)
+        entry_blocks |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
+    sizes = block_contents.stored_sizes(entry_blocks)
     missing = [
         UnprovenBlock(
             0,

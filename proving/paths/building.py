@@ -161,17 +161,17 @@ def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] 
 
 
 def next_transactions(
-    connection: OpenConnection, block: Block, path: Path, *, target: Header, needing: Missing, jump: HeaderParts
+    connection: OpenConnection, block: Block, path: Path, *, target: Header, missing: Missing, jump: HeaderParts
 ) -> PathTransactions:
     """Return the transactions of the next part of a path that can begin. Raises `NodeUnavailable`, `RpcRefused`."""
     registry = connection.registry
-    asking = frozenset(pk for queries in needing.values() for pk in queries)
+    asking = frozenset(pk for queries in missing.values() for pk in queries)
     beside = _waiting_beside(block, asking)
     leg = next_leg(connection, path, beside=beside)
     queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and target.number == block.number:
-        proofs = packs.intents(block, registry, needing, with_header=True, jump=jump, calls=leg.calls)
+        proofs = packs.intents(block, registry, missing, with_header=True, jump=jump, calls=leg.calls)
         first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]

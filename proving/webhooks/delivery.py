@@ -32,7 +32,7 @@ from yarl import URL
 from accounts import webhook_secrets
 from chains.bounded_http import Failed, TimedOut
 from config.database import due_rows, statements
-from config.database.due_rows import Postponement
+from config.database.due_rows import Claim
 from proving.working import counters
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock, webhook_targets, webhooks
@@ -103,17 +103,17 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     Deliveries run in parallel, so a slow receiver doesn't delay others.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[_DeliveryResult], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
+    sent: dict[Future[_DeliveryResult], tuple[Claim[Webhook], _DeliveryRequest]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
             if is_first or monotonic() < ends:
                 keys = _next([request.webhook for _, request in sent.values()])
-                postponement = lane.write(partial(due_rows.postpone, Webhook.objects.all(), keys))
-                for webhook in postponement.rows:
+                claim = lane.write(partial(due_rows.claim, Webhook.objects.all(), keys))
+                for webhook in claim.rows:
                     try:
-                        if request := _prepare(lane, postponement, webhook):
-                            sent[senders.submit(request.post)] = postponement, request
+                        if request := _prepare(lane, claim, webhook):
+                            sent[senders.submit(request.post)] = claim, request
                     except LaneLost:
                         raise
                     except Exception:
@@ -150,11 +150,11 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     return chosen
 
 
-def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
+def _prepare(lane: HeldLane, claim: Claim[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
     """Return the request for the first pending event. None if nothing is to be sent now."""
     delivery = webhooks.first_pending(webhook)
     if delivery is None or _is_early(delivery):
-        lane.write(partial(_end, postponement, webhook))
+        lane.write(partial(_end, claim, webhook))
         return None
     at, began = timezone.now(), monotonic()
     try:
@@ -162,14 +162,12 @@ def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webho
         signature = signed_headers(delivery.message_id, delivery.body, webhook_secrets.signing(webhook.user_id))
     except webhook_secrets.CantOpen:
         request = _DeliveryRequest(webhook, delivery, "", {}, at, began)
-        _note_attempt(lane, postponement, request, _DeliveryResult(None, _CANT_OPEN))
+        _note_attempt(lane, claim, request, _DeliveryResult(None, _CANT_OPEN))
         return None
     return _DeliveryRequest(webhook, delivery, address.url, {**address.headers, **signature}, at, began)
 
 
-def _note_attempt(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _DeliveryRequest, result: _DeliveryResult
-) -> None:
+def _note_attempt(lane: HeldLane, claim: Claim[Webhook], request: _DeliveryRequest, result: _DeliveryResult) -> None:
     status = result.status
     attempt = {
         "at": request.at.isoformat(),
@@ -182,16 +180,16 @@ def _note_attempt(
         ends_as = DeliveryStatus.DELIVERED
     elif status == _GONE:
         ends_as = DeliveryStatus.FAILED
-    lane.write(partial(_note, postponement, request.webhook, request.delivery, attempt, ends_as))
+    lane.write(partial(_note, claim, request.webhook, request.delivery, attempt, ends_as))
     outcome_of_run = "done" if ends_as == DeliveryStatus.DELIVERED else "fails"
     counters.note_job_run("webhook", outcome_of_run, request.began)
 
 
-def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
+def _end(claim: Claim[Webhook], webhook: Webhook, attempts: int = 0) -> None:
     """Make the webhook due for its next delivery, in the caller's transaction."""
     # Processes that add a delivery hold the same lock.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
-    postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
+    claim.end([webhook], webhooks.due_next(webhook), attempts=attempts)
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
@@ -227,7 +225,7 @@ def _sentence(status: int) -> str:
 
 
 def _note(
-    postponement: Postponement[Webhook],
+    claim: Claim[Webhook],
     webhook: Webhook,
     delivery: WebhookDelivery,
     attempt: Mapping[str, object],
@@ -251,7 +249,7 @@ def _note(
     else:
         fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, timezone.now(), None
     fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
-    _end(postponement, webhook, attempts=0 if is_delivered else delivery.failures + 1)
+    _end(claim, webhook, attempts=0 if is_delivered else delivery.failures + 1)
 
 
 # --- The guarded POST -------------------------------------------------------------------------------------------------
