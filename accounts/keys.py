@@ -11,6 +11,8 @@ import secrets
 import string
 import time
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -104,8 +106,8 @@ def authenticate_hash(key_hash: str, *, reads_only: bool = False) -> ApiKey | No
 
     Raises `Refused` like `authenticate_and_read`.
     """
-    known = authenticate_and_read(_KEYS, key_hash, reads_only=reads_only)
-    return known[0] if known else None
+    row = authenticate_and_read(_KEYS, key_hash, reads_only=reads_only)
+    return row.key if row else None
 
 
 def working() -> "QuerySet[ApiKey]":
@@ -118,9 +120,17 @@ OWN_COLUMNS = ("pk", "user_id", "access", "last_used_at", "user__address", "user
 _KEYS = CompiledQuery(lambda: working().values_list(*OWN_COLUMNS))
 
 
+@dataclass(frozen=True)
+class KeyRow:
+    """A valid key, and what was read with it."""
+
+    key: ApiKey
+    columns: Sequence[Any]
+
+
 def authenticate_and_read(
     query: CompiledQuery[tuple[Any, ...]], key_hash: str, *, reads_only: bool = False, **given: object
-) -> tuple[ApiKey, tuple[Any, ...]] | None:
+) -> KeyRow | None:
     """Return the key like `authenticate_hash`, and the query's further columns.
 
     `query` selects `working` keys, and its columns begin with `OWN_COLUMNS`. `key_hash` is the `digest` of the key.
@@ -136,7 +146,7 @@ def authenticate_and_read(
     _note_use(key_id, last_used_at)
     if access != KeyAccess.FULL and not reads_only:
         raise Refused("read_only_key", "This API key may only read. Use one with full access.")
-    return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)
+    return KeyRow(ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), others)
 
 
 def _note_use(key_id: int, last_used_at: datetime | None) -> None:

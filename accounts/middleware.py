@@ -4,6 +4,7 @@ No library is used, because libraries leave the key in the request, where logs a
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import quote_plus, unquote_plus
 
 from django.http import HttpRequest, HttpResponse
@@ -47,21 +48,29 @@ class ApiKeyMiddleware:
 def _take_key(request: HttpRequest) -> None:
     meta = request.META
     from_header = meta.pop("HTTP_API_KEY", "")
-    meta["QUERY_STRING"], from_query = _without_key(meta.get("QUERY_STRING", ""))
+    from_query = _read_query(meta.get("QUERY_STRING", ""))
+    meta["QUERY_STRING"] = from_query.without_keys
     for name in _URLS:
         if name in meta:
             path, mark, query = meta[name].partition("?")
-            kept, _ = _without_key(query)
+            kept = _read_query(query).without_keys
             meta[name] = _redacted(path) + (mark if kept else "") + kept
     # Servers also pass the path decoded.
     request.path, request.path_info = redact_keys(request.path), redact_keys(request.path_info)
     meta["PATH_INFO"] = redact_keys(meta.get("PATH_INFO", ""))
-    key = from_header or (from_query[0] if from_query else "")
+    key = from_header or from_query.first_key
     request.presented_key = SecretStr(key) if key else None  # type: ignore[attr-defined]  # this makes it an ApiRequest
 
 
-def _without_key(query: str) -> tuple[str, list[str]]:
-    """Return the query string without API keys, and the keys. Parameters are split as `QueryDict` does."""
+@dataclass(frozen=True)
+class _QueryString:
+    without_keys: str
+    first_key: str
+    """The value of the first parameter `apiKey`. Empty if there is none."""
+
+
+def _read_query(query: str) -> _QueryString:
+    """Take API keys out of a query string. Parameters are split as `QueryDict` does."""
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")
@@ -70,7 +79,7 @@ def _without_key(query: str) -> tuple[str, list[str]]:
             keys.append(unquote_plus(value))
         else:
             kept.append(_redacted(part))
-    return "&".join(kept), keys
+    return _QueryString("&".join(kept), next(iter(keys), ""))
 
 
 def _redacted(part: str) -> str:

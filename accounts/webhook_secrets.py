@@ -90,9 +90,15 @@ def reveal(secret: WebhookSecret) -> str | None:
 
 
 def signing(user_id: int) -> list[str]:
-    """Return the secrets that sign now, newest first. Secrets that can't be decrypted are left out."""
+    """Return the secrets that sign now, newest first. Secrets that can't be decrypted are left out.
+
+    Raises `CantOpen` if none is left.
+    """
     live = WebhookSecret.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), user=user_id)
-    return [secret for secret in map(reveal, live.order_by("-pk")) if secret]
+    readable = [secret for secret in map(reveal, live.order_by("-pk")) if secret]
+    if not readable:
+        raise CantOpen
+    return readable
 
 
 def ends(secret: str) -> str:

@@ -5,6 +5,8 @@ import logging
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
+from django.db.models import Max
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -74,7 +76,9 @@ def get_health(request: HttpRequest) -> JsonResponse:
             # Reading the session needs the database, so it comes after the check of the schema.
             is_for_operator = is_for_operator or request.user.is_staff
             found = findings.findings()
-            last_beat, by_stage = WorkerHeartbeat.last(), standstill.by_stage()
+            # A heartbeat in the future comes from a wrong clock.
+            beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + WorkerHeartbeat.SILENCE)
+            last_beat, by_stage = beats.aggregate(last=Max("beat_at"))["last"], standstill.by_stage()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so nothing is known of the worker."

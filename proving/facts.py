@@ -121,10 +121,10 @@ def of(query: Query) -> list[Fact]:
 
 def roots_of(facts: Iterable[Fact]) -> list[HeaderFact]:
     """Return the roots below which the facts about transactions are proven."""
-    return [HeaderFact(field) for field in sorted({fact.root for fact in of_entries(facts)})]
+    return [HeaderFact(field) for field in sorted({fact.root for fact in entry_facts(facts)})]
 
 
-def of_entries(facts: Iterable[object]) -> list[EntryFact | LogFact]:
+def entry_facts(facts: Iterable[object]) -> list[EntryFact | LogFact]:
     """Return the facts about transactions, whose proofs need no state root."""
     return [fact for fact in facts if isinstance(fact, EntryFact | LogFact)]
 
@@ -198,7 +198,7 @@ def proven(
     distinct_facts = {block: list(dict.fromkeys(facts)) for block, facts in facts_by_block.items()}
     accounts = _accounts(distinct_facts)
     slots = _slots(distinct_facts, accounts)
-    of_entries = _of_entries(distinct_facts, entries)
+    entry_words = _entry_words(distinct_facts, entries)
     words: dict[int, dict[Fact, bytes]] = {}
     for block, facts in distinct_facts.items():
         of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
@@ -213,7 +213,7 @@ def proven(
                 case SlotFact():
                     word = slots.get((block.pk, fact))
                 case EntryFact() | LogFact():
-                    word = of_entries.get((block.pk, fact))
+                    word = entry_words.get((block.pk, fact))
                 case HeaderFact():
                     word = of_header.get(fact.field)
                 case TimeFact():
@@ -316,7 +316,7 @@ def _slots(
     return words
 
 
-def _of_entries(
+def _entry_words(
     facts_by_block: Mapping[Block, Iterable[Fact]], stored: Iterable[ProvenTransaction] | None
 ) -> dict[tuple[int, Fact], bytes]:
     """Return the words of facts about transactions whose receipts are stored, by (block's id, fact)."""

@@ -2,13 +2,13 @@
 
 import zlib
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from io import BytesIO
 from itertools import chain
 from typing import ClassVar, Self
 
 from django.db import models
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Now
 from django.utils import timezone
 from ulid import ULID
 
@@ -208,8 +208,6 @@ class Signer(DueRow):
         return cls.objects.exclude(wait=None).filter(wait_seen_at__gt=Now() - SEEN).order_by("pk")
 
 
-# Gas of a transaction that does nothing (Yellow Paper, G_transaction).
-CANCELLATION_GAS = 21_000
 # A final transaction counts as at least this fraction (1/4) of its maximum cost. Honest transactions rarely cost less
 # than that.
 _LEAST_PART = 4
@@ -394,34 +392,6 @@ class Share(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gas} gas of {self.transaction_id} for {self.batch_id}"
-
-
-def goes_to_replaced_registry() -> models.Exists:
-    """Select shares of transactions to a replaced registry or its block hash source.
-
-    Their facts are proven again, so neither a batch nor a user's limit pays for them twice. The next registry may have
-    the same block hash source, so transactions since the replacement don't count.
-    """
-    to = models.OuterRef("transaction__to")
-    replaced = FactsRegistry.objects.filter(
-        models.Q(address=to) | models.Q(multicall=to) | models.Q(block_hash_source=to),
-        destination_chain_id=models.OuterRef("transaction__signer__chain_id"),
-        replaced_at__gte=models.OuterRef("transaction__created_at"),
-    )
-    return models.Exists(replaced)
-
-
-def ran_out_of_gas() -> models.Q:
-    """Select shares of transactions that are final, and reverted because a node's estimate of gas was too low."""
-    with_so_little = SignedTransaction.objects.filter(
-        hash=models.OuterRef("transaction__hash"),
-        is_cancellation=False,
-        # A call keeps back a 64th of its gas (EIP-150), and there are calls within calls.
-        transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * 15 / 16,
-    )
-    return models.Q(
-        models.Exists(with_so_little), transaction__state=TransactionState.FINAL, transaction__succeeded=False
-    )
 
 
 class SignedTransaction(models.Model):
@@ -691,12 +661,6 @@ class WorkerHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return self.worker
-
-    @classmethod
-    def last(cls) -> datetime | None:
-        """Return the time of the last heartbeat of any worker."""
-        beats = cls.objects.filter(beat_at__lt=Now() + cls.SILENCE)
-        return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
 
     @classmethod
     def running(cls) -> "models.QuerySet[WorkerHeartbeat]":

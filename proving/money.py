@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from accounts import models
@@ -28,14 +29,13 @@ from proving.models import (
     GWEI,
     SPENT_STATES,
     AccountProof,
+    FactsRegistry,
     Share,
     SignedTransaction,
     Signer,
     Transaction,
     TransactionState,
-    goes_to_replaced_registry,
     in_gwei,
-    ran_out_of_gas,
 )
 from proving.packing import gas
 from proving.packing.gas import Route, Sample, UnprovenBlock
@@ -190,7 +190,7 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
     """
     caused: Counter[str] = Counter()
     shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
-    shares = shares.exclude(Q(batch__fee_is_estimate=True) & ran_out_of_gas())
+    shares = shares.exclude(Q(batch__fee_is_estimate=True) & _ran_out_of_gas())
     # The few shares of a batch are added up here, because databases can't add up numbers of 256 bits.
     for batch, state, wei, gwei in shares.values_list("batch", "transaction__state", "wei", "reserved_gwei"):
         is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
@@ -200,7 +200,33 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
 
 def _shares() -> QuerySet[Share]:
     """Return the shares that count against users' fees and limits. Those of replaced registries don't count."""
-    return Share.objects.filter(~goes_to_replaced_registry())
+    return Share.objects.filter(~_goes_to_replaced_registry())
+
+
+def _goes_to_replaced_registry() -> Exists:
+    """Select shares of transactions to a replaced registry or its block hash source.
+
+    Their facts are proven again, so neither a batch nor a user's limit pays for them twice. The next registry may have
+    the same block hash source, so transactions since the replacement don't count.
+    """
+    to = OuterRef("transaction__to")
+    replaced = FactsRegistry.objects.filter(
+        Q(address=to) | Q(multicall=to) | Q(block_hash_source=to),
+        destination_chain_id=OuterRef("transaction__signer__chain_id"),
+        replaced_at__gte=OuterRef("transaction__created_at"),
+    )
+    return Exists(replaced)
+
+
+def _ran_out_of_gas() -> Q:
+    """Select shares of transactions that are final, and reverted because a node's estimate of gas was too low."""
+    with_so_little = SignedTransaction.objects.filter(
+        hash=OuterRef("transaction__hash"),
+        is_cancellation=False,
+        # A call keeps back a 64th of its gas (EIP-150), and there are calls within calls.
+        transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * 15 / 16,
+    )
+    return Q(Exists(with_so_little), transaction__state=TransactionState.FINAL, transaction__succeeded=False)
 
 
 def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:
@@ -428,7 +454,7 @@ def _show_spent(batches: Sequence[str]) -> None:
     gas: Counter[str] = Counter()
     wei: Counter[str] = Counter()
     of_operator: Counter[str] = Counter()
-    for share in shares.annotate(is_of_operator=Exists(version) | goes_to_replaced_registry() | ran_out_of_gas()):
+    for share in shares.annotate(is_of_operator=Exists(version) | _goes_to_replaced_registry() | _ran_out_of_gas()):
         gas[share.batch_id] += share.gas
         wei[share.batch_id] += share.wei
         of_operator[share.batch_id] += share.wei if share.is_of_operator else 0
@@ -503,11 +529,11 @@ def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sa
     The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
     """
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
-    of_entries: set[int | None] = set()
+    entry_blocks: set[int | None] = set()
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
-        of_entries |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
-    sizes = block_contents.stored_sizes(of_entries)
+        entry_blocks |= {query.block_id} if query.kind == QueryKind.ENTRY else set()
+    sizes = block_contents.stored_sizes(entry_blocks)
     missing = [
         UnprovenBlock(
             0,

@@ -129,8 +129,8 @@ def batch_query_status(
     with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
     """
     batch = _batch_of(request.auth)  # type: ignore[attr-defined]
-    content, etag = batch.answer()
-    is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
+    answer = batch.answer()
+    is_news = not is_known(request, answer.etag) if request.headers.get("If-None-Match") else not batch.is_open
     is_head = request.META["REQUEST_METHOD"] == "HEAD"  # its answer has only headers
     if wait and not is_news and not is_head and _has_waited(batch, wait):
         # The key may have been revoked meanwhile.
@@ -138,9 +138,9 @@ def batch_query_status(
         if key_and_batch is None:
             raise AuthenticationError
         batch = _batch_of(key_and_batch)
-        content, etag = batch.answer()
+        answer = batch.answer()
     # The answer isn't validated, because that would take longer than reading the status.
-    return conditional(request, json.dumps(content).encode(), etag, batch.poll_seconds())
+    return conditional(request, json.dumps(answer.body).encode(), answer.etag, batch.poll_seconds())
 
 
 def _batch_of(key_and_batch: status.KeyAndBatch) -> status.BatchStatusRow:

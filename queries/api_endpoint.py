@@ -308,12 +308,11 @@ _WITH_LIMITS = CompiledQuery(
 
 
 def _key_with_limits(_: HttpRequest, key_hash: str, *, reads_only: bool = False) -> ApiKey | None:
-    key_and_limits = keys.authenticate_and_read(_WITH_LIMITS, key_hash, reads_only=reads_only)
-    if key_and_limits is None:
+    row = keys.authenticate_and_read(_WITH_LIMITS, key_hash, reads_only=reads_only)
+    if row is None:
         return None
-    key, limits = key_and_limits
-    key.user = User.from_db(None, ("id", *_LIMITS), (key.user_id, *limits))
-    return key
+    row.key.user = User.from_db(None, ("id", *_LIMITS), (row.key.user_id, *row.columns))
+    return row.key
 
 
 KEY = KeyAuth(_key)

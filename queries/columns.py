@@ -23,11 +23,14 @@ def batch_id(text: str) -> str:
     return text.upper() if re.fullmatch(ULID, text) else ""
 
 
-def batch_ids(prefix: str) -> tuple[str, str] | None:
-    """Return the first and the last identifier with this prefix, in any case. None: it is none, or too short."""
-    if not re.fullmatch(ULID_PREFIX, prefix) or prefix[:2] in {"0x", "0X"}:
-        return None
-    return prefix.upper().ljust(26, "0"), prefix.upper().ljust(26, "Z")
+def batch_id_prefix(text: str) -> str:
+    """Return the beginning of a batch's identifier as it is stored. Empty: the text is none, or too short."""
+    return "" if not re.fullmatch(ULID_PREFIX, text) or text[:2] in {"0x", "0X"} else text.upper()
+
+
+def batches_with_prefix(prefix: str) -> models.Q:
+    """Select the batches whose identifier begins with a `batch_id_prefix`, by an index."""
+    return models.Q(pk__range=(prefix.ljust(26, "0"), prefix.ljust(26, "Z")))
 
 
 def message_id(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -94,13 +95,12 @@ class BatchStatusRow:
     def query_status(self) -> str:
         return query_status(self.status)
 
-    def answer(self) -> tuple[dict[str, Any], str]:
-        """Return the body and its ETag. The ETag is weak, because it ignores the duration of failures."""
+    def answer(self) -> "StatusAnswer":
         if self.is_open:
             waits = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
             body: dict[str, Any] = {"queryStatus": self.query_status}
             news = [wait.sentence for wait in waits]
-            return body | ({"info": list(map(str, waits))} if waits else {}), _etag([body, news])
+            return StatusAnswer(body | ({"info": list(map(str, waits))} if waits else {}), _etag([body, news]))
         body = {"queryStatus": self.query_status}
         if self.status == BatchStatus.REJECTED:
             body |= {
@@ -108,11 +108,20 @@ class BatchStatusRow:
                 "code": self.rejection_code,
                 "retryable": self.rejection_retryable,
             }
-        return body, _etag(body)
+        return StatusAnswer(body, _etag(body))
 
     def poll_seconds(self) -> int | None:
         """Return the seconds until the next request. None: only a reorg can still change the status."""
         return poll_seconds(timezone.now() - self.created_at) if self.is_open else None
+
+
+@dataclass(frozen=True)
+class StatusAnswer:
+    """The answer of the status endpoint."""
+
+    body: Mapping[str, Any]
+    etag: str
+    """A weak one, because it ignores the duration of failures."""
 
 
 def _etag(news: Any) -> str:
@@ -142,5 +151,4 @@ def read(key_hash: str, batch_id: str) -> KeyAndBatch | None:
     row = keys.authenticate_and_read(_KEY_AND_BATCH, key_hash, reads_only=True, batch=columns.batch_id(batch_id))
     if row is None:
         return None
-    key, batch = row
-    return KeyAndBatch(key.user_id, BatchStatusRow(*batch) if batch[0] else None)
+    return KeyAndBatch(row.key.user_id, BatchStatusRow(*row.columns) if row.columns[0] else None)

@@ -6,6 +6,7 @@ outbox). This module creates and lists events, and makes them due again. `provin
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -56,10 +57,17 @@ def store(webhook: Webhook) -> None:
     webhook.save(force_insert=True)
 
 
-def destination(webhook: Webhook) -> tuple[str, dict[str, str]]:
+@dataclass(frozen=True)
+class WebhookAddress:
+    """The URL of a webhook, and the headers that its user has set."""
+
+    url: str
+    headers: Mapping[str, str]
+
+
+def address(webhook: Webhook) -> WebhookAddress:
     """Return the webhook's URL and headers. Raises `webhook_secrets.CantOpen`."""
-    content = json.loads(webhook_secrets.unseal(bytes(webhook.sealed), _row(webhook.pk)))
-    return content["url"], content["headers"]
+    return WebhookAddress(**json.loads(webhook_secrets.unseal(bytes(webhook.sealed), _row(webhook.pk))))
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
@@ -105,10 +113,10 @@ def send_test_to_receiver(user_id: int, receiver: str) -> None:
     if webhook is None:
         raise Refused("unknown_receiver", "None of your webhooks is sent there.")
     try:
-        url, headers = destination(webhook)
+        last = address(webhook)
     except webhook_secrets.CantOpen:
         raise Refused("secret_lost", "This service can no longer read the receiver's URL.") from None
-    send_test(user_id, url, headers)
+    send_test(user_id, last.url, last.headers)
 
 
 def _store_events(receivers: Sequence[Webhook], event: WebhookEvent, data: Mapping[str, object]) -> None:

@@ -162,7 +162,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 
     def pack() -> None:
-        for each in packs.entry_packs(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
+        for each in packs.packs_of_entries(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
             each.values = contents.tries[each.root]
             each.encode(block.header.number)
 

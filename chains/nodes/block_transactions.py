@@ -49,7 +49,7 @@ _FIELDS = {
 _AUTHORIZATION = ("chainId", "address", "nonce", *_SIGNATURE)
 
 
-def of_block(rpc: RpcClient, header: Header) -> tuple[bytes, ...]:
+def of_block(rpc: RpcClient, header: Header) -> Sequence[bytes]:
     """Return the trie's values (EIP-2718) of all of a block's transactions, in order.
 
     A block without transactions needs no answer.
@@ -64,7 +64,7 @@ def of_block(rpc: RpcClient, header: Header) -> tuple[bytes, ...]:
     )
 
 
-def _read(result: Any, header: Header) -> tuple[bytes, ...] | Question[tuple[bytes, ...]]:
+def _read(result: Any, header: Header) -> Sequence[bytes] | Question[Sequence[bytes]]:
     block = read_object(result)
     if _hash(block.get("hash")) != header.hash:
         raise ValueError("another block than the requested one")
@@ -83,11 +83,11 @@ def _read(result: Any, header: Header) -> tuple[bytes, ...] | Question[tuple[byt
     return _raw(header, {at: hashes[at] for at in raw}, [value or b"" for value in values])
 
 
-def _raw(header: Header, hashes: Mapping[int, bytes], values: Sequence[bytes]) -> Question[tuple[bytes, ...]]:
+def _raw(header: Header, hashes: Mapping[int, bytes], values: Sequence[bytes]) -> Question[Sequence[bytes]]:
     """Ask the same node for transactions as they are, by their indexes and hashes, to complete the trie's values."""
     (at, tx_hash), *others = hashes.items()
 
-    def read(result: Any) -> tuple[bytes, ...] | Question[tuple[bytes, ...]]:
+    def read(result: Any) -> Sequence[bytes] | Question[Sequence[bytes]]:
         # Nodes that keep no index of old transactions answer null.
         completed = *values[:at], b"" if result is None else read_data(result), *values[at + 1 :]
         if others:

@@ -35,8 +35,8 @@ Row = TypeVar("Row", bound=DueRow)
 
 
 @dataclass(frozen=True)
-class Postponement(Generic[Row]):
-    """Rows that a worker is processing. If the worker is killed, they are due again at `until`."""
+class Claim(Generic[Row]):
+    """Rows that a worker has claimed: it is processing them. If it is killed, they are due again at `until`."""
 
     rows: Sequence[Row]
     until: datetime | None
@@ -84,10 +84,10 @@ class Postponement(Generic[Row]):
             untouched.filter(pk=row.pk).update(failing_since=since)
 
 
-def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponement[Row]:
-    """Postpone the rows with these primary keys. Return their new state, in the keys' order.
+def claim(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Claim[Row]:
+    """Claim the rows with these primary keys: postpone them. Return their new state, in the keys' order.
 
-    A row that another process makes due later has another time, by which `Postponement.end` notices the change. The
+    A row that another process makes due later has another time, by which `Claim.end` notices the change. The
     caller has a transaction, which keeps other processes from changing the rows until it ends.
     """
     # An UPDATE of several rows would lock them in any order.
@@ -95,13 +95,13 @@ def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponeme
     rows_by_key = {row.pk: row for row in locked.annotate(now=Now())}
     ordered = [rows_by_key[key] for key in keys if key in rows_by_key]
     if not ordered:
-        return Postponement([], None, {})
+        return Claim([], None, {})
     until: datetime = ordered[0].now + timedelta(seconds=settings.LEASE_SECONDS)  # type: ignore[attr-defined]  # annotated
     due_before = {row.pk: row.due_at for row in ordered}
     rows.filter(pk__in=rows_by_key).update(due_at=until)
     for row in ordered:
         row.due_at = until
-    return Postponement(ordered, until, due_before)
+    return Claim(ordered, until, due_before)
 
 
 def due(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":

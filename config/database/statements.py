@@ -8,7 +8,8 @@ than running them.
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
 from operator import attrgetter
@@ -64,20 +65,20 @@ def insert(
     The values are in the database's form. `bulk_create` would prepare each value of each row, which takes ten times as
     long. The database assigns the keys. Return the columns `returning` of the inserted rows.
     """
-    table, alike, places, values = _alike(template, columns)
-    names = ", ".join((*columns, *alike))
+    same = _same_columns(template, columns)
+    table, names = _table(template), ", ".join((*columns, *same.names))
     returned: list[tuple[Any, ...]] = []
     fields = {field.column: field for field in type(template)._meta.local_concrete_fields}
     with connection.cursor() as cursor:
         for chunk in chunks(rows, _ROWS_PER_STATEMENT):
             if columns and connection.vendor == "postgresql":
-                given = ", ".join(("given.*", *places))
+                given = ", ".join(("given.*", *same.places))
                 source = f"SELECT {given} FROM {_unnest([fields[name] for name in columns])} AS given"  # noqa: S608
-                parameters = [*values, *_arrays(chunk)]
+                parameters = [*same.parameters, *_arrays(chunk)]
             else:
-                row = f"({', '.join((*['%s'] * len(columns), *places))})"
+                row = f"({', '.join((*['%s'] * len(columns), *same.places))})"
                 source = f"VALUES {', '.join([row] * len(chunk))}"
-                parameters = [value for row in chunk for value in (*row, *values)]
+                parameters = [value for row in chunk for value in (*row, *same.parameters)]
             # The names come from models, not from users.
             sql = f"INSERT INTO {table} ({names}) {source}{' ON CONFLICT DO NOTHING' if ignore_conflicts else ''}"
             cursor.execute(f"{sql} RETURNING {returning}" if returning else sql, parameters)
@@ -105,11 +106,11 @@ def insert_for_each(template: Model, column: str, selection: str, parameters: Se
 
     `selection` is the part of an SQL statement from FROM on. `column` gets the id of the selected row.
     """
-    table, alike, places, values = _alike(template, (column,))
-    names = ", ".join((column, *alike))
+    same = _same_columns(template, (column,))
+    names = ", ".join((column, *same.names))
     with connection.cursor() as cursor:
-        sql = f"INSERT INTO {table} ({names}) SELECT {', '.join(('id', *places))} {selection}"
-        cursor.execute(sql, (*values, *parameters))
+        sql = f"INSERT INTO {_table(template)} ({names}) SELECT {', '.join(('id', *same.places))} {selection}"
+        cursor.execute(sql, (*same.parameters, *parameters))
 
 
 def update_each(rows: Sequence[Model], columns: Sequence[str]) -> None:
@@ -148,18 +149,32 @@ def _arrays(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [list(values) for values in zip(*rows, strict=True)]
 
 
-def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[str], list[Any]]:
-    """Return the table, its columns except `excluded`, and `template`'s values for them: as SQL, with parameters."""
-    names, places, parameters = [], [], []
+def _table(template: Model) -> str:
+    return connection.ops.quote_name(template._meta.db_table)
+
+
+@dataclass(frozen=True)
+class _SameColumns:
+    """Columns in which all inserted rows have the same value."""
+
+    names: list[str]
+    places: list[str]
+    """Each value as SQL: a literal, or the place of a parameter."""
+    parameters: list[Any]
+
+
+def _same_columns(template: Model, excluded: Sequence[str]) -> _SameColumns:
+    """Return the columns of `template` except `excluded`, with its values."""
+    same = _SameColumns([], [], [])
     for field, name, default, literal in _fields(type(template), tuple(excluded)):
         value = getattr(template, field.attname)
         # Most columns have their default, which takes longer to prepare and to merge than the other values.
         is_default = literal and value is default
-        names.append(name)
-        places.append(literal if is_default else "%s")
+        same.names.append(name)
+        same.places.append(literal if is_default else "%s")
         if not is_default:
-            parameters.append(field.get_db_prep_save(value, connection))
-    return connection.ops.quote_name(template._meta.db_table), names, places, parameters
+            same.parameters.append(field.get_db_prep_save(value, connection))
+    return same
 
 
 @cache
@@ -200,6 +215,14 @@ class QueryParameter(Expression):
         return "%s", [self]
 
 
+@dataclass(frozen=True)
+class _CompiledSql:
+    sql: str
+    parameters: Sequence[Any]
+    converters: Mapping[int, tuple[list[Callable[..., Any]], Any]]
+    """Functions that convert the database's values, and the column, by its index."""
+
+
 class CompiledQuery(Generic[Row]):
     """A `values_list` query that is compiled once. Its parameters are given by name: `query.first(batch="01...")`."""
 
@@ -212,22 +235,21 @@ class CompiledQuery(Generic[Row]):
 
     def all(self, **values: Any) -> list[Row]:
         """Return the rows that the query selects."""
-        sql, parameters, converters = self._compiled
+        compiled = self._compiled
         with connection.cursor() as cursor:
-            cursor.execute(sql, [_value(parameter, values) for parameter in parameters])
+            cursor.execute(compiled.sql, [_value(parameter, values) for parameter in compiled.parameters])
             rows = [list(row) for row in cursor.fetchall()]
         for row in rows:
-            for at, (converts, column) in converters.items():
+            for at, (converts, column) in compiled.converters.items():
                 for convert in converts:
                     row[at] = convert(row[at], column, connection)
         return [cast("Row", tuple(row)) for row in rows]
 
     @cached_property
-    def _compiled(self) -> tuple[str, tuple[Any, ...], dict[int, tuple[list[Callable[..., Any]], Any]]]:
-        """Return the SQL, its parameters, and the converters of the database's values by column index."""
+    def _compiled(self) -> _CompiledSql:
         compiler = self._make().query.get_compiler(connection=connection)
         sql, parameters = compiler.as_sql()
-        return sql, tuple(parameters), compiler.get_converters([column for column, *_ in compiler.select])
+        return _CompiledSql(sql, parameters, compiler.get_converters([column for column, *_ in compiler.select]))
 
 
 def _value(parameter: Any, values: dict[str, Any]) -> Any:

@@ -115,8 +115,8 @@ def page(request: HttpRequest) -> HttpResponse:
 
 def _found(filters: BatchListFilters, user: User | None, account: SearchedAccount | None) -> dict[str, Any]:
     """Return the batches of the page, and the facts next to them."""
-    batches, searched_for = _matching(filters, user, account)
-    page = _page(batches, filters)
+    matching = _matching(filters, user, account)
+    page = _page(matching.batches, filters)
     fact_filters = fact_list.searched(filters.search, account)
     facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else FoundFacts([], None)
     query = urlencode(fact_filters.model_dump(exclude_none=True)) if fact_filters else ""
@@ -125,8 +125,8 @@ def _found(filters: BatchListFilters, user: User | None, account: SearchedAccoun
         # The neighbouring pages begin after these identifiers.
         "newer": page.batches[0].pk if page.batches and page.has_newer else "",
         "older": page.batches[-1].pk if page.batches and page.has_older else "",
-        "searched_for": searched_for,
-        "not_understood": bool(filters.search) and not searched_for,
+        "searched_for": matching.searched_for,
+        "not_understood": bool(filters.search) and not matching.searched_for,
         "account": account,
         "facts_address": f"{reverse('facts')}?{query}" if query else "",
         "facts": list(fact_list.rows(facts.facts)),
@@ -147,8 +147,8 @@ def file(request: HttpRequest) -> HttpResponse:
         filters = typed_filters.read(BatchListFilters, typed)
     except UnreadableFilters as unreadable:
         return typed_filters.refusing_file(unreadable.faults, "batches.csv")
-    batches, _ = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
-    rows = batch_rows.read(query_rows.first(batches, MOST_IN_FILE + 1))
+    matching = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
+    rows = batch_rows.read(query_rows.first(matching.batches, MOST_IN_FILE + 1))
     following = ""
     if len(rows) > MOST_IN_FILE:
         rows = rows[:MOST_IN_FILE]
@@ -177,18 +177,18 @@ def _only(filters: BatchListFilters, user: User | None) -> str:
 
     Empty: there is none.
     """
-    if not (ids := _ids(filters.search)):
+    if not (prefix := _id_prefix(filters.search)):
         return ""
-    batches = Batch.objects.filter(pk__range=ids)
-    if ids[0] != ids[1] and not settings.PUBLIC_BATCH_LIST:
+    batches = Batch.objects.filter(columns.batches_with_prefix(prefix))
+    if prefix != columns.batch_id(prefix) and not settings.PUBLIC_BATCH_LIST:
         batches = batches.filter(user=user) if user else batches.none()
     found = list(batches.values_list("pk", flat=True)[:2])
     return found[0] if len(found) == 1 else ""
 
 
-def _ids(text: str) -> tuple[str, str] | None:
-    """Return the first and the last identifier that the text may stand for. Numbers of blocks begin with no zero."""
-    return None if text.isdecimal() and not text.startswith("0") else columns.batch_ids(text)
+def _id_prefix(text: str) -> str:
+    """Return the beginning of an identifier that the text may stand for. Numbers of blocks begin with no zero."""
+    return "" if text.isdecimal() and not text.startswith("0") else columns.batch_id_prefix(text)
 
 
 # --- Search -----------------------------------------------------------------------------------------------------------
@@ -210,31 +210,38 @@ def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> _BatchPage:
     return _BatchPage(rows[:PAGE_SIZE], has_newer=bool(filters.cursor), has_older=len(rows) > PAGE_SIZE)
 
 
-def _matching(
-    filters: BatchListFilters, user: User | None, account: SearchedAccount | None
-) -> tuple["QuerySet[Batch]", str]:
-    """Return the matching batches and the kind of the search. If nothing can match, return no batches and no kind."""
+@dataclass(frozen=True)
+class _SearchedBatches:
+    batches: "QuerySet[Batch]"
+    searched_for: str
+    """The kind of the search. Empty if there is no search, or if nothing can match it."""
+
+
+def _matching(filters: BatchListFilters, user: User | None, account: SearchedAccount | None) -> _SearchedBatches:
     batches = _filtered(filters, user)
     text = filters.search
     if not text:
-        return batches, ""
-    if ids := _ids(text):
-        return batches.filter(pk__range=ids), "identifier"
+        return _SearchedBatches(batches, "")
+    if prefix := _id_prefix(text):
+        return _SearchedBatches(batches.filter(columns.batches_with_prefix(prefix)), "identifier")
     if NUMBER.fullmatch(text):
         # With the ids in the statement, PostgreSQL can estimate the number of their queries.
         numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
-        return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "number"
+        of_blocks = Query.objects.filter(block__in=numbered).values("batch")
+        return _SearchedBatches(batches.filter(pk__in=of_blocks), "number")
     if HASH.fullmatch(text):
         sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
         blocks = Block.objects.filter(hash=text.lower()).values("pk")
         by_block = Query.objects.filter(block__in=blocks).values("batch")
         named = Query.objects.filter(Q(transaction_name=text.lower()) | Q(block_of=text.lower())).values("batch")
-        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block) | Q(pk__in=named)), "hash"
+        found = batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block) | Q(pk__in=named))
+        return _SearchedBatches(found, "hash")
     if account and account.address:
-        return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "account"
+        of_account = Query.objects.filter(address=account.address).values("batch")
+        return _SearchedBatches(batches.filter(pk__in=of_account), "account")
     # An unknown name matches nothing. An empty address would match queries about headers.
-    return batches.none(), "account" if account else ""
+    return _SearchedBatches(batches.none(), "account" if account else "")
 
 
 def _filtered(filters: BatchListFilters, user: User | None) -> "QuerySet[Batch]":

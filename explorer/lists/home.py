@@ -1,5 +1,7 @@
 """The home page, with an example batch that its reader may also see in a list."""
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -40,8 +42,15 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "explorer/home/page.html", context)
 
 
-def _example(user: User | None) -> tuple[BatchRow, str] | None:
-    """Return a finished batch, and a sentence that says who must be trusted for its facts.
+@dataclass(frozen=True)
+class ExampleBatch:
+    row: BatchRow
+    trust: str
+    """A sentence that says who must be trusted for its facts."""
+
+
+def _example(user: User | None) -> ExampleBatch | None:
+    """Return a finished batch.
 
     It is the user's own. If there is none, it is anybody's, but only if `PUBLIC_BATCH_LIST` is set.
     """
@@ -50,5 +59,5 @@ def _example(user: User | None) -> tuple[BatchRow, str] | None:
     for row in rows:
         connection = get_chains().connection(row.sources[0].id, row.destination.id) if row.headline.answer else None
         if connection and row.batch.status == BatchStatus.DONE:
-            return row, sources.of(connection).trust(connection)
+            return ExampleBatch(row, sources.of(connection).trust(connection))
     return None

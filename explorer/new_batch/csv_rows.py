@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -21,14 +22,23 @@ _Faults = dict[str, set[int]]  # the numbers of lines by sentences
 _SUBJECTS = {"address": "accounts", "transaction": "transactions"}
 
 
+@dataclass(frozen=True)
+class PastedRows:
+    """Rows of the form that were made from lines."""
+
+    rows: Sequence[dict[str, Any]]
+    """The initial values of their forms."""
+    line_count: int
+
+
 def read(
     text: str,
     like: Mapping[str, Any],
     chains: Mapping[str, str],
     most: int,
     check: Callable[[Sequence[Mapping[str, Any]]], Iterable[RowFault]],
-) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows, as initial values of their forms, and the number of lines.
+) -> PastedRows:
+    """Convert lines to rows.
 
     Lines that differ only in their addresses or transactions share a row. `like` has the values that lines leave out.
     `chains` has chain ids by lower-case names. Raises `ValidationError` with the faults of all lines, also those that
@@ -51,7 +61,7 @@ def read(
         in_order = sorted((sorted(numbers), sentence) for sentence, numbers in faults.items())
         named, more = [_named(*fault) for fault in in_order[:MOST_FAULTS]], len(in_order) - MOST_FAULTS
         raise ValidationError(named + [FORM_SENTENCES["more_faults"].format(count=more)] * (more > 0))
-    return rows, len(lines)
+    return PastedRows(rows, len(lines))
 
 
 def _rows(

@@ -162,9 +162,12 @@ class RowForm(forms.Form):
     def contents(self) -> Mapping[str, Sequence[str]]:
         """Return what the row asks for without duplicates, valid or not."""
         typed = {name: self[name].value() or [] for name in _CONTENTS}
-        names, typed["slots"] = storage_slots.names_apart(str(typed["slots"] or ""))
+        # Texts in names of slots may hold what else ends a line in Unicode.
+        lines = [line.strip() for line in str(typed["slots"] or "").split("\n")]
+        typed["slots"] = "\n".join(line for line in lines if not storage_slots.is_name(line))
         words = {name: _WORD.findall(value) if isinstance(value, str) else value for name, value in typed.items()}
-        return {name: _unique(value) for name, value in words.items()} | {"slots": _unique([*words["slots"], *names])}
+        words["slots"] = [*words["slots"], *filter(storage_slots.is_name, lines)]
+        return {name: _unique(value) for name, value in words.items()}
 
     @property
     def is_blank(self) -> bool:

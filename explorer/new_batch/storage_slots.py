@@ -24,13 +24,6 @@ def is_name(word: str) -> bool:
     return word.startswith("{")
 
 
-def names_apart(text: str) -> tuple[list[str], str]:
-    """Return the lines that are names, and the other lines."""
-    # Texts in names may hold what else ends a line in Unicode.
-    lines = [line.strip() for line in text.split("\n")]
-    return [line for line in lines if is_name(line)], "\n".join(line for line in lines if not is_name(line))
-
-
 def faults(words: Iterable[str]) -> Iterator[str]:
     """Yield sentences about names that the request would not have as they are typed."""
     for word in filter(is_name, words):

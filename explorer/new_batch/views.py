@@ -336,15 +336,15 @@ class _Post:
         try:
             text = csv_table.text_of(file.read()) if file else form.batch["pasted"].value() or ""
             like = rows[-1] if rows else typed(form.rows.empty_form)
-            pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
+            pasted = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
         except ValidationError as error:
             form.batch.add_error("pasted", error)
         except ValueError as error:
             form.batch.add_error("pasted", str(error))
         else:
-            rows = [*([] if form.is_blank else rows), *pasted]
+            rows = [*([] if form.is_blank else rows), *pasted.rows]
             if len(rows) <= MAX_ROWS:
-                return self._changed(rows, "submit", "lines_added", count, pasted="")
+                return self._changed(rows, "submit", "lines_added", pasted.line_count, pasted="")
             sentence = FIELD_SENTENCES["pasted_too_many_rows"].format(most=MAX_ROWS, count=len(rows))
             form.batch.add_error("pasted", sentence)
         return _answer(self.request, form)

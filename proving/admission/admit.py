@@ -21,7 +21,7 @@ from chains.chains_file import Chain
 from chains.nodes.node_errors import ChainError, NodeUnavailable
 from config.configured_chains import get_chains, get_rpc
 from config.database import due_rows, statements
-from config.database.due_rows import Postponement
+from config.database.due_rows import Claim
 from config.database.statements import chunks
 from proving import money
 from proving.admission import admission_checks, answers, cost
@@ -73,7 +73,7 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
     Return the number of batches that failed because of an internal error.
     """
     opened = Batch.objects.select_related("user").filter(status__in=OPEN_STATUSES)
-    postponement = lane.write(partial(due_rows.postpone, opened, keys))
+    claim = lane.write(partial(due_rows.claim, opened, keys))
 
     def work(batches: Sequence[Batch]) -> None:
         began = time.monotonic()
@@ -81,17 +81,17 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
         for some in _without_transactions_first([each for each in batches if each.status == BatchStatus.RECEIVED]):
             ends |= _admit(lane, some)
         ends |= _find_blocks(lane, [batch for batch in batches if batch.pk not in ends])
-        _give_back(lane, postponement, batches, ends)
+        _give_back(lane, claim, batches, ends)
         for batch in batches:
             end = ends.get(batch.pk, _DONE)
             counters.note_job_run("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
 
     def give_up(batch: Batch) -> None:
         fault = _End((wait("internal_error"),))
-        _give_back(lane, postponement, [batch], {batch.pk: fault})
+        _give_back(lane, claim, [batch], {batch.pk: fault})
         counters.note_job_run("batch", "defect", time.monotonic())
 
-    return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
+    return lanes.work_on(lane, claim, claim.rows, work, give_up) if claim.rows else 0
 
 
 def _without_transactions_first(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
@@ -103,9 +103,7 @@ def _without_transactions_first(batches: Sequence[Batch]) -> Iterator[list[Batch
             yield some
 
 
-def _give_back(
-    lane: HeldLane, postponement: Postponement[Batch], batches: Sequence[Batch], ends: Mapping[str, _End]
-) -> None:
+def _give_back(lane: HeldLane, claim: Claim[Batch], batches: Sequence[Batch], ends: Mapping[str, _End]) -> None:
     """Make batches due again while they wait."""
     alike: dict[tuple[_End, int, int], list[Batch]] = defaultdict(list)
     for batch in batches:
@@ -118,7 +116,7 @@ def _give_back(
             # The statements below lock batches in the order of their ends.
             statements.lock(Batch.objects.filter(pk__in=[batch.pk for batch in batches]))
         for (end, failures, rejecting), some in alike.items():
-            postponement.end(
+            claim.end(
                 some,
                 due_rows.backoff((rejecting or failures) - 1) if failures else end.pause,
                 attempts=failures,
@@ -128,7 +126,7 @@ def _give_back(
                 looked_at=Now(),
             )
 
-    lane.write(write, is_last=len(batches) == len(postponement.rows))
+    lane.write(write, is_last=len(batches) == len(claim.rows))
 
 
 # --- The decision, when all sources have answered ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -324,20 +324,25 @@ class _BlockEntries:
 
 _Names = tuple[NamedEntry, ...]
 
+# Entries that were found in blocks, by the block's hash and the names. The oldest go first.
+_entries_by_client: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] = WeakKeyDictionary()
+# Lanes of several destinations, and clients, use the same source's at once.
+_entries_lock = threading.Lock()
+
 
 @dataclass
 class _NamingBatch:
-    """A batch that names transactions: its blocks with their names, and those that are read."""
+    """A batch that names transactions."""
 
     selected: SelectedBlocks
-    unread: dict[int, _Names]
-    read: dict[tuple[int, _Names], _BlockEntries] = field(default_factory=dict)
+    names: Mapping[int, _Names]
+    """The transactions by the numbers of their blocks."""
+    found: dict[int, _BlockEntries] = field(default_factory=dict)
+    """The entries of the blocks that were read, by number."""
 
-
-# Entries that were found in blocks, by the block's hash and the names. The oldest go first.
-_kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes, _Names], _BlockEntries]] = WeakKeyDictionary()
-# Lanes of several destinations, and clients, use the same source's at once.
-_kept_lock = threading.Lock()
+    @property
+    def unread(self) -> list[int]:
+        return [number for number in self.names if number not in self.found]
 
 
 def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) -> None:
@@ -347,93 +352,102 @@ def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     need the fewest blocks come first, and in every second turn, by lot, the one that has waited longest. For a client
     all are read.
     """
-    naming = [_NamingBatch(selected, names) for selected in selections if (names := _take_names(selected))]
-    if not naming:
+    batches = [_NamingBatch(selected, names) for selected in selections if (names := _names_in(selected))]
+    if not batches:
         return
     connection = answers.connection
     if not connection.registry.proves_transactions:
         ends = {"chain": connection.destination_rpc.chain.id, "source": answers.source.id}
         reason = wait("registry_lacks_logs", registry=connection.registry.contract.address, **ends)
-        for batch in naming:
+        for batch in batches:
+            _take_names_out(batch.selected)
             batch.selected.unprovable.append(reason)
         return
-    answers.read_headers(sorted({number for batch in naming for number in batch.unread}))
-    for batch in naming:
-        _take_kept(answers, batch)
+    answers.read_headers(sorted({number for batch in batches for number in batch.unread}))
+    for batch in batches:
+        _take_remembered(answers, batch)
     ends_at = math.inf if connection.has_client else time.monotonic() + _SECONDS_OF_RECEIPTS
-    by_need = sorted(naming, key=lambda batch: len(batch.unread))
-    (leader,) = random.sample((naming[0], by_need[0]), 1)
+    by_need = sorted(batches, key=lambda batch: len(batch.unread))
+    (leader,) = random.sample((batches[0], by_need[0]), 1)
     in_order = [leader, *(batch for batch in by_need if batch is not leader)]
-    for place, (reading, number) in enumerate([(batch, number) for batch in in_order for number in batch.unread]):
+    unread_blocks = [(batch, number) for batch in in_order for number in batch.unread]
+    for place, (naming, number) in enumerate(unread_blocks):
         if place and time.monotonic() > ends_at:
             break
-        _read_block(answers, reading, number)
-    for batch in naming:
-        _keep(answers, batch)
-        if batch.unread or batch.selected.fault:
-            batch.selected.is_unread, batch.selected.existing = True, {}
+        _read_block(answers, naming, number)
+    for batch in batches:
+        _remember(answers, batch)
+        _put_facts(batch)
+
+
+def _names_in(selected: SelectedBlocks) -> dict[int, _Names]:
+    """Return the transactions that a batch names, by the numbers of their blocks."""
+    names = {
+        number: tuple(fact for fact in of_block if isinstance(fact, NamedEntry))
+        for number, of_block in selected.existing.items()
+    }
+    return {number: of_block for number, of_block in names.items() if of_block}
+
+
+def _put_facts(batch: _NamingBatch) -> None:
+    """Put the found facts in the place of the names, if all blocks were read."""
+    selected = batch.selected
+    if batch.unread or selected.fault:
+        selected.is_unread, selected.existing = True, {}
+        return
+    _take_names_out(selected)
+    for number, entries in sorted(batch.found.items()):
+        if entries.unprovable:
+            selected.unprovable.append(entries.unprovable)
         else:
-            _note_entries(batch)
+            selected.existing[number] = list(dict.fromkeys([*selected.existing[number], *entries.facts]))
+            selected.sizes[number] = entries.size
 
 
-def _take_names(selected: SelectedBlocks) -> dict[int, _Names]:
-    """Return the transactions that a batch names, by their blocks' numbers, and take them out of the selection."""
-    names: dict[int, _Names] = {}
-    for number, asked in selected.existing.items():
-        if of_block := tuple(fact for fact in asked if isinstance(fact, NamedEntry)):
-            names[number] = of_block
-            selected.existing[number] = [fact for fact in asked if not isinstance(fact, NamedEntry)]
-    return names
+def _take_names_out(selected: SelectedBlocks) -> None:
+    for number, of_block in selected.existing.items():
+        selected.existing[number] = [fact for fact in of_block if not isinstance(fact, NamedEntry)]
 
 
 def _read_block(answers: SourceAnswers, batch: _NamingBatch, number: int) -> None:
+    """Find the transactions that a batch names in a block, unless the batch has a fault. Raises `OutOfTime`."""
     answers.connection.check_time()
-    names = batch.unread.pop(number)
     if batch.selected.fault:
         return
     if error := answers.errors.get(number):
         batch.selected.fault = error
         return
-    entries = block_contents.find(answers.connection.source_rpc, answers.headers[number], names)
+    entries = block_contents.find(answers.connection.source_rpc, answers.headers[number], batch.names[number])
     match next(iter(entries.faults.values()), None):
         case Unprovable(reason=reason):
-            batch.read[number, names] = _BlockEntries(unprovable=reason)
+            batch.found[number] = _BlockEntries(unprovable=reason)
         case ChainError() as error:
             batch.selected.fault = error
-        case None if entries.contents:
-            found = entries.found.values()
-            of_entries = list(dict.fromkeys(chain.from_iterable(entry.facts for entry in found)))
-            size = entries.contents.size({entry.index for entry in found})
-            batch.read[number, names] = _BlockEntries(of_entries, size)
+        case None:
+            assert entries.contents is not None, "a block without faults was read"
+            entry_facts = list(dict.fromkeys(fact for entry in entries.found.values() for fact in entry.facts))
+            size = entries.contents.size({entry.index for entry in entries.found.values()})
+            batch.found[number] = _BlockEntries(entry_facts, size)
 
 
-def _note_entries(batch: _NamingBatch) -> None:
-    selected = batch.selected
-    for (number, _), entries in sorted(batch.read.items(), key=lambda item: item[0][0]):
-        if entries.unprovable:
-            selected.unprovable.append(entries.unprovable)
-        else:
-            selected.existing[number] = list(dict.fromkeys(chain(selected.existing[number], entries.facts)))
-            selected.sizes[number] = entries.size
-
-
-def _keep(answers: SourceAnswers, batch: _NamingBatch) -> None:
-    """Keep what is found for the next turn, so that batches of blocks too large to keep are read to their end."""
-    with _kept_lock:
-        kept = _kept.setdefault(answers.connection.source_rpc, {})
-        kept |= {(answers.headers[number].hash, names): entries for (number, names), entries in batch.read.items()}
-        size = sum(1 + len(entries.facts) for entries in kept.values())
+def _remember(answers: SourceAnswers, batch: _NamingBatch) -> None:
+    """Keep what was found for the next turn, so that batches of blocks too large to keep are read to their end."""
+    with _entries_lock:
+        remembered = _entries_by_client.setdefault(answers.connection.source_rpc, {})
+        for number, entries in batch.found.items():
+            remembered[answers.headers[number].hash, batch.names[number]] = entries
+        size = sum(1 + len(entries.facts) for entries in remembered.values())
         while size > _MOST_KEPT_FACTS:
-            size -= 1 + len(kept.pop(next(iter(kept))).facts)
+            size -= 1 + len(remembered.pop(next(iter(remembered))).facts)
 
 
-def _take_kept(answers: SourceAnswers, batch: _NamingBatch) -> None:
-    with _kept_lock:
-        kept = _kept.get(answers.connection.source_rpc, {})
-        for number, names in list(batch.unread.items()):
-            if (header := answers.complete(number)) and (entries := kept.pop((header.hash, names), None)):
-                batch.read[number, names] = entries
-                del batch.unread[number]
+def _take_remembered(answers: SourceAnswers, batch: _NamingBatch) -> None:
+    with _entries_lock:
+        remembered = _entries_by_client.get(answers.connection.source_rpc, {})
+        for number in batch.unread:
+            header = answers.complete(number)
+            if header and (entries := remembered.pop((header.hash, batch.names[number]), None)):
+                batch.found[number] = entries
 
 
 # --- Headers, and what the registry knows -----------------------------------------------------------------------------
@@ -476,7 +490,7 @@ def _ask_facts(answers: SourceAnswers, requested: Mapping[int, Collection[Fact]]
     rpc, contract = answers.connection.destination_rpc, answers.connection.registry.contract
     asked = {
         number: [
-            *(of_block if number in answers.accumulated else facts.of_entries(of_block)),
+            *(of_block if number in answers.accumulated else facts.entry_facts(of_block)),
             *facts.roots_of(of_block),
         ]
         for number, of_block in requested.items()

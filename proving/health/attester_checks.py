@@ -3,7 +3,8 @@
 Workers check them regularly, even without work, so that pages make no requests. No decision depends on the results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,20 +34,20 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
     """Ask the attesters and print a line about each. Return a problem if too few agree with the service's nodes."""
     label, threshold = get_rpc(connection.source_id).chain.label, connection.threshold or 0
     try:
-        block, answers = _ask(connection, contract)
+        check = _ask(connection, contract)
     except ChainError as error:
         # The checks of the chain itself report this error.
         say(f"  The attesters of {label} are not asked: {error.for_operators}")
         return []
-    agreeing = sum(answer["answer"] == SIGNED for answer in answers)
-    say(f"  Of the attesters of {label}, {agreeing} sign block {block}, and {threshold} must:")
-    for answer in answers:
+    agreeing = sum(answer["answer"] == SIGNED for answer in check.answers)
+    say(f"  Of the attesters of {label}, {agreeing} sign block {check.block}, and {threshold} must:")
+    for answer in check.answers:
         say(f"    {answer['address']}: {answer['sentence']}")
     if agreeing >= threshold:
         return []
     sentence = (
-        f"Of {len(answers)} attesters of {label}, {agreeing} sign what our nodes say of block {block}, and {threshold} "
-        f"must: nothing of it can be proven on chain {connection.destination_id}."
+        f"Of {len(check.answers)} attesters of {label}, {agreeing} sign what our nodes say of block {check.block}, and "
+        f"{threshold} must: nothing of it can be proven on chain {connection.destination_id}."
     )
     return [Problem("too_few_attesters", sentence)]
 
@@ -71,37 +72,44 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
         return
     contract = FactsRegistry.in_use.filter(**ends).values_list("block_hash_source", flat=True).first()
     try:
-        block, answers = _ask(connection, contract or NO_CONTRACT)
+        check = _ask(connection, contract or NO_CONTRACT)
     except ChainError:
         # The checks of the chain itself report this error. The earlier answers stay, with their time.
         return
-    now, before = (
-        timezone.now().isoformat(),
-        {(answer["address"], answer["answer"]): answer["since"] for answer in row.answers},
-    )
-    dated_answers = [answer | {"since": before.get((answer["address"], answer["answer"]), now)} for answer in answers]
-    lane.write(partial(this.update, block=block, answers=dated_answers, answered_at=Now()))
-    if any(answer["answer"] in _CONTRADICTING for answer in answers):
+    now = timezone.now().isoformat()
+    before = {(answer["address"], answer["answer"]): answer["since"] for answer in row.answers}
+    dated = [answer | {"since": before.get((answer["address"], answer["answer"]), now)} for answer in check.answers]
+    lane.write(partial(this.update, block=check.block, answers=dated, answered_at=Now()))
+    if any(answer["answer"] in _CONTRADICTING for answer in check.answers):
         lane.write(partial(FactsRegistry.in_use.filter(**ends).update, risk_seen_at=Now()))
 
 
-def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:
-    """Return the checked block, and each attester's answer for this contract.
+@dataclass(frozen=True)
+class _AttesterCheck:
+    block: int
+    answers: Sequence[dict[str, str]]
+    """One for each attester, in the order of chains.toml. The values of `answer` are those of `answer_label`."""
 
-    The values of `answer` are those of `answer_label`. Before there is a contract, any address may be used. Raises
-    `NodeUnavailable`, `RpcRefused`.
+
+def _ask(connection: Connection, contract: str) -> _AttesterCheck:
+    """Ask the attesters for this contract. Before there is one, any address may be used.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
     """
     header = _old_enough(get_rpc(connection.source_id))
     domain = Domain(connection.destination_id, contract)
     answers = ask(connection.attesters, domain, connection.source_id, header.number)
-    return header.number, [
-        {
-            "address": attester.address,
-            "answer": answer_label(answer, header.hash),
-            "sentence": _sentence(attester, answer, header),
-        }
-        for attester, answer in zip(connection.attesters, answers, strict=True)
-    ]
+    return _AttesterCheck(
+        header.number,
+        [
+            {
+                "address": attester.address,
+                "answer": answer_label(answer, header.hash),
+                "sentence": _sentence(attester, answer, header),
+            }
+            for attester, answer in zip(connection.attesters, answers, strict=True)
+        ],
+    )
 
 
 def _sentence(attester: Attester, answer: Answer, header: Header) -> str:

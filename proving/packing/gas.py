@@ -14,6 +14,7 @@ from typing import Self
 
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.transaction_fields import TRANSACTION_GAS
 from chains.tries.header import Header
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.tries.packed_entries import size_of_ways
@@ -67,7 +68,7 @@ class Load:
 
 # --- The table --------------------------------------------------------------------------------------------------------
 
-_TRANSACTION = 21_000
+_TRANSACTION = TRANSACTION_GAS
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
 
 # These values were measured with generated proofs. Each is right within 2 % (`make bench-estimates`).
@@ -258,7 +259,7 @@ class UnprovenBlock:
         return {self.hashed, *([self.number] if self.fields or self.new_roots else [])}
 
     @cached_property
-    def of_entries(self) -> Sequence[EntryFact | LogFact]:
+    def entry_facts(self) -> Sequence[EntryFact | LogFact]:
         """Return the facts about transactions. Those with unknown indexes are taken for the block's first ones."""
         facts: list[EntryFact | LogFact] = []
         for place, asked in enumerate(self.facts):
@@ -273,12 +274,12 @@ class UnprovenBlock:
     @cached_property
     def transactions(self) -> int:
         """Return the number of transactions."""
-        return len({fact.entry for fact in self.of_entries})
+        return len({fact.entry for fact in self.entry_facts})
 
     @cached_property
     def proving_roots(self) -> frozenset[HeaderField]:
         """Return the roots below which transactions are proven."""
-        return frozenset(fact.root for fact in self.of_entries)
+        return frozenset(fact.root for fact in self.entry_facts)
 
     @cached_property
     def new_roots(self) -> frozenset[HeaderField]:
@@ -288,7 +289,7 @@ class UnprovenBlock:
     @property
     def logs(self) -> int:
         """Return the number of logs to store."""
-        return sum(isinstance(fact, LogFact) for fact in self.of_entries)
+        return sum(isinstance(fact, LogFact) for fact in self.entry_facts)
 
     def size_of(self, fact: EntryFact | LogFact) -> EntrySize:
         return self.size.entries.get(fact.entry, EntrySize())
@@ -370,56 +371,55 @@ class GasEstimate:
 def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
     """Estimate the gas to prove the missing facts, including the route. `correction` multiplies the expected gas."""
     blocks = [block for block in blocks if block.facts]
-    likely, most = ([_BlockLoad(block, known) for block in blocks] for known in (sample, sample.most))
-    header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
-    hops, most_hops = (_hops(route, header, known.state) for known in (sample, sample.most))
-    legs = max(
+    # The loads of blocks and hops, as expected and for the upper bound.
+    expected_loads, bound_loads = ([_BlockLoad(block, each) for block in blocks] for each in (sample, sample.most))
+    largest_header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
+    expected_hops, bound_hops = (_hops(route, largest_header, each.state) for each in (sample, sample.most))
+    hop_transactions = max(
         route.paths - route.direct,
-        math.ceil(hops.size / packs.MAX_BYTES),
+        math.ceil(expected_hops.size / packs.MAX_BYTES),
         math.ceil(route.hops / packs.MAX_HOPS),
     )
-    in_one, base = _shared([block for block in likely if block.transactions == 1], route.paths)
-    gas: defaultdict[CostPart, float] = defaultdict(float)
+    shared = _shared([block for block in expected_loads if block.transactions == 1], route.paths)
+    expected: defaultdict[CostPart, float] = defaultdict(float)
     bound: defaultdict[CostPart, float] = defaultdict(float)
-    for block_load, at_most in zip(likely, most, strict=True):
-        for part, amount in block_load.gas(base).items():
-            gas[part] += amount
+    for expected_load, bound_load in zip(expected_loads, bound_loads, strict=True):
+        for part, amount in expected_load.gas(shared.gas_of_each).items():
+            expected[part] += amount
         # The bound includes one transaction more than was counted.
-        for part, amount in at_most.gas(further=1).items():
+        for part, amount in bound_load.gas(further=1).items():
             bound[part] += amount * _SIGNED
     jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
-    # The jump to the block after a time's block needs a separate transaction.
-    apart = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
-    of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
-    gas[CostPart.PATHS] += of_jumps
-    bound[CostPart.PATHS] += of_jumps * _SIGNED
+    # The jump to the block after a time's block needs a separate transaction.
+    separate_jumps = sum(block.times > 0 and block.hashed in jumped for block in blocks)
+    jump_gas = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * separate_jumps
+    expected[CostPart.PATHS] += jump_gas + route.start_gas.expected
+    bound[CostPart.PATHS] += jump_gas * _SIGNED + route.start_gas.bound
     if route.paths:
-        starts = _TRANSACTION * (route.direct + legs)
-        gas[CostPart.PATHS] += hops.gas + starts
-        bound[CostPart.PATHS] += (most_hops.gas + starts + _TRANSACTION) * _SIGNED
-    gas[CostPart.PATHS] += route.start_gas.expected
-    bound[CostPart.PATHS] += route.start_gas.bound
+        starts = _TRANSACTION * (route.direct + hop_transactions)
+        expected[CostPart.PATHS] += expected_hops.gas + starts
+        bound[CostPart.PATHS] += (bound_hops.gas + starts + _TRANSACTION) * _SIGNED
     parts = {
-        part: Amount(math.ceil(min(gas[part] * correction, at_most)), math.ceil(at_most))
-        for part, at_most in bound.items()
+        part: Amount(math.ceil(min(expected[part] * correction, bound[part])), math.ceil(bound[part]))
+        for part in CostPart
+        if bound[part]
     }
-    sizes = (
-        math.ceil(sum(load.size for load in (way, *jumps, *(load for each in loads for load in each.parts.values()))))
-        for loads, way in ((likely, hops), (most, most_hops))
+    expected_size, bound_size = (
+        sum(load.size for load in (hops, *jumps, *(load for block in loads for load in block.parts.values())))
+        for loads, hops in ((expected_loads, expected_hops), (bound_loads, bound_hops))
     )
-    rows = (block.times + min(2, block.transactions) for block in likely)
-    return GasEstimate(
-        {part: parts[part] for part in CostPart if parts.get(part, Amount()).bound},
-        Amount(*sizes),
-        in_one
-        + sum(block.transactions for block in likely if block.transactions > 1)
-        + sum(block.times for block in likely)
-        + apart
+    transactions = (
+        shared.count
+        + sum(block.transactions for block in expected_loads if block.transactions > 1)
+        + sum(block.times for block in expected_loads)
+        + separate_jumps
         + route.direct
-        + legs,
-        max(rows, default=0) + min(1, apart) + max(0, legs - 1),
+        + hop_transactions
     )
+    in_a_row = max((block.times + min(2, block.transactions) for block in expected_loads), default=0)
+    in_a_row += min(1, separate_jumps) + max(0, hop_transactions - 1)
+    return GasEstimate(parts, Amount(math.ceil(expected_size), math.ceil(bound_size)), transactions, in_a_row)
 
 
 # The part that the base gas of a transaction counts as: the first that it has.
@@ -435,20 +435,18 @@ class _BlockLoad:
         """The transactions of proofs, without those of times."""
         self.times = missing.times
         header = _header(missing)
-        proofs = _proofs_of_entries(missing)
-        count = len(proofs)
+        entry_proofs = _entry_proofs(missing)
         # A header that is only used isn't accumulated, and its root doesn't become a fact.
-        self.uses_header = is_used = (
-            count > 0 and missing.is_of_transactions_alone and count == len(missing.proving_roots)
+        self.uses_header = (
+            bool(entry_proofs) and missing.is_of_transactions_alone and len(entry_proofs) == len(missing.proving_roots)
         )
-        fields = missing.fields | (frozenset() if is_used else missing.new_roots)
+        fields = missing.fields | (frozenset() if self.uses_header else missing.new_roots)
         if missing.times:
             roots = missing.times - (not missing.is_known)
             self.parts[CostPart.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
         is_known = missing.is_known or missing.times > 0
-        if is_used:
-            if missing.new_roots:
-                calls = len(missing.new_roots)
+        if self.uses_header:
+            if calls := len(missing.new_roots):
                 self.parts[CostPart.HEADERS] = (header + _USED_HEADER) * calls + _FURTHER_CALL * (calls - 1)
         elif fields or not is_known:
             self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
@@ -460,8 +458,8 @@ class _BlockLoad:
             self._add_accounts(missing, sample)
         elif CostPart.HEADERS in self.parts:
             self.transactions = 1
-        if count:
-            self._add_entries(missing, sum(proofs, Load()), count)
+        if entry_proofs:
+            self._add_entries(missing, entry_proofs)
 
     def _add_accounts(self, missing: UnprovenBlock, sample: Sample) -> None:
         slots, count = missing.slots, len(missing.words)
@@ -483,10 +481,10 @@ class _BlockLoad:
             + _NUMBER * (self.transactions - (CostPart.HEADERS in self.parts))
         )
 
-    def _add_entries(self, missing: UnprovenBlock, proofs: Load, count: int) -> None:
+    def _add_entries(self, missing: UnprovenBlock, entry_proofs: Sequence[Load]) -> None:
         # Proofs in calls of their own share a transaction with the header or the accounts if there is room.
-        calls = Load() if self.uses_header else (_TRANSACTIONS_CALL + _CALL) * count
-        self.parts[CostPart.TRANSACTIONS] = proofs + calls
+        calls = Load() if self.uses_header else (_TRANSACTIONS_CALL + _CALL) * len(entry_proofs)
+        self.parts[CostPart.TRANSACTIONS] = sum(entry_proofs, calls)
         if missing.logs:
             self.parts[CostPart.LOGS] = _STORED_LOG * missing.logs
         whole = sum(self.parts.values(), Load())
@@ -524,14 +522,14 @@ def _header(missing: UnprovenBlock) -> Load:
     return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
 
 
-def _proofs_of_entries(missing: UnprovenBlock) -> Sequence[Load]:
+def _entry_proofs(missing: UnprovenBlock) -> Sequence[Load]:
     """Return the loads of the proofs of receipts and transactions, without storing logs."""
 
     def length_of(fact: EntryFact | LogFact) -> int:
         size = missing.size_of(fact)
         return size.transaction if fact.root == HeaderField.TRANSACTIONS_ROOT else size.length
 
-    return [_proof(missing, pack) for pack in packs.entry_packs(missing.of_entries, length_of)]
+    return [_proof(missing, pack) for pack in packs.packs_of_entries(missing.entry_facts, length_of)]
 
 
 def _proof(missing: UnprovenBlock, pack: packs.EntryPack) -> Load:
@@ -573,13 +571,19 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers
 
 
-def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
-    """Return the number of transactions that these blocks share, and the gas of each block's share of one.
+@dataclass(frozen=True)
+class _SharedTransactions:
+    """The transactions that several blocks share."""
 
-    `beside` is the number of blocks whose proofs are sent in the transactions of paths.
-    """
-    count, proofs = max(0, len(small) - beside), sum((block.proof for block in small), Load())
+    count: int
+    gas_of_each: float
+    """The gas of each block's share of their base gas."""
+
+
+def _shared(small: Sequence[_BlockLoad], on_paths: int) -> _SharedTransactions:
+    """Return the transactions that these blocks share. Proofs of `on_paths` blocks are sent in paths' transactions."""
+    count, proofs = max(0, len(small) - on_paths), sum((block.proof for block in small), Load())
     needed = max(proofs.size / packs.SHARED_BYTES, proofs.gas * _SIGNED / packs.SHARED_GAS)
     transactions = min(count, math.ceil(needed))
     calls = _CALL.gas * (count - transactions)
-    return transactions, (_TRANSACTION * transactions + calls) / max(1, len(small))
+    return _SharedTransactions(transactions, (_TRANSACTION * transactions + calls) / max(1, len(small)))

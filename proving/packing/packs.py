@@ -31,7 +31,7 @@ from chains.tries.packed_entries import encode_receipts, encode_transactions
 from chains.tries.trie import NO_ACCOUNT
 from config.database.statements import chunks
 from proving import facts
-from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, Missing, SlotFact, header_words
+from proving.facts import AccountFact, EntryFact, HeaderFact, LogFact, Missing, SlotFact, header_words
 from proving.models import AccountProof, BlockTrie, SlotProof
 from proving.registries.deployments import Call, Deployment, in_one_call
 from queries.columns import HeaderField
@@ -55,7 +55,7 @@ _HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
 # Maximum gas of proving a time, without calldata.
 _TIME_GAS = 120_000
 # Maximum gas of other calls in the same transaction, per byte of calldata.
-_GAS_BESIDE = 60
+_GAS_OF_OTHER_BYTE = 60
 _ROWS_PER_READ = 50
 # Maximum gas of a transaction (EIP-7825).
 MAX_GAS = 16_777_216
@@ -185,7 +185,7 @@ class EntryPack:
         return encode_receipts(block, self.values, logs, indexes)
 
 
-def entry_packs(
+def packs_of_entries(
     facts: Iterable[EntryFact | LogFact], length_of: Callable[[EntryFact | LogFact], int]
 ) -> Iterator[EntryPack]:
     """Yield the packs of these facts of a block. `length_of` returns the bytes of a fact's receipt or transaction.
@@ -218,14 +218,14 @@ def entry_packs(
         yield pack
 
 
-class _Pack:
+class _StatePack:
     """The content of one transaction, with an upper bound of its calldata and gas.
 
     Packing makes no node longer, and no node occurs twice: a node of the state trie occurs once in a transaction, and a
     node of a storage trie once in its account.
     """
 
-    def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
+    def __init__(self, queries: Collection[int] = (), *, other_bytes: int = 0) -> None:
         self.queries = set(queries)
         self.continued: set[int] = set()
         """Ids of the queries that another transaction goes on to prove."""
@@ -235,9 +235,9 @@ class _Pack:
         self._storage_nodes: dict[str, set[bytes]] = {}
         self.least_gas = 0
         """A lower bound of the gas, without calldata."""
-        self.gas = beside * _GAS_BESIDE
+        self.gas = other_bytes * _GAS_OF_OTHER_BYTE
         """An upper bound of the gas, without calldata."""
-        self._bytes = beside
+        self._bytes = other_bytes
 
     @property
     def accounts(self) -> list[AccountToProve]:
@@ -313,69 +313,67 @@ def intents(
     must make it trusted. If the only facts are about entries and fit a proof below each root, the header is used
     without being accumulated. `missing` must have no facts about times, because `proof_of_time` proves these.
     """
+    contract = registry.contract.address
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
-    beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
-    beside += sum(len(data) for _, data in calls)
-    below = deque(_missing_entries(block, missing))
-    if header and not beside and _asks_only_few_entries(missing, below):
-        to, data = in_one_call(
-            registry.multicall, [(registry.contract.address, pack.encode([header])) for pack in below]
-        )
-        most_gas = sum(pack.most_gas + _HEADER_GAS for pack in below)
-        least_gas = sum(_LEAST_HEADER_GAS + pack.least_gas for pack in below)
-        yield Intent(to, data, set().union(*(pack.queries for pack in below)), most_gas=most_gas, least_gas=least_gas)
-        return
-    fields = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
-    least_gas = 0 if header is None else _least_gas_of_header(header, fields, stores_root=stores_root)
-    for entries in below:
-        # Accumulating the header makes this root a fact, so that the proofs below it need no header.
-        fields.setdefault(entries.root, set()).update(entries.queries)
-    of_header = {query for queries in fields.values() for query in queries} if header else set()
-    for pack in _packs(block, missing, proofs, first=_Pack(of_header, beside=beside)):
-        proof_of_state = packed.encode(
-            block.number if header is None else [*jump, header],
-            bytes.fromhex(block.state_root[2:]),
-            pack.accounts,
-            header_fields=() if header is None else sorted(fields),
-        )
-        header_gas = 0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS
-        in_order = [*calls, (registry.contract.address, proof_of_state)]
-        while below and pack.add_entries(below[0]):
-            in_order.append((registry.contract.address, below.popleft().encode(block.number)))
-        to, data = in_one_call(registry.multicall, in_order)
+    other_bytes = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
+    other_bytes += sum(len(data) for _, data in calls)
+    entry_packs = deque(_missing_entries(block, missing))
+    if header and not other_bytes and _asks_only_few_entries(missing, entry_packs):
+        # Each proof uses the header. Accumulating it, with its roots, would cost more.
+        to, data = in_one_call(registry.multicall, [(contract, pack.encode([header])) for pack in entry_packs])
         yield Intent(
             to,
             data,
-            pack.queries,
-            accumulates=() if header is None else (block,),
-            continued=pack.continued.union(*(pack.queries & entries.queries for entries in below)),
-            most_gas=None if calls else pack.gas + header_gas,
-            least_gas=pack.least_gas + least_gas,
+            set().union(*(pack.queries for pack in entry_packs)),
+            most_gas=sum(pack.most_gas + _HEADER_GAS for pack in entry_packs),
+            least_gas=sum(_LEAST_HEADER_GAS + pack.least_gas for pack in entry_packs),
         )
-        header, calls, least_gas = None, (), 0
-    yield from _one_by_one(block, registry, below)
-
-
-def _one_by_one(block: Block, registry: Deployment, below: deque[EntryPack]) -> Iterator[Intent]:
-    """Yield a transaction for each of these proofs, below roots that are facts by then."""
-    while below:
-        entries = below.popleft()
+        return
+    queries_by_field = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
+    least_header_gas = 0 if header is None else _least_gas_of_header(header, queries_by_field, stores_root=stores_root)
+    for pack in entry_packs:
+        # Accumulating the header makes this root a fact, so that the proofs below it need no header.
+        queries_by_field.setdefault(pack.root, set()).update(pack.queries)
+    of_header = {query for queries in queries_by_field.values() for query in queries} if header else set()
+    # The header and accounts, and proofs of entries as far as there is room.
+    for state_pack in _state_packs(block, missing, proofs, first=_StatePack(of_header, other_bytes=other_bytes)):
+        proof_of_state = packed.encode(
+            block.number if header is None else [*jump, header],
+            bytes.fromhex(block.state_root[2:]),
+            state_pack.accounts,
+            header_fields=() if header is None else sorted(queries_by_field),
+        )
+        header_gas = 0 if header is None else _HEADER_GAS + len(queries_by_field) * _HEADER_FIELD_GAS
+        all_calls = [*calls, (contract, proof_of_state)]
+        while entry_packs and state_pack.add_entries(entry_packs[0]):
+            all_calls.append((contract, entry_packs.popleft().encode(block.number)))
+        to, data = in_one_call(registry.multicall, all_calls)
         yield Intent(
-            registry.contract.address,
-            entries.encode(block.number),
-            entries.queries,
-            continued=set().union(*(entries.queries & further.queries for further in below)),
-            most_gas=entries.most_gas + _HEADER_GAS,
-            least_gas=entries.least_gas,
+            to,
+            data,
+            state_pack.queries,
+            accumulates=() if header is None else (block,),
+            continued=state_pack.continued.union(*(state_pack.queries & pack.queries for pack in entry_packs)),
+            most_gas=None if calls else state_pack.gas + header_gas,
+            least_gas=state_pack.least_gas + least_header_gas,
+        )
+        header, calls, least_header_gas = None, (), 0
+    # Each of the other proofs of entries in a transaction of its own, below roots that are facts by then.
+    while entry_packs:
+        pack = entry_packs.popleft()
+        yield Intent(
+            contract,
+            pack.encode(block.number),
+            pack.queries,
+            continued=set().union(*(pack.queries & further.queries for further in entry_packs)),
+            most_gas=pack.most_gas + _HEADER_GAS,
+            least_gas=pack.least_gas,
         )
 
 
 def _asks_only_few_entries(missing: Missing, packs: Sequence[EntryPack]) -> bool:
-    """Return whether all facts are about entries, and fit one proof below each root, in one transaction.
-
-    Then each proof uses the header. Accumulating it, with its roots, would cost more.
-    """
+    """Return whether all facts are about entries, and fit one proof below each root, in one transaction."""
     return (
         sum(len(pack.facts) for pack in packs) == len(missing)
         and len(packs) == len({pack.root for pack in packs})
@@ -384,12 +382,13 @@ def _asks_only_few_entries(missing: Missing, packs: Sequence[EntryPack]) -> bool
 
 
 def _missing_entries(block: Block, missing: Missing) -> Iterator[EntryPack]:
-    asked = facts.of_entries(missing)
-    if not asked:
+    """Yield the packs of the missing facts about entries, with the values of their tries and their queries."""
+    entry_facts = facts.entry_facts(missing)
+    if not entry_facts:
         return
-    rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})
+    rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in entry_facts})
     tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
-    for pack in entry_packs(asked, lambda fact: len(tries[fact.root][fact.entry])):
+    for pack in packs_of_entries(entry_facts, lambda fact: len(tries[fact.root][fact.entry])):
         pack.values = tries[pack.root]
         pack.queries = frozenset(query for fact in pack.facts for query in missing[fact])
         yield pack
@@ -422,13 +421,13 @@ def proofs_of(missing: Mapping[int, Missing]) -> dict[tuple[int, str], AccountPr
     return {(row.block_id, row.address): row for row in rows}
 
 
-def _packs(
+def _state_packs(
     block: Block,
-    missing: Mapping[Fact, Collection[int]],
-    known: Mapping[tuple[int, str], AccountProof],
+    missing: Missing,
+    read_proofs: Mapping[tuple[int, str], AccountProof],
     *,
-    first: _Pack,
-) -> Iterator[_Pack]:
+    first: _StatePack,
+) -> Iterator[_StatePack]:
     fields: dict[str, int] = defaultdict(int)
     slots: dict[str, dict[str, Collection[int]]] = defaultdict(dict)
     asking: dict[str, set[int]] = defaultdict(set)
@@ -441,13 +440,13 @@ def _packs(
     pack = first
     # Neighbours in a trie share nodes. In the order of keys, most neighbours are in the same transaction.
     for chunk in chunks(sorted({*fields, *slots}, key=_key), _ROWS_PER_READ):
-        proofs = _proofs(block, chunk, known)
+        proofs = _proofs(block, chunk, read_proofs)
         for address in chunk:
             proof = proofs[address]
             account = AccountToProve(bytes.fromhex(address[2:]), fields[address], _bytes(proof.nodes))
             if not pack.add_account(address, account, asking[address]):
                 yield pack
-                pack = _Pack()
+                pack = _StatePack()
                 pack.add_account(address, account, asking[address])
             pack.least_gas += _least_gas_of_account(proof, account.fields)
             for slot_proof in _slot_proofs(proof, sorted(slots[address], key=_key)):
@@ -455,7 +454,7 @@ def _packs(
                 if not pack.add_slot(address, slot, nodes, slots[address][slot]):
                     pack.continued.update(asking[address], *slots[address].values())
                     yield pack
-                    pack = _Pack()
+                    pack = _StatePack()
                     pack.add_account(address, replace(account, fields=0), ())
                     pack.add_slot(address, slot, nodes, slots[address][slot])
                 # Slots that are zero share words, which may be there.
@@ -465,10 +464,10 @@ def _packs(
 
 
 def _proofs(
-    block: Block, addresses: Sequence[str], known: Mapping[tuple[int, str], AccountProof]
+    block: Block, addresses: Sequence[str], read_proofs: Mapping[tuple[int, str], AccountProof]
 ) -> dict[str, AccountProof]:
-    """Return the block's proofs of these accounts by address. Read those that aren't known."""
-    proofs = {address: known[block.pk, address] for address in addresses if (block.pk, address) in known}
+    """Return the block's proofs of these accounts by address. Read those that weren't read before."""
+    proofs = {address: read_proofs[block.pk, address] for address in addresses if (block.pk, address) in read_proofs}
     if unread := [address for address in addresses if address not in proofs]:
         proofs |= {row.address: row for row in AccountProof.objects.filter(block=block, address__in=unread)}
     return proofs

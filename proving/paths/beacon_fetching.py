@@ -211,15 +211,15 @@ def leaves(tree: Period | Epoch) -> bytes | NotYet:
 
 def fetch_leaves(lane: HeldLane, key: object) -> None:
     """Fetch leaves, and store them. A worker calls this."""
-    postponement = lane.write(partial(due_rows.postpone, JumpLeaves.objects.all(), [key]))
-    for row in postponement.rows:
+    claim = lane.write(partial(due_rows.claim, JumpLeaves.objects.all(), [key]))
+    for row in claim.rows:
         content, problem = b"", ""
         try:
             content = _tree_of(row).fetch()
         except (NodeUnavailable, UnknownChain) as error:
             problem = str(error)
         # After a failure the row isn't due again. Blocks that still need the leaves will make it due.
-        lane.write(partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem))
+        lane.write(partial(claim.end, [row], None, content=content, is_complete=not problem, problem=problem))
 
 
 def _tree_of(row: JumpLeaves) -> Period | Epoch:

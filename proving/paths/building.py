@@ -56,6 +56,17 @@ class Leg:
 
 
 @dataclass(frozen=True)
+class PathTransactions:
+    """The transactions that send a part of a path."""
+
+    leg: Leg
+    first: Intent
+    """The transaction of the part itself. If the part ends at the block, it also proves as many facts as fit."""
+    proofs: Iterator[Intent]
+    """Transactions with the remaining proofs, which depend on the first one."""
+
+
+@dataclass(frozen=True)
 class PathFound:
     """A path that can begin."""
 
@@ -149,28 +160,24 @@ def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] 
             return Leg(path.calls, arrives=True)
 
 
-def intents_of_leg(
-    connection: OpenConnection, block: Block, path: Path, *, target: Header, needing: Missing, jump: HeaderParts
-) -> tuple[Leg, Iterator[Intent]]:
-    """Return the next part of a path that can begin, with its transactions.
-
-    If the part ends at the block itself, its transaction also proves as many facts as fit. Transactions with the
-    remaining proofs follow and depend on it. Raises `NodeUnavailable`, `RpcRefused`.
-    """
+def next_transactions(
+    connection: OpenConnection, block: Block, path: Path, *, target: Header, missing: Missing, jump: HeaderParts
+) -> PathTransactions:
+    """Return the transactions of the next part of a path that can begin. Raises `NodeUnavailable`, `RpcRefused`."""
     registry = connection.registry
-    asking = frozenset(pk for queries in needing.values() for pk in queries)
+    asking = frozenset(pk for queries in missing.values() for pk in queries)
     beside = _waiting_beside(block, asking)
     leg = next_leg(connection, path, beside=beside)
     queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and target.number == block.number:
-        proofs = packs.intents(block, registry, needing, with_header=True, jump=jump, calls=leg.calls)
+        proofs = packs.intents(block, registry, missing, with_header=True, jump=jump, calls=leg.calls)
         first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
         first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
     least_gas = first.least_gas + packs.least_gas_of(len(leg.checkpoints[1:]))
-    return leg, itertools.chain([replace(first, least_gas=least_gas)], proofs)
+    return PathTransactions(leg, replace(first, least_gas=least_gas), proofs)
 
 
 def intent_before(connection: OpenConnection, preparation: Preparation, queries: Collection[int]) -> Intent:

@@ -181,12 +181,12 @@ def deployed() -> QuerySet[FactsRegistry]:
 
 def look_after(lane: HeldLane, key: object) -> None:
     """Check whether a registry may be used, and read the events of others' transactions. A worker calls this."""
-    postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))
-    for row in postponement.rows:
+    claim = lane.write(partial(due_rows.claim, deployed(), [key]))
+    for row in claim.rows:
         attempts, reason, seconds = 0, None, float(_PAUSE)
         chain = get_chains().chain(row.destination_chain_id)
         about = {"chain": chain.id, "source": row.source_chain_id}
-        with lanes.in_hand(lane, postponement, [row]), counters.job_run("registry", **about) as job_run:
+        with lanes.in_hand(lane, claim, [row]), counters.job_run("registry", **about) as job_run:
             try:
                 connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
                 if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):
@@ -198,5 +198,5 @@ def look_after(lane: HeldLane, key: object) -> None:
                 reason, seconds = waits.fault(error), due_rows.backoff(row.attempts).total_seconds()
                 attempts = row.attempts + 1
             pause = timedelta(seconds=seconds)
-            lane.write(partial(postponement.end, [row], pause, attempts=attempts, wait=reason))
+            lane.write(partial(claim.end, [row], pause, attempts=attempts, wait=reason))
             job_run.outcome = "fails" if attempts else "waits" if reason else "done"

@@ -238,7 +238,8 @@ def route_to(
     Return `NotYet` if a path can't begin before the deadline. A path stops at the blocks that it passes. Raises
     `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
     """
-    route, missing = _jumps(connection, targets)
+    jumps = _jumps(connection, targets)
+    route, missing = jumps.route, jumps.others
     while missing:
         connection.check_time()
         path = survey(connection, missing[-1])
@@ -262,10 +263,18 @@ def route_to(
     return route
 
 
-def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:
-    """Return the jumps to blocks that the beacon chain reaches, and the other blocks."""
+@dataclass(frozen=True)
+class _Jumps:
+    """Jumps to the blocks that the beacon chain reaches."""
+
+    route: Route
+    others: Sequence[Header]
+    """The blocks that it doesn't reach."""
+
+
+def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> _Jumps:
     if connection.beacon_chain is None:
-        return Route(), targets
+        return _Jumps(Route(), targets)
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     jumps: dict[int, int] = {}
@@ -285,7 +294,7 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
             start_gas += jumping.gas(connection)
         jumps[header.number], last[operation] = operation, jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
-    return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), others
+    return _Jumps(Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), others)
 
 
 def _with(

@@ -77,7 +77,7 @@ def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | N
 
 def _asking(action: Sending) -> frozenset[int]:
     match action:
-        case Prove(missing) | ExtendPath(needing=missing):
+        case Prove(missing) | ExtendPath(missing=missing):
             return frozenset(pk for asking in missing.values() for pk in asking)
         case ProveTime() | PreparePath():
             return frozenset(action.queries)
@@ -93,7 +93,7 @@ def _for_these(action: Sending, able: Collection[int]) -> Sending:
         case Prove():
             return replace(action, missing=only(action.missing))
         case ExtendPath():
-            return replace(action, needing=only(action.needing))
+            return replace(action, missing=only(action.missing))
         case ProveTime() | PreparePath():
             return replace(action, queries=able)
 
@@ -124,9 +124,9 @@ def _order(
             return orders.Order([packs.proof_of_time(block, registry, following, timestamp, queries)])
         case PreparePath(preparation, queries):
             return orders.Order([building.intent_before(connection, preparation, queries)])
-        case ExtendPath(path, target, needing, jump):
-            leg, intents = building.intents_of_leg(connection, block, path, target=target, needing=needing, jump=jump)
-            return orders.Order([next(intents)], partial(_note_path, context, path, leg))
+        case ExtendPath(path, target, missing, jump):
+            extension = building.next_transactions(connection, block, path, target=target, missing=missing, jump=jump)
+            return orders.Order([extension.first], partial(_note_path, context, path, extension.leg))
 
 
 def _note_path(context: WorkContext, path: Path, leg: Leg, _: str, __: int) -> None:

@@ -20,10 +20,10 @@ from proving.reconcile.observation import (
     BlockState,
     Checked,
     Gone,
-    Lacking,
     Observation,
     SourceBlock,
     Unfetched,
+    UnprovenFacts,
 )
 from proving.reconcile.proofs import Fetched
 from proving.registries.deployments import Call
@@ -158,7 +158,7 @@ class ExtendPath:
 
     path: Path
     target: Header
-    needing: Missing
+    missing: Missing
     jump: HeaderParts = ()
 
 
@@ -210,7 +210,7 @@ class FindPath:
     """The registry doesn't trust the hash of `target`. Plan a path to it, and decide with `path`."""
 
     target: Header
-    needing: Missing
+    missing: Missing
 
 
 @dataclass(frozen=True)
@@ -319,35 +319,35 @@ def prove(seen: Observation) -> Decision:
     """Complete the steps whose facts the registry holds, and decide how to prove the missing facts."""
     if not seen.root_is_confirmed and seen.queries and any(seen.view.state_root):
         return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
-    known = list(_completed(seen))
+    completed = list(_completed(seen))
     if seen.contradiction:
-        return Decision(Fail(seen.contradiction), known)
-    lacking = seen.lacking
-    if lacking is None or not lacking.missing_now:
-        return _moved(seen, known) or Decision(Continue(), known)
-    needs_path = not lacking.hash_is_vouched_for and lacking.needing == lacking.missing_now
-    if needs_path and not lacking.root_is_known:
+        return Decision(Fail(seen.contradiction), completed)
+    unproven = seen.unproven
+    if unproven is None or not unproven.to_send:
+        return _moved(seen, completed) or Decision(Continue(), completed)
+    needs_path = not unproven.hash_is_vouched_for and unproven.to_send_with_header == unproven.to_send
+    if needs_path and not unproven.root_is_known:
         # The hash of a block that needs a path becomes available only when a path is planned.
-        known = [
+        completed = [
             action
-            for action in known
+            for action in completed
             if not isinstance(action, Complete) or action.step != StepKind.BLOCKHASH_AVAILABLE
         ]
-    if held_back := _held_back(seen, lacking, needs_path=needs_path):
-        return Decision(held_back, known)
-    return _ready(seen, lacking, known, needs_path=needs_path)
+    if held_back := _held_back(seen, unproven, needs_path=needs_path):
+        return Decision(held_back, completed)
+    return _ready(seen, unproven, completed, needs_path=needs_path)
 
 
-def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
+def _moved(seen: Observation, completed: Sequence[Action]) -> Decision | None:
     """Find a time's block again if a reorg has moved it, because the time can't be proven at this block.
 
     This matters for times that others must prove. Return None if no time has moved.
     """
-    if seen.lacking is None or seen.lacking.trust is None:
+    if seen.unproven is None or seen.unproven.trust is None:
         return None
-    for fact, asking in seen.missing.items():
-        if isinstance(fact, TimeFact) and not _is_between(fact.timestamp, seen, seen.lacking.trust.header):
-            return Decision(FindTime(fact.timestamp, asking), known)
+    for fact, queries in seen.missing.items():
+        if isinstance(fact, TimeFact) and not _is_between(fact.timestamp, seen, seen.unproven.trust.header):
+            return Decision(FindTime(fact.timestamp, queries), completed)
     return None
 
 
@@ -355,28 +355,30 @@ def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
     return (seen.timestamp or 0) <= timestamp < following.timestamp
 
 
-def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, needs_path: bool) -> Decision:
+def _ready(seen: Observation, unproven: UnprovenFacts, completed: Sequence[Action], *, needs_path: bool) -> Decision:
     """Decide what to send now, or request a path. Nothing delays sending."""
-    trust = lacking.trust
+    trust = unproven.trust
     if needs_path and trust is not None:
-        return Decision(FindPath(trust.header, lacking.needing), known)
-    if lacking.needing and not lacking.hash_is_vouched_for:
-        provable = {fact: asking for fact, asking in lacking.missing_now.items() if fact not in lacking.needing}
-        prove = replace(_prove(lacking, provable), root_is_known=True, is_optional=True)
+        return Decision(FindPath(trust.header, unproven.to_send_with_header), completed)
+    if unproven.to_send_with_header and not unproven.hash_is_vouched_for:
+        provable = {
+            fact: queries for fact, queries in unproven.to_send.items() if fact not in unproven.to_send_with_header
+        }
+        prove = replace(_proof_of(unproven, provable), root_is_known=True, is_optional=True)
         if trust is None or (trust.is_extending and not trust.may_jump) or trust.pause_after_failures:
-            return Decision(Continue(), [*known, prove])
-        return Decision(FindPath(trust.header, lacking.needing), [*known, prove])
+            return Decision(Continue(), [*completed, prove])
+        return Decision(FindPath(trust.header, unproven.to_send_with_header), [*completed, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
-    if gathering := _gathering(seen, lacking):
-        return Decision(gathering, [*arrived, *known])
-    sending = _sending(seen, lacking)
-    return Decision(sending.then, [*arrived, *known, *sending.actions])
+    if gathering := _gathering(seen, unproven):
+        return Decision(gathering, [*arrived, *completed])
+    sending = _sending(seen, unproven)
+    return Decision(sending.then, [*arrived, *completed, *sending.actions])
 
 
-def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
+def _gathering(seen: Observation, unproven: UnprovenFacts) -> Requeue | None:
     """Wait for other blocks to share a transaction with, if the operator wants that. All wait until the same moment."""
-    is_alone = _is_alone(lacking) or len(lacking.missing_now) > _MOST_THAT_GATHERS
-    if seen.waits_since is None or is_alone or any(isinstance(fact, TimeFact) for fact in lacking.missing_now):
+    is_alone = _is_alone(unproven) or len(unproven.to_send) > _MOST_THAT_GATHERS
+    if seen.waits_since is None or is_alone or any(isinstance(fact, TimeFact) for fact in unproven.to_send):
         return None
     waited = (seen.now - seen.waits_since).total_seconds()
     remaining = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
@@ -386,19 +388,19 @@ def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
     return Requeue(wait("gathering", seconds=seen.gather_seconds), remaining)
 
 
-def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requeue | Fail | None:
+def _held_back(seen: Observation, unproven: UnprovenFacts, *, needs_path: bool) -> Requeue | Fail | None:
     """Return why no missing fact may be proven now. None if some may."""
-    trust = lacking.trust
+    trust = unproven.trust
     if needs_path and trust is None:
         return Requeue(wait("block_after", block=seen.number), seen.source_poll_seconds)
     if needs_path and trust and trust.is_extending and not trust.may_jump:
         return wait_for_path(seen)
     if needs_path and trust and trust.pause_after_failures:
         return Requeue(wait("path_reverted"), trust.pause_after_failures)
-    if lacking.failures > seen.attempts:
+    if unproven.failures > seen.attempts:
         # These transactions reverted, although their simulations didn't. Each revert costs gas.
-        return Fail(wait("reverted", count=lacking.failures))
-    if lacking.is_accumulating and not lacking.root_is_known:
+        return Fail(wait("reverted", count=unproven.failures))
+    if unproven.is_accumulating and not unproven.root_is_known:
         return Requeue(wait("header"), seen.poll_seconds)
     return None
 
@@ -424,57 +426,57 @@ def _completed(seen: Observation) -> Iterator[Action]:
         yield Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
     if seen.contradiction:
         return
-    lacking = {pk for asking in seen.missing.values() for pk in asking}
-    held = defaultdict(list)
+    incomplete = {pk for queries in seen.missing.values() for pk in queries}
+    proven_by = defaultdict(list)
     for pk in seen.queries:
-        if pk not in lacking:
-            held[seen.proven_by.get(pk, "")].append(pk)
-    for tx_hash, pks in held.items():
-        yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
-        yield Complete(pks, StepKind.FACTS_PROVEN, tx_hash)
+        if pk not in incomplete:
+            proven_by[seen.proven_by.get(pk, "")].append(pk)
+    for tx_hash, queries in proven_by.items():
+        yield Complete(queries, StepKind.HEADER_ACCUMULATED, tx_hash)
+        yield Complete(queries, StepKind.FACTS_PROVEN, tx_hash)
     if seen.root_is_confirmed:
         # Proving a time also accumulates the header. So a query that selects its block by a time then lacks only
         # account facts.
-        untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
-        there = {pk for pk, query in seen.queries.items() if query.step != StepKind.FACTS_PROVEN}
-        timed = [pk for pk in there & lacking - untimed if not seen.queries[pk].is_of_header]
+        untimed = {pk for fact, queries in seen.missing.items() if isinstance(fact, TimeFact) for pk in queries}
+        before_facts = {pk for pk, query in seen.queries.items() if query.step != StepKind.FACTS_PROVEN}
+        timed = [pk for pk in before_facts & incomplete - untimed if not seen.queries[pk].is_of_header]
         yield Complete(timed, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
 
 
-def _sending(seen: Observation, lacking: Lacking) -> Decision:
+def _sending(seen: Observation, unproven: UnprovenFacts) -> Decision:
     """Decide what can be sent now. Only one transaction carries the header, and the others wait for it."""
-    missing = lacking.missing_now
-    times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
+    missing = unproven.to_send
+    times = {fact.timestamp: queries for fact, queries in missing.items() if isinstance(fact, TimeFact)}
     if not times:
-        return Decision(Continue(), [_prove(lacking, missing)])
-    assert lacking.trust is not None, "`prove` waits for it"
-    following = lacking.trust.header
-    for timestamp, asking in times.items():
+        return Decision(Continue(), [_proof_of(unproven, missing)])
+    assert unproven.trust is not None, "`prove` waits for it"
+    following = unproven.trust.header
+    for timestamp, queries in times.items():
         if not _is_between(timestamp, seen, following):
-            return Decision(FindTime(timestamp, asking))
+            return Decision(FindTime(timestamp, queries))
     if following.parent_hash != seen.hash:
         return Decision(Requeue(wait("reorganised"), seen.source_poll_seconds))
-    timed = {pk for asking in times.values() for pk in asking}
-    others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
-    others = {fact: asking for fact, asking in others.items() if asking}
+    timed = {pk for queries in times.values() for pk in queries}
+    others = {fact: [pk for pk in queries if pk not in timed] for fact, queries in missing.items()}
+    others = {fact: queries for fact, queries in others.items() if queries}
     # The proof of a time also accumulates the header, so the other facts can follow without it.
-    sending: ProveTime | Prove | None = _prove(lacking, others) if others else None
-    for timestamp, asking in reversed(times.items()):
-        sending = ProveTime(timestamp, following, asking, otherwise=sending)
+    sending: ProveTime | Prove | None = _proof_of(unproven, others) if others else None
+    for timestamp, queries in reversed(times.items()):
+        sending = ProveTime(timestamp, following, queries, otherwise=sending)
     assert sending is not None, "there are times"
     return Decision(Continue(), [sending])
 
 
-def _prove(lacking: Lacking, missing: Missing) -> Prove:
-    return Prove(missing, root_is_known=lacking.root_is_known, is_alone=_is_alone(lacking), roots=lacking.roots)
+def _proof_of(unproven: UnprovenFacts, missing: Missing) -> Prove:
+    return Prove(missing, root_is_known=unproven.root_is_known, is_alone=_is_alone(unproven), roots=unproven.roots)
 
 
-def _is_alone(lacking: Lacking) -> bool:
+def _is_alone(unproven: UnprovenFacts) -> bool:
     """Return whether a proof may revert.
 
     Other proofs in the same transaction would revert too, at their batches' expense.
     """
-    return bool(lacking.failures) or (lacking.trust is not None and not lacking.trust.is_vouched_for_long)
+    return bool(unproven.failures) or (unproven.trust is not None and not unproven.trust.is_vouched_for_long)
 
 
 def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
@@ -493,7 +495,7 @@ def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
 
 def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotYet | TooFar) -> Decision:
     """Send the next transaction of the path, if one can begin and no other block has waited longer for a path."""
-    asking = sorted({pk for pks in step.needing.values() for pk in pks})
+    queries = sorted({pk for pks in step.missing.values() for pk in pks})
     match plan:
         case PathFound() if step.target.number == seen.number and plan.goes_with_proofs:
             return Decision(Continue(), [*_path_steps(seen, plan), _prove_by(seen, step, plan)])
@@ -501,10 +503,10 @@ def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotY
             # The block could have used a jump, so it hasn't waited for the pending path before.
             return Decision(wait_for_path(seen))
         case PathFound():
-            extend = [ExtendPath(plan.path, step.target, step.needing, plan.jump)] if plan.is_first else []
+            extend = [ExtendPath(plan.path, step.target, step.missing, plan.jump)] if plan.is_first else []
             return Decision(wait_for_path(seen), [*_path_steps(seen, plan), *extend])
         case Preparation():
-            return Decision(Requeue(wait("recording"), seen.poll_seconds), [PreparePath(plan, asking)])
+            return Decision(Requeue(wait("recording"), seen.poll_seconds), [PreparePath(plan, queries)])
         case NotYet():
             return Decision(Requeue(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
@@ -513,7 +515,7 @@ def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotY
 
 
 def _is_extending(seen: Observation) -> bool:
-    return bool(seen.lacking and seen.lacking.trust and seen.lacking.trust.is_extending)
+    return bool(seen.unproven and seen.unproven.trust and seen.unproven.trust.is_extending)
 
 
 def _path_steps(seen: Observation, plan: PathFound) -> list[Action]:
@@ -529,11 +531,13 @@ def _path_steps(seen: Observation, plan: PathFound) -> list[Action]:
 
 def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
     """Send the block's own proofs, in one transaction with the jump or the calls that make its hash trusted."""
-    assert seen.lacking is not None, "a path is only sought for missing facts"
+    assert seen.unproven is not None, "a path is only sought for missing facts"
     calls = plan.path.calls if isinstance(plan.path, Start) else None
-    is_alone = bool(seen.lacking.failures) or calls is not None
-    jump, roots = plan.jump, seen.lacking.roots
-    return Prove(step.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=jump, calls=calls or (), roots=roots)
+    is_alone = bool(seen.unproven.failures) or calls is not None
+    jump, roots = plan.jump, seen.unproven.roots
+    return Prove(
+        step.missing, seen.unproven.root_is_known, is_alone=is_alone, jump=jump, calls=calls or (), roots=roots
+    )
 
 
 def wait_for_path(seen: Observation) -> Requeue:

@@ -1,18 +1,19 @@
 """Observations of a block, from which decisions are made.
 
-Each stage of costly reads has its own type: an `Observation` has no `Lacking` if the registry lacks nothing, and a
-`Lacking` has no `Trust` if nothing needs the header.
+Each stage of costly reads has its own type: an `Observation` has no `UnprovenFacts` if the registry lacks nothing, and
+these have no `Trust` if nothing needs the header.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Self
 
 from chains.tries.header import Header
 from proving.facts import Fact, Missing, RegistryView, needs_header
 from queries.columns import HeaderField
-from queries.models import StepKind
+from queries.models import Query, QueryKind, Sender, StepKind
 from queries.waits import WaitReason
 
 
@@ -69,11 +70,22 @@ class Unfetched:
 
 @dataclass(frozen=True)
 class OpenQuery:
+    """A query whose proofs are stored, at its open step."""
+
     id: int
     is_of_header: bool  # True if the query requests no account
     timestamp: int | None  # the time that selects its block, in unix seconds
     step: StepKind
     is_left_to_others: bool = False  # True if its batch is self-funded, so that others send its transactions
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Return a query that has the `sender` of its batch as an annotation."""
+        assert query.step is not None, "it is open"
+        # The next write completes INITIAL_STATE of such a query.
+        step = StepKind.BLOCKHASH_AVAILABLE if query.step == StepKind.INITIAL_STATE else StepKind(query.step)
+        is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # annotated
+        return cls(query.pk, query.kind == QueryKind.HEADER, query.timestamp, step, is_left_to_others)
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,7 @@ class Trust:
 
 
 @dataclass(frozen=True)
-class Lacking:
+class UnprovenFacts:
     """The facts that the registry lacks, and further observations about them."""
 
     missing: Missing
@@ -120,34 +132,34 @@ class Lacking:
         return self.trust is not None and self.trust.is_vouched_for
 
     @cached_property
-    def missing_now(self) -> Missing:
+    def to_send(self) -> Missing:
         """Return the facts to send. All decisions that cost money depend on them.
 
         Facts in pending transactions are left out, because nothing may be paid for twice. Facts that only self-funded
         batches request are left out, too.
         """
         others = set(self.left_to_others)
-        to_send = {
-            fact: [pk for pk in asking if pk not in others]
-            for fact, asking in self.missing.items()
+        queries_by_fact = {
+            fact: [pk for pk in queries if pk not in others]
+            for fact, queries in self.missing.items()
             if fact not in self.sent_for
         }
-        return {fact: asking for fact, asking in to_send.items() if asking}
+        return {fact: queries for fact, queries in queries_by_fact.items() if queries}
 
     @cached_property
-    def needing(self) -> Missing:
-        """Return the facts of `missing_now` that can't be proven without the block's header."""
-        return self._needing(self.missing_now)
+    def to_send_with_header(self) -> Missing:
+        """Return the facts to send that can't be proven without the block's header."""
+        return self._with_header(self.to_send)
 
     @cached_property
-    def all_needing(self) -> Missing:
+    def missing_with_header(self) -> Missing:
         """Return the missing facts that can't be proven without the block's header, even if others send them."""
-        return self._needing(self.missing)
+        return self._with_header(self.missing)
 
-    def _needing(self, missing: Missing) -> Missing:
+    def _with_header(self, missing: Missing) -> Missing:
         if not self.root_is_known:
             return missing
-        return {fact: asking for fact, asking in missing.items() if needs_header(fact, self.roots)}
+        return {fact: queries for fact, queries in missing.items() if needs_header(fact, self.roots)}
 
 
 @dataclass(frozen=True)
@@ -185,19 +197,21 @@ class Observation:
     """Hashes of our transactions that proved queries of this block or others, by the query's id."""
     contradiction: WaitReason | None
     """Set if the registry holds another value than was proven here. Other missing facts are not compared."""
-    lacking: Lacking | None
-    """None: the registry lacks nothing."""
+    unproven: UnprovenFacts | None
+    """The facts that the registry lacks. None: it lacks nothing."""
+    has_unread_queries: bool = False
+    """True if further queries of the block weren't read."""
 
     @property
     def missing(self) -> Missing:
-        return {} if self.lacking is None else self.lacking.missing
+        return {} if self.unproven is None else self.unproven.missing
 
     @property
     def is_trusted(self) -> bool:
         """Return whether the registry is known to trust the block's state root, or the needed hash."""
-        lacking = self.lacking
+        unproven = self.unproven
         return self.root_is_confirmed or (
-            lacking is not None and (lacking.root_is_known or lacking.hash_is_vouched_for)
+            unproven is not None and (unproven.root_is_known or unproven.hash_is_vouched_for)
         )
 
 
@@ -211,7 +225,7 @@ class BlockOfTime:
 class OpenRequests:
     """The senders and steps of a block's open queries."""
 
-    senders: Collection[str]  # senders of the batches
+    senders: set[str]  # senders of the batches
     steps: set[str | None]  # steps of the queries
 
 

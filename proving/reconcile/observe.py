@@ -27,25 +27,22 @@ from proving.connections import Context
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
 from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
-from proving.paths.building import PathFound
-from proving.paths.planning import TooFar
 from proving.reading import block_times
 from proving.reconcile.observation import (
     BlockOfTime,
     BlockState,
     Checked,
     Gone,
-    Lacking,
     Observation,
     OpenQuery,
     OpenRequests,
     SourceBlock,
     Trust,
     Unfetched,
+    UnprovenFacts,
 )
 from proving.registries import deployments
 from proving.registries.deployments import Deployment
-from proving.sources import NotYet, Preparation
 from proving.working import heads
 from queries import clock
 from queries.columns import RejectionCode
@@ -67,14 +64,11 @@ from queries.waits import WaitReason
 _QUERIES_PER_LOOK = 1000
 # Maximum rows named in one statement, and maximum rows read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
-# Number of attempts, in more than three minutes, that wait for the branch of a jump. Later attempts use a much more
-# expensive path.
-_BRANCH_ATTEMPTS = 8
 
-Seen = TypeVar("Seen")
-ByBlock: TypeAlias = dict[int, Seen]
+State = TypeVar("State")
+ByBlock: TypeAlias = dict[int, State]
 """Observations by block id."""
-Observed: TypeAlias = dict[int, Seen | ChainError]
+Observed: TypeAlias = dict[int, State | ChainError]
 """Observations by block id, or the error if a chain gives no answer about a block."""
 
 
@@ -88,10 +82,11 @@ def _by_block(blocks: Sequence[Block], queries: Iterable[Query]) -> ByBlock[list
 
 def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
     rows = open_queries(blocks).order_by().values_list("block", "batch__sender", "step").distinct()
-    pairs: dict[int, list[tuple[str, str | None]]] = {block.pk: [] for block in blocks}
+    requests: ByBlock[OpenRequests] = {block.pk: OpenRequests(set(), set()) for block in blocks}
     for block, sender, step in rows:
-        pairs[block].append((sender, step))
-    return {pk: OpenRequests({sender for sender, _ in each}, {step for _, step in each}) for pk, each in pairs.items()}
+        requests[block].senders.add(sender)
+        requests[block].steps.add(step)
+    return requests
 
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
@@ -123,73 +118,74 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     Facts of batches that are DONE are read from their own registry. Nothing is read from the current registry unless
     it `is_usable`.
     """
-    elsewhere = _held_by_unused(block)
-    lost = [(row.address, _lost(context, block, row, queries)) for row, queries in elsewhere.items()]
+    queries_of_unused = _queries_of_unused_registries(block)
+    lost = [(row.address, _lost(context, block, row, queries)) for row, queries in queries_of_unused.items()]
     if not is_usable:
         return Gone(root_is_confirmed=True, lost=lost)
     registry = context.registry.contract.address
-    seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
-    seen = seen.exclude(pk__in=[query.pk for queries in elsewhere.values() for query in queries])
+    rows = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
+    rows = rows.exclude(pk__in=[query.pk for queries in queries_of_unused.values() for query in queries])
     read = partial(
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
     )
-    proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.FACTS_PROVEN)).values_list("pk", flat=True))
+    proven = list(rows.filter(Q(step__isnull=True) | Q(step=StepKind.FACTS_PROVEN)).values_list("pk", flat=True))
     is_root = bool(proven) and _is_root(block, read([]).state_root)
     # Facts about transactions may be proven without the block's state root.
-    completed = (seen if is_root else seen.filter(kind=QueryKind.ENTRY)).filter(step__isnull=True).order_by("pk")
+    completed = (rows if is_root else rows.filter(kind=QueryKind.ENTRY)).filter(step__isnull=True).order_by("pk")
     queries = list(completed) if proven else []
     if not (is_root or queries):
         # A registry whose creation was rolled back has no code for a while.
         return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
     completed_facts = _facts_of(queries)
     comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
-    lacking = {pk for asking in comparison.missing.values() for pk in asking}
+    incomplete = {pk for pks in comparison.missing.values() for pk in pks}
     if not is_root:
-        kept = {query.pk for query in queries} - lacking
+        still_proven = {query.pk for query in queries} - incomplete
         return Gone(
             root_is_confirmed=False,
-            proven=[pk for pk in proven if pk not in kept],
+            proven=[pk for pk in proven if pk not in still_proven],
             contradiction=comparison.contradiction,
             lost=lost,
             registry=registry,
         )
     return Gone(
         root_is_confirmed=True,
-        lacking_of_header=[query.pk for query in queries if query.pk in lacking and query.kind == QueryKind.HEADER],
-        lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and query.kind != QueryKind.HEADER],
+        lacking_of_header=[query.pk for query in queries if query.pk in incomplete and query.kind == QueryKind.HEADER],
+        lacking_of_accounts=[
+            query.pk for query in queries if query.pk in incomplete and query.kind != QueryKind.HEADER
+        ],
         contradiction=comparison.contradiction,
         lost=lost,
         registry=registry,
     )
 
 
-def _held_by_unused(block: Block) -> dict[FactsRegistry, list[Query]]:
+def _queries_of_unused_registries(block: Block) -> dict[FactsRegistry, list[Query]]:
     """Return the block's queries of DONE batches by registry, for registries that are no longer used."""
     rows = deployments.all_of(block.destination_chain_id, [block.source_chain_id])
-    held: dict[FactsRegistry, list[Query]] = defaultdict(list)
+    queries: dict[FactsRegistry, list[Query]] = defaultdict(list)
     if any(row.replaced_at or row.refused for row in rows):
         done = Query.objects.filter(block=block, batch__status=BatchStatus.DONE).select_related("batch").order_by("pk")
         for query in done:
             row = deployments.of_batch(query.batch, rows).get(block.source_chain_id)
             if row and (row.replaced_at or row.refused):
-                held[row].append(query)
-    return held
+                queries[row].append(query)
+    return queries
 
 
 def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[Query]) -> list[int]:
     """Return the ids of queries whose proven facts an unused registry doesn't hold."""
     rpc, at = context.destination_rpc, context.heads.confirmed.number
-    registry, every = deployments.Registry(row.address), [query.pk for query in queries]
-    wanted = _facts_of(queries)
+    registry, requested = deployments.Registry(row.address), _facts_of(queries)
+    every = [query.pk for query in queries]
     try:
-        view = facts.read(rpc, registry, block.number, wanted, at=at)
+        view = facts.read(rpc, registry, block.number, requested, at=at)
         if not _is_root(block, view.state_root) and not all(query.kind == QueryKind.ENTRY for query in queries):
             return every
     except facts.NoRegistry:
         return every
-    comparison = facts.compare(queries, view, facts.proven({block: wanted})[block.pk])
-    lacking = {pk for asking in comparison.missing.values() for pk in asking}
-    return every if comparison.contradiction else sorted(lacking)
+    comparison = facts.compare(queries, view, facts.proven({block: requested})[block.pk])
+    return every if comparison.contradiction else sorted({pk for pks in comparison.missing.values() for pk in pks})
 
 
 # --- Proofs of the source chain ---------------------------------------------------------------------------------------
@@ -236,8 +232,8 @@ def _headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]
         # Without the head, the time until a missing block is unknown.
         return _SourceHeaders([latest if header is None else header for header in headers])
     # Blocks that were created meanwhile exist now.
-    lacking = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
-    for at, header in zip(lacking, rpc.ask([questions.header(numbers[at]) for at in lacking]), strict=True):
+    absent = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
+    for at, header in zip(absent, rpc.ask([questions.header(numbers[at]) for at in absent]), strict=True):
         headers[at] = header
     return _SourceHeaders(headers, latest.number)
 
@@ -265,12 +261,15 @@ def unfetched(
 
 
 def registry(
-    context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests], begun: Collection[int] = ()
+    context: Context,
+    blocks: Sequence[Block],
+    open_requests: Mapping[int, OpenRequests],
+    completing: Collection[int] = (),
 ) -> Observed[Observation]:
     """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored.
 
-    `asking` shows whether any of the queries are left to others. The next write completes INITIAL_STATE of the queries
-    `begun` (ids), whose proofs are stored.
+    `open_requests` shows whether any of the queries are left to others. The next write completes INITIAL_STATE of the
+    queries `completing` (ids), whose proofs are stored.
     """
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
@@ -278,67 +277,70 @@ def registry(
     # pending transaction. If that fails or is cancelled, later transactions would fail, too.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulations = _accumulations(context.registry, blocks, confirmed)
-    has_others = any(Sender.SELF in asking[block.pk].senders for block in blocks)
-    looked_at = _looked_at(blocks, confirmed, begun, has_others=has_others)
-    seen = _compared(context, blocks, looked_at, accumulations.hashes, vouched_at)
-    lacking = _with_earlier_transactions(_lacking(blocks, seen), confirmed, accumulations.under_way)
+    has_others = any(Sender.SELF in open_requests[block.pk].senders for block in blocks)
+    queries = _idle_queries(blocks, confirmed, completing, has_others=has_others)
+    observations = _compare(context, blocks, queries, accumulations.hashes, vouched_at)
     # Filtering by step is faster than by id. Most of thousands of queries are past these steps, and each listed id
     # costs time.
     steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
-    awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun)).only("block", "kind", "timestamp", "step")
+    awaiting = open_queries(blocks).filter(steps | Q(pk__in=completing)).only("block", "kind", "timestamp", "step")
     awaiting_header = _by_block(blocks, awaiting.annotate(sender=F("batch__sender")).order_by("pk"))
-    since: ByBlock[datetime] = {}
+    waits_since: ByBlock[datetime] = {}
     if context.destination_rpc.chain.gather_seconds:
         ready = Step.objects.filter(query__in=open_queries(blocks), status=StepStatus.IN_PROGRESS)
         ready = ready.exclude(kind=StepKind.INITIAL_STATE).order_by()
-        since = dict(ready.values_list("query__block").annotate(since=Min("started_at")))
-    for pk, observation in seen.items():
+        waits_since = dict(ready.values_list("query__block").annotate(since=Min("started_at")))
+    for pk, observation in observations.items():
         if isinstance(observation, Observation):
-            of_block = list(map(_open_query, awaiting_header[pk]))
-            seen[pk] = replace(observation, awaiting_header=of_block, waits_since=since.get(pk))
-    pause = building.pause_after_failures(context.connection) if lacking else 0
-    return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
+            of_block = list(map(OpenQuery.of, awaiting_header[pk]))
+            observations[pk] = replace(observation, awaiting_header=of_block, waits_since=waits_since.get(pk))
+    unproven = _with_earlier_transactions(_unproven(blocks, observations), confirmed, accumulations.under_way)
+    pause = building.pause_after_failures(context.connection) if unproven else 0
+    return _with_trust(context, observations, unproven, vouched_at, is_extending=is_extending, pause=pause)
 
 
-def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[tuple[Observation, bool]]:
-    """Read which facts of one batch's open queries the registry lacks, and whether the batch has more queries.
+def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[Observation]:
+    """Read which facts of one batch's open queries the registry lacks.
 
     All missing facts count as facts to send, even if pending transactions contain them. Raises `OutOfTime` between
     requests to nodes.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
-    asking = _by_block(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
-    unread = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
-    seen: Observed[Observation] = {}
-    while looking := [block for block in blocks if unread[block.pk] and _holds_all(seen.get(block.pk))]:
-        some = {block.pk: unread[block.pk].pop(0) for block in looking}
-        seen |= _compared(context, looking, some, {}, "pending")
+    queries = _by_block(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
+    unread = {pk: list(chunks(of_block, _QUERIES_PER_LOOK)) or [[]] for pk, of_block in queries.items()}
+    observations: Observed[Observation] = {}
+    reading = blocks
+    while reading:
+        some = {block.pk: unread[block.pk].pop(0) for block in reading}
+        observations |= _compare(context, reading, some, {}, "pending")
         context.connection.check_time()
-    observations = _with_trust(context, seen, _lacking(blocks, seen), "pending", is_extending=False, pause=0)
-    return {
-        pk: observation if isinstance(observation, ChainError) else (observation, bool(unread[pk]))
-        for pk, observation in observations.items()
-    }
+        # A block's next queries are read if the registry holds all facts of those before.
+        reading = [
+            block
+            for block in reading
+            if unread[block.pk]
+            and isinstance(answer := observations[block.pk], Observation)
+            and not (answer.unproven or answer.contradiction)
+        ]
+    for pk, observation in observations.items():
+        if isinstance(observation, Observation):
+            observations[pk] = replace(observation, has_unread_queries=bool(unread[pk]))
+    return _with_trust(context, observations, _unproven(blocks, observations), "pending", is_extending=False, pause=0)
 
 
-def _holds_all(seen: Observation | ChainError | None) -> bool:
-    """Return whether the registry holds all facts that were compared so far."""
-    return seen is None or (isinstance(seen, Observation) and seen.lacking is None and not seen.contradiction)
-
-
-def _lacking(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
+def _unproven(blocks: Sequence[Block], observations: Observed[Observation]) -> dict[Block, UnprovenFacts]:
     """Return the missing facts of blocks that lack any."""
     return {
-        block: observation.lacking
+        block: observation.unproven
         for block in blocks
-        if isinstance(observation := seen[block.pk], Observation) and observation.lacking
+        if isinstance(observation := observations[block.pk], Observation) and observation.unproven
     }
 
 
-def _compared(
+def _compare(
     context: Context,
     blocks: Sequence[Block],
-    looked_at: Mapping[int, Sequence[Query]],
+    queries: Mapping[int, Sequence[Query]],
     accumulated: Mapping[int, str],
     vouched_at: BlockIdentifier,
 ) -> Observed[Observation]:
@@ -346,18 +348,32 @@ def _compared(
 
     `accumulated` has hashes of this service's transactions by block id.
     """
-    registry, requested = context.registry.contract, {pk: _facts_of(queries) for pk, queries in looked_at.items()}
-    answers = _answers(context, blocks, requested, accumulated, vouched_at)
-    there = [block for block, told in answers.items() if isinstance(told.view, RegistryView) and told.view.facts]
-    here = facts.proven({block: requested[block.pk] for block in there})
-    proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
+    registry, requested = context.registry.contract, {pk: _facts_of(of_block) for pk, of_block in queries.items()}
+    answers = _ask_registry(context, blocks, requested, accumulated, vouched_at)
+    readable = [
+        block for block, answer in answers.items() if isinstance(answer.view, RegistryView) and answer.view.facts
+    ]
+    proven_here = facts.proven({block: requested[block.pk] for block in readable})
+    proven_by = _proven_by(context.registry, [query.pk for block in readable for query in queries[block.pk]])
     observations: Observed[Observation] = {}
-    for block, told in answers.items():
+    for block, answer in answers.items():
         try:
-            view, queries = result(told.view), looked_at[block.pk]
-            comparison = facts.compare(queries, view, here.get(block.pk, {}))
+            view = result(answer.view)
+            comparison = facts.compare(queries[block.pk], view, proven_here.get(block.pk, {}))
             is_confirmed = _is_root(block, view.state_root)
-            open_ones = {query.pk: _open_query(query) for query in queries}
+            open_by_id = {query.pk: OpenQuery.of(query) for query in queries[block.pk]}
+            unproven: UnprovenFacts | None = None
+            if comparison.missing:
+                header = Header.decode(bytes(block.header_rlp or b""))
+                unproven = UnprovenFacts(
+                    comparison.missing,
+                    root_is_known=is_confirmed or _is_root(block, result(answer.newest_root)),
+                    roots=[
+                        root.field for root in facts.roots_of(requested[block.pk]) if view.facts.get(root) is not None
+                    ],
+                    left_to_others=[pk for pk, query in open_by_id.items() if query.is_left_to_others],
+                    trust=Trust(header, registry.decode_vouches(answer.vouches)),
+                )
             observations[block.pk] = Observation(
                 number=block.number,
                 hash=bytes.fromhex(block.hash[2:]),
@@ -371,23 +387,13 @@ def _compared(
                 gather_seconds=context.destination_rpc.chain.gather_seconds,
                 waits_since=None,
                 awaiting_header=[],
-                queries=open_ones,
+                queries=open_by_id,
                 view=view,
                 root_is_confirmed=is_confirmed,
                 accumulated_by=accumulated.get(block.pk, "") if is_confirmed else "",
                 proven_by=proven_by,
                 contradiction=comparison.contradiction,
-                lacking=Lacking(
-                    comparison.missing,
-                    root_is_known=is_confirmed or _is_root(block, result(told.newest_root)),
-                    roots=[
-                        root.field for root in facts.roots_of(requested[block.pk]) if view.facts.get(root) is not None
-                    ],
-                    left_to_others=[pk for pk, query in open_ones.items() if query.is_left_to_others],
-                    trust=Trust(Header.decode(bytes(block.header_rlp or b"")), registry.decode_vouches(told.vouches)),
-                )
-                if comparison.missing
-                else None,
+                unproven=unproven,
             )
         except ChainError as error:
             observations[block.pk] = error
@@ -395,7 +401,7 @@ def _compared(
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _RegistryAnswer:
     """The registry's answers about a block."""
 
     view: RegistryView | ChainError
@@ -403,67 +409,66 @@ class _Answer:
     vouches: bytes | ChainError
 
 
-def _answers(
+def _ask_registry(
     context: Context,
     blocks: Sequence[Block],
     requested: Mapping[int, Sequence[Fact]],
     accumulated: Mapping[int, str],
     vouched_at: BlockIdentifier,
-) -> dict[Block, _Answer]:
+) -> dict[Block, _RegistryAnswer]:
     """Ask the registry about these facts, about the roots of entries, and about the blocks' headers.
 
-    If a transaction is `accumulated` for a block, its facts are requested at once. Facts of other blocks are requested
-    only if the registry knows the state root, because no fact is proven below an unknown root, and each fact costs a
-    request. Facts about entries are requested in any case, because their proofs don't need that root.
+    No fact is proven below an unknown state root, and each fact costs a request. So facts are asked for at once only if
+    a transaction is `accumulated` for their block, or if they are about entries, whose proofs need no state root. The
+    others are asked for if the first answers show that the registry knows the block's state root.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
-    asked = {pk: list(dict.fromkeys([*each, *facts.roots_of(each)])) for pk, each in requested.items()}
-    at_once: dict[int, list[Fact]] = {
-        pk: each if pk in accumulated else [*facts.of_entries(each), *facts.roots_of(each)]
-        for pk, each in asked.items()
-    }
-    requests = [ViewRequest(block.number, at_once[block.pk], confirmed) for block in blocks]
-    of_facts = [request.questions(registry) for request in requests]
-    hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
+    all_facts = {pk: list(dict.fromkeys([*wanted, *facts.roots_of(wanted)])) for pk, wanted in requested.items()}
+    at_once = [
+        ViewRequest(
+            block.number,
+            all_facts[block.pk]
+            if block.pk in accumulated
+            else [*facts.entry_facts(all_facts[block.pk]), *facts.roots_of(all_facts[block.pk])],
+            confirmed,
+        )
+        for block in blocks
+    ]
+    fact_questions = [request.questions(registry) for request in at_once]
     words, newest_roots, vouches = rpc.ask(
-        [question for each in of_facts for question in each],
+        [question for of_block in fact_questions for question in of_block],
         [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
-        [questions.call(*registry.vouches(*header), vouched_at) for header in hashes],
+        [
+            questions.call(*registry.vouches(block.number, bytes.fromhex(block.hash[2:])), vouched_at)
+            for block in blocks
+        ],
     )
-    remaining = iter(words)
+    remaining_words = iter(words)
     views = {
-        block: request.view(registry, [next(remaining) for _ in each])
-        for block, request, each in zip(blocks, requests, of_facts, strict=True)
+        block: request.view(registry, [next(remaining_words) for _ in of_block])
+        for block, request, of_block in zip(blocks, at_once, fact_questions, strict=True)
     }
-    known = [
+    incomplete = [
         block
         for block, view in views.items()
         if isinstance(view, RegistryView)
         and _is_root(block, view.state_root)
-        and any(fact not in view.facts for fact in asked[block.pk])
+        and any(fact not in view.facts for fact in all_facts[block.pk])
     ]
-    further = [ViewRequest(block.number, asked[block.pk], confirmed) for block in known]
-    views |= zip(known, facts.views(rpc, registry, further), strict=True)
-    return dict(zip(blocks, map(_Answer, views.values(), newest_roots, vouches), strict=True))
+    requests = [ViewRequest(block.number, all_facts[block.pk], confirmed) for block in incomplete]
+    views |= zip(incomplete, facts.views(rpc, registry, requests), strict=True)
+    return dict(zip(blocks, map(_RegistryAnswer, views.values(), newest_roots, vouches), strict=True))
 
 
 def _facts_of(queries: Sequence[Query]) -> list[Fact]:
     return list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
 
 
-def _open_query(query: Query) -> OpenQuery:
-    assert query.step is not None, "it is open"
-    is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # set by the annotation
-    # INITIAL_STATE of such a query is about to be completed.
-    step = StepKind.BLOCKHASH_AVAILABLE if query.step == StepKind.INITIAL_STATE else StepKind(query.step)
-    return OpenQuery(query.pk, query.kind == QueryKind.HEADER, query.timestamp, step, is_left_to_others)
-
-
 def _with_trust(
     context: Context,
-    seen: Observed[Observation],
-    lacking: Mapping[Block, Lacking],
-    at: BlockIdentifier,
+    observations: Observed[Observation],
+    unproven: Mapping[Block, UnprovenFacts],
+    vouched_at: BlockIdentifier,
     *,
     is_extending: bool,
     pause: float,
@@ -471,23 +476,25 @@ def _with_trust(
     """Add to the observations the missing facts, and the registry's trust in the headers that these facts need."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
     # Facts to send take precedence. Facts that others send must not add another header.
-    needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
+    with_header = {
+        block: of_block.to_send_with_header or of_block.missing_with_header for block, of_block in unproven.items()
+    }
     # A block's end is only known from the next block's header.
-    timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
+    timed = [block for block, missing in with_header.items() if any(isinstance(fact, TimeFact) for fact in missing)]
     read = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
     following = dict(zip(timed, read.headers, strict=True))
-    there = {block: header for block, header in following.items() if isinstance(header, Header)}
-    calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
-    vouched = dict(zip(there, context.destination_rpc.ask(calls), strict=True))
-    observations = dict(seen)
-    for block, lacked in lacking.items():
-        trust = lacked.trust if needing[block] else None
+    existing = {block: header for block, header in following.items() if isinstance(header, Header)}
+    calls = [questions.call(*registry.vouches(header.number, header.hash), vouched_at) for header in existing.values()]
+    vouches = dict(zip(existing, context.destination_rpc.ask(calls), strict=True))
+    completed = dict(observations)
+    for block, of_block in unproven.items():
+        trust = of_block.trust if with_header[block] else None
         try:
             if block in following:
                 header = result(following[block])
                 if header is None and block.number < read.newest:
                     context.source_rpc.must_have(block.number + 1, header)
-                trust = Trust(header, registry.decode_vouches(vouched[block])) if header else None
+                trust = Trust(header, registry.decode_vouches(vouches[block])) if header else None
             if trust is not None:
                 trust = replace(
                     trust,
@@ -496,14 +503,15 @@ def _with_trust(
                     pause_after_failures=pause,
                     may_jump=is_extending and planning.may_jump(context.connection, trust.header),
                 )
-            observations[block.pk] = replace(result(seen[block.pk]), lacking=replace(lacked, trust=trust))
+            observation = result(observations[block.pk])
+            completed[block.pk] = replace(observation, unproven=replace(of_block, trust=trust))
         except ChainError as error:
-            observations[block.pk] = error
-    return observations
+            completed[block.pk] = error
+    return completed
 
 
-def _looked_at(
-    blocks: Sequence[Block], confirmed: int, begun: Collection[int], *, has_others: bool
+def _idle_queries(
+    blocks: Sequence[Block], confirmed: int, completing: Collection[int], *, has_others: bool
 ) -> ByBlock[list[Query]]:
     """Return the queries to observe: open queries for which no transaction is pending.
 
@@ -512,14 +520,14 @@ def _looked_at(
     come first.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
-    waiting = open_queries(blocks).filter(~Q(step=StepKind.INITIAL_STATE) | Q(pk__in=begun))
+    waiting = open_queries(blocks).filter(~Q(step=StepKind.INITIAL_STATE) | Q(pk__in=completing))
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
     # One query of each batch comes first, then the second of each, so that a large batch that can't pay doesn't delay
     # other batches.
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
-    sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
-    others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK] if has_others else ()
-    return _by_block(blocks, [*sent_for, *others])
+    of_operator = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
+    of_others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK] if has_others else ()
+    return _by_block(blocks, [*of_operator, *of_others])
 
 
 def _is_root(block: Block, root: bytes) -> bool:
@@ -538,7 +546,6 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
 # --- Earlier transactions ---------------------------------------------------------------------------------------------
 
 _queries_of = Transaction.queries.through.objects
-_accumulated_blocks = Transaction.accumulates.through.objects
 
 
 @dataclass(frozen=True)
@@ -553,10 +560,10 @@ class _Accumulations:
 
 def _accumulations(registry: Deployment, blocks: Sequence[Block], confirmed: int) -> _Accumulations:
     columns = (f"transaction__{column}" for column in ("hash", "to", "succeeded", "state", "block_number"))
-    rows = _accumulated_blocks.filter(block__in=blocks).order_by("-transaction").values_list("block", *columns)
+    carried = Transaction.accumulates.through.objects.filter(block__in=blocks).order_by("-transaction")
     hashes: dict[int, str] = {}
     under_way: set[int] = set()
-    for block, tx_hash, to, succeeded, state, number in rows:
+    for block, tx_hash, to, succeeded, state, number in carried.values_list("block", *columns):
         if succeeded and to in registry.addresses:
             # If there are several, the first transaction counts, because it comes last in this order.
             hashes[block] = tx_hash
@@ -571,19 +578,19 @@ def _unseen(confirmed: int) -> Q:
 
 
 def _with_earlier_transactions(
-    missing: Mapping[Block, Lacking], confirmed: int, accumulating: Collection[int]
-) -> dict[Block, Lacking]:
+    unproven: Mapping[Block, UnprovenFacts], confirmed: int, accumulating: Collection[int]
+) -> dict[Block, UnprovenFacts]:
     """Add to the missing facts those that unseen transactions (`_unseen`) may prove, and the number of failures.
 
     Reverted transactions are counted for the first few hundred of each block's queries.
     """
     sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     sent_for: dict[int | None, set[Fact]] = defaultdict(set)
-    for query in Query.objects.filter(Exists(sent), block__in=list(missing)).iterator(chunk_size=_PER_READ):
+    for query in Query.objects.filter(Exists(sent), block__in=list(unproven)).iterator(chunk_size=_PER_READ):
         sent_for[query.block_id] |= set(facts.of(query))
-    firsts = {
-        block: sorted({pk for asking in lacked.missing.values() for pk in asking})[:_PER_STATEMENT]
-        for block, lacked in missing.items()
+    first_queries = {
+        block: sorted({pk for pks in of_block.missing.values() for pk in pks})[:_PER_STATEMENT]
+        for block, of_block in unproven.items()
     }
     # A cancelled transaction was no longer needed, so it doesn't count as a failure.
     cancelled = SignedTransaction.objects.filter(
@@ -591,17 +598,17 @@ def _with_earlier_transactions(
     )
     failed = _queries_of.filter(~Exists(cancelled), transaction__succeeded=False)
     reverted: dict[int, set[int]] = defaultdict(set)
-    for chunk in chunks(sorted({pk for queries in firsts.values() for pk in queries}), _PER_STATEMENT):
+    for chunk in chunks(sorted({pk for queries in first_queries.values() for pk in queries}), _PER_STATEMENT):
         for pk, transaction in failed.filter(query__in=chunk).values_list("query", "transaction"):
             reverted[pk].add(transaction)
     return {
         block: replace(
-            lacked,
+            of_block,
             sent_for=sent_for[block.pk],
-            failures=len(set[int]().union(*(reverted[pk] for pk in firsts[block] if pk in reverted))),
+            failures=len(set[int]().union(*(reverted[pk] for pk in first_queries[block] if pk in reverted))),
             is_accumulating=block.pk in accumulating,
         )
-        for block, lacked in missing.items()
+        for block, of_block in unproven.items()
     }
 
 
@@ -619,26 +626,16 @@ def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]
 # --- At the end -------------------------------------------------------------------------------------------------------
 
 
-def path(
-    context: Context, block: Block, target: Header, *, is_first: bool
-) -> PathFound | Preparation | NotYet | TooFar:
-    """Find a path to a header's hash for a block. Raises `NodeUnavailable`, `RpcRefused`."""
-    # If the block wasn't waiting for a path, its earlier attempts failed for another reason.
-    awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
-    plan = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
-    return replace(plan, is_first=is_first) if isinstance(plan, PathFound) else plan
-
-
-def states(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[BlockState]:
+def states(context: Context, blocks: Sequence[Block], open_requests: Mapping[int, OpenRequests]) -> ByBlock[BlockState]:
     # All open queries of a block wait for its newest pending transaction of any kind, even if that serves only some.
-    waiting = [block for block in blocks if asking[block.pk].senders]
+    waiting = [block for block in blocks if open_requests[block.pk].senders]
     sent = _queries_of.filter(query__block__in=waiting, transaction__state__in=LIVE_STATES).order_by()
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
     rows = Transaction.objects.defer("data").select_related("signer").prefetch_related("versions")
     transactions = {tx.pk: tx for tx in rows.filter(pk__in=newest.values())} if newest else {}
     by_block: ByBlock[BlockState] = {}
     for block in blocks:
-        requests, tx = asking[block.pk], transactions.get(newest.get(block.pk, 0))
+        requests, tx = open_requests[block.pk], transactions.get(newest.get(block.pk, 0))
         by_block[block.pk] = BlockState(
             is_open=bool(requests.senders),
             is_under_way=tx is not None,

@@ -53,13 +53,13 @@ class Waiting:
     subjects: Sequence[Subject]
     selecting: Mapping[Block, Mapping[NamedEntry, Sequence[int]]]
     """The entries that select a block, with the ids of the queries."""
-    partly: set[int]
+    unfinished: set[int]
     """The ids of blocks with more accounts, or left for the next turn."""
 
     def leave(self, blocks: Collection[Block]) -> None:
         """Leave all queries of these blocks for the next turn."""
         self.subjects = [subject for subject in self.subjects if subject.block not in blocks]
-        self.partly |= {block.pk for block in blocks}
+        self.unfinished |= {block.pk for block in blocks}
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def fetch(source: RpcClient, waiting: Waiting, should_end: Callable[[], bool]) -
         headers[block].faults |= faults
     for subject in subjects[QueryKind.HEADER]:
         _add_header(headers[subject.block.pk], subject)
-    accounts = _of_accounts(source, subjects[QueryKind.ACCOUNT])
-    entries = ({subject.block.pk: _of_entries(source, subject)} for subject in subjects[QueryKind.ENTRY])
+    accounts = _fetch_accounts(source, subjects[QueryKind.ACCOUNT])
+    entries = ({subject.block.pk: _fetch_entries(source, subject)} for subject in subjects[QueryKind.ENTRY])
     for part in chain([headers], accounts, entries):
         for block, fetched in part.items():
             fetched.complete = [pk for pk in fetched.complete if pk not in unselected.get(block, ())]
@@ -173,13 +173,13 @@ def _add_header(fetched: Fetched, subject: Subject) -> None:
             fetched.complete.append(query.pk)
 
 
-def _of_accounts(source: RpcClient, accounts: Sequence[Subject]) -> Iterator[dict[int, Fetched]]:
+def _fetch_accounts(source: RpcClient, accounts: Sequence[Subject]) -> Iterator[dict[int, Fetched]]:
     """Yield the missing proofs of accounts.
 
     An account that no node proves delays the others only for the time of its request.
     """
     for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
-        pieces = list(by_size(_lacking(some), lambda pair: len(pair[1].slots), _SLOTS_PER_FETCH)) or [[]]
+        pieces = list(by_size(_proof_requests(some), lambda pair: len(pair[1].slots), _SLOTS_PER_FETCH)) or [[]]
         failed: set[Subject] = set()
         for piece in pieces:
             part: dict[int, Fetched] = defaultdict(Fetched)
@@ -222,7 +222,7 @@ def _row(block: Block, answer: VerifiedAccountProof) -> AccountProof:
     )
 
 
-def _lacking(accounts: Sequence[Subject]) -> Iterator[tuple[Subject, ProofRequest]]:
+def _proof_requests(accounts: Sequence[Subject]) -> Iterator[tuple[Subject, ProofRequest]]:
     """Yield requests for proofs of these accounts that aren't stored or were pruned.
 
     The slots per request are limited, so an account with thousands of slots needs several requests. Nodes may be too
@@ -244,7 +244,7 @@ def _lacking(accounts: Sequence[Subject]) -> Iterator[tuple[Subject, ProofReques
             yield account, ProofRequest(block.number, block_hash, root, account.address, slots)
 
 
-def _of_entries(source: RpcClient, subject: Subject) -> Fetched:
+def _fetch_entries(source: RpcClient, subject: Subject) -> Fetched:
     """Read the receipts that queries about a block's entries need, and its transactions if any needs them."""
     block, named = subject.block, {query.pk: NamedEntry.of_query(query) for query in subject.queries}
     entries = block_contents.find(source, _header(block), named.values())

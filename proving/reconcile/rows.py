@@ -73,7 +73,7 @@ def write(context: WorkContext, blocks: dict[int, Block], changes: Sequence[tupl
     may_reopen = any(piece.may_reopen for piece in pieces)
     for part in by_size(pieces, lambda piece: piece.size, _QUERIES_PER_WRITE):
         of_part = [(piece.block, piece.change) for piece in part]
-        blocks |= context.lane.write(partial(_write, context, of_part, may_reopen=may_reopen))
+        blocks |= context.lane.write(partial(_write_part, context, of_part, may_reopen=may_reopen))
 
 
 def _pieces(block: Block, change: Change) -> Iterator[_Piece]:
@@ -94,7 +94,7 @@ def _pieces(block: Block, change: Change) -> Iterator[_Piece]:
             yield _Piece(block.pk, change, may_reopen=isinstance(change, MoveToBlock | Reject))
 
 
-def _write(context: WorkContext, changes: Sequence[tuple[int, Change]], *, may_reopen: bool) -> dict[int, Block]:
+def _write_part(context: WorkContext, changes: Sequence[tuple[int, Change]], *, may_reopen: bool) -> dict[int, Block]:
     """Write the changes in the caller's database transaction. Return the rows of their blocks."""
     changed = {pk for pk, _ in changes}
     held = _held_by_replaced(context, changed) if may_reopen else []

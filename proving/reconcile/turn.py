@@ -23,7 +23,7 @@ from chains.nodes.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
 from config.database import due_rows, statements
-from config.database.due_rows import Postponement
+from config.database.due_rows import Claim
 from proving import connections
 from proving.connections import WorkContext
 from proving.paths import building
@@ -54,10 +54,13 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-Seen = TypeVar("Seen")
+Answer = TypeVar("Answer")
 
 # Maximum paths that a turn searches. Each needs separate requests, and only one is sent at a time.
 _PATHS = 16
+# Number of attempts, in more than three minutes, that wait for the branch of a jump. Later attempts use a much more
+# expensive path.
+_BRANCH_ATTEMPTS = 8
 # Seconds after which a turn fetches no further proofs while other users wait.
 _SECONDS = 2
 _UNUSABLE_SECONDS = 10
@@ -73,22 +76,22 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
     About `most_proofs` proofs are fetched, or `alone` if all blocks are due for the same user. Return the number of
     blocks that failed because of an internal error.
     """
-    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
-    is_alone = len({block.queued_for_id for block in postponement.rows}) == 1
+    claim = lane.write(partial(due_rows.claim, Block.objects.all(), keys))
+    is_alone = len({block.queued_for_id for block in claim.rows}) == 1
     most_proofs = max(most_proofs, alone) if is_alone else most_proofs
 
     def work(blocks: Sequence[Block]) -> None:
         began = time.monotonic()
         ends = _reconcile(lane, blocks, most_proofs)
-        _give_back(lane, postponement, blocks, ends)
+        _end_blocks(lane, claim, blocks, ends)
         for block in blocks:
             counters.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
 
     def give_up(block: Block) -> None:
-        _give_back(lane, postponement, [block], {block.pk: Fail(wait("internal_error"))})
+        _end_blocks(lane, claim, [block], {block.pk: Fail(wait("internal_error"))})
         counters.note_job_run("block", "defect", time.monotonic())
 
-    return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
+    return lanes.work_on(lane, claim, claim.rows, work, give_up) if claim.rows else 0
 
 
 def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:
@@ -96,62 +99,64 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
     try:
         connection = connections.open_connection(destination, source)
-        beside = [block.number for block in blocks] if connection.is_own else ()
-        seen = heads.recent(get_chains().chain(destination), connection.destination_rpc, beside)
+        own_numbers = [block.number for block in blocks] if connection.is_own else ()
+        recent = heads.recent(get_chains().chain(destination), connection.destination_rpc, own_numbers)
     except Unusable as why:
-        _take_back_from_unused(lane, blocks)
+        _reopen_lost_by_unused_registries(lane, blocks)
         return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
     except ChainError as error:
         return dict.fromkeys((block.pk for block in blocks), _failed(error))
-    turn = _Turn(WorkContext(connection, seen, lane), {block.pk: block for block in blocks})
-    _take_back(turn, blocks)
-    blocks = turn.left_of(blocks)
-    asking = observe.open_requests(blocks)
-    proving = [block for block in blocks if asking[block.pk].senders]
-    if proving:
-        _fetch_and_prove(turn, proving, asking, most_proofs)
-        blocks = turn.left_of(blocks)
-        asking = observe.open_requests(blocks)
-    for pk, state in observe.states(turn.context, blocks, asking).items():
+    turn = _Turn(WorkContext(connection, recent, lane), {block.pk: block for block in blocks})
+    _reopen_lost(turn, blocks)
+    blocks = turn.remaining_of(blocks)
+    requests = observe.open_requests(blocks)
+    if proving := [block for block in blocks if requests[block.pk].senders]:
+        _prove_open_queries(turn, proving, requests, most_proofs)
+        blocks = turn.remaining_of(blocks)
+        requests = observe.open_requests(blocks)
+    for pk, state in observe.states(turn.context, blocks, requests).items():
         turn.end(pk, decide.end(state))
     return turn.ends
 
 
 @dataclass
 class _Turn:
-    """The blocks that the turn is still processing, with their current rows, and the ends for the other blocks."""
+    """The blocks that the turn is still processing, and the ends for the other blocks."""
 
     context: WorkContext
-    going: dict[int, Block]
+    remaining: dict[int, Block]
+    """The current rows of the blocks that the turn is still processing, by id."""
     ends: dict[int, End] = field(default_factory=dict)
+    unwritten: list[tuple[int, Change]] = field(default_factory=list)
+    """Changes that the next write makes before its own, each with its block's id."""
     began: float = field(default_factory=time.monotonic)
 
-    def left_of(self, blocks: Sequence[Block]) -> list[Block]:
+    def remaining_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks for which the turn continues, with their current rows."""
-        return [self.going[block.pk] for block in blocks if block.pk in self.going]
+        return [self.remaining[block.pk] for block in blocks if block.pk in self.remaining]
 
     def should_end(self) -> bool:
         """Return whether the turn has taken long while other users wait."""
-        users, ends = {block.queued_for_id for block in self.going.values()}, self.context.connection.config
+        users, ends = {block.queued_for_id for block in self.remaining.values()}, self.context.connection.config
         here = Block.objects.filter(destination_chain_id=ends.destination_id, source_chain_id=ends.source_id)
         others = due_rows.due(here).exclude(queued_for__in=users)
         return time.monotonic() > self.began + _SECONDS and (len(users) > 1 or others.exists())
 
     def end(self, pk: int, end: End) -> None:
         self.ends[pk] = end
-        self.going.pop(pk, None)
+        self.remaining.pop(pk, None)
 
-    def answered(self, seen: Mapping[int, Seen | ChainError]) -> dict[int, Seen]:
+    def answered(self, answers: Mapping[int, Answer | ChainError]) -> dict[int, Answer]:
         """Return the observations of blocks for which the turn continues. It ends for blocks with an error."""
-        observations: dict[int, Seen] = {}
-        for pk, observation in seen.items():
-            if isinstance(observation, ChainError):
-                self.end(pk, _failed(observation))
-            elif pk in self.going:
-                observations[pk] = observation
+        observations: dict[int, Answer] = {}
+        for pk, answer in answers.items():
+            if isinstance(answer, ChainError):
+                self.end(pk, _failed(answer))
+            elif pk in self.remaining:
+                observations[pk] = answer
         return observations
 
-    def ask(self, pk: int, observe_one: Callable[[], Seen]) -> Seen | None:
+    def ask(self, pk: int, observe_one: Callable[[], Answer]) -> Answer | None:
         """Return an observation of one block. If a chain doesn't answer, the turn ends for the block."""
         try:
             return observe_one()
@@ -159,15 +164,17 @@ class _Turn:
             self.end(pk, _failed(error))
             return None
 
-    def write(self, changes: Sequence[tuple[int, Change]]) -> None:
-        """Write these changes of rows, each with its block's id."""
-        rows.write(self.context, self.going, [change for change in changes if change[0] in self.going])
+    def write(self, changes: Sequence[tuple[int, Change]] = ()) -> None:
+        """Write these changes of rows, each with its block's id, after those that are unwritten."""
+        whole = [*self.unwritten, *changes]
+        self.unwritten.clear()
+        rows.write(self.context, self.remaining, [(pk, change) for pk, change in whole if pk in self.remaining])
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
         """Carry out decisions. The turn ends for blocks whose decision says so, or if nothing can be sent."""
         self.write([(pk, change) for pk, decision in decisions.items() for change in decision.changes])
         sendings = {
-            pk: (self.going[pk], action)
+            pk: (self.remaining[pk], action)
             for pk, decision in decisions.items()
             for action in decision.actions
             if not isinstance(action, Change)
@@ -183,25 +190,24 @@ def _failed(error: ChainError) -> Fail:
     return Fail(waits.fault(error), for_operators=error.for_operators, for_path=for_path)
 
 
-def _take_back_from_unused(lane: HeldLane, blocks: Sequence[Block]) -> None:
+def _reopen_lost_by_unused_registries(lane: HeldLane, blocks: Sequence[Block]) -> None:
     """Reopen DONE batches whose facts a former registry has lost, while no registry can be used."""
     connection = connections.without_registry(blocks[0].destination_chain_id, blocks[0].source_chain_id)
     if connection is None or all(block.checked_number is None for block in blocks):
         return
     with suppress(ChainError):
-        seen = heads.recent(connection.destination_rpc.chain, connection.destination_rpc)
-        turn = _Turn(WorkContext(connection, seen, lane), {block.pk: block for block in blocks})
-        _take_back(turn, blocks, is_usable=False)
+        recent = heads.recent(connection.destination_rpc.chain, connection.destination_rpc)
+        turn = _Turn(WorkContext(connection, recent, lane), {block.pk: block for block in blocks})
+        _reopen_lost(turn, blocks, is_usable=False)
 
 
-def _take_back(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) -> None:
+def _reopen_lost(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) -> None:
     """Reopen queries whose facts the destination has lost in a reorg."""
-    seen = turn.answered(observe.checked(turn.context, blocks))
     decisions: dict[int, Decision] = {}
-    for pk, checked in seen.items():
+    for pk, checked in turn.answered(observe.checked(turn.context, blocks)).items():
         decision = decide.checked(checked)
         if isinstance(decision.then, FindWhatIsGone):
-            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.going[pk], is_usable=is_usable))
+            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.remaining[pk], is_usable=is_usable))
             if completed is None:
                 continue
             decision = decide.gone(checked, completed)
@@ -209,24 +215,35 @@ def _take_back(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) 
     turn.act(decisions)
 
 
-def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], asking: dict[int, OpenRequests], most_proofs: int) -> None:
-    headers = turn.answered(observe.source_blocks(turn.context, blocks))
-    decisions = {pk: decide.source_block(source_block) for pk, source_block in headers.items()}
-    taking = {pk: action for pk, each in decisions.items() for action in each.actions if isinstance(action, TakeHeader)}
+def _prove_open_queries(
+    turn: _Turn, blocks: Sequence[Block], requests: Mapping[int, OpenRequests], most_proofs: int
+) -> None:
+    """Take the blocks' headers, store proofs of the source chain, and send the facts that the registry lacks."""
+    source_blocks = turn.answered(observe.source_blocks(turn.context, blocks))
+    decisions = {pk: decide.source_block(source_block) for pk, source_block in source_blocks.items()}
+    headers = {
+        pk: action
+        for pk, decision in decisions.items()
+        for action in decision.actions
+        if isinstance(action, TakeHeader)
+    }
     # A block's first header reopens nothing, and is stored together with its first proofs.
-    firsts = {pk: taken for pk, taken in taking.items() if not turn.going[pk].hash}
-    turn.act({pk: decision for pk, decision in decisions.items() if pk not in firsts})
-    for pk, taken in firsts.items():
-        turn.going[pk].take(taken.header)
-    blocks = turn.left_of(blocks)
+    first_headers = {pk: action for pk, action in headers.items() if not turn.remaining[pk].hash}
+    turn.act({pk: decision for pk, decision in decisions.items() if pk not in first_headers})
+    for pk, action in first_headers.items():
+        turn.remaining[pk].take(action.header)
+        turn.unwritten.append((pk, action))
+    blocks = turn.remaining_of(blocks)
     # A new header makes all queries of the block start again.
-    lacking = [block for block in blocks if StepKind.INITIAL_STATE in asking[block.pk].steps or block.pk in taking]
-    fetching = _fetch(turn, blocks, lacking, firsts, most_proofs)
+    unproven = [block for block in blocks if StepKind.INITIAL_STATE in requests[block.pk].steps or block.pk in headers]
+    fetching = _fetch_proofs(turn, blocks, unproven, most_proofs)
     # Proofs that can't be fetched don't delay the other queries.
-    _prove(turn, observe.registry(turn.context, turn.left_of(blocks), asking, fetching.begun), fetching.completions)
+    completing = {query for completion in fetching.completions.values() for query in completion.queries}
+    observations = observe.registry(turn.context, turn.remaining_of(blocks), requests, completing)
+    _send_missing_facts(turn, observations, fetching.completions)
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
-        if pk in fetching.partly and not isinstance(end, Fail):
+        if pk in fetching.unfinished and not isinstance(end, Fail):
             # The next turn fetches more proofs for this block.
             turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue(None, 0))
         elif pk in fetching.faults and end is None:
@@ -239,111 +256,103 @@ class _Fetching:
 
     completions: Mapping[int, Complete]
     """Completions of INITIAL_STATE, whose proofs are stored, for the next write."""
-    partly: Collection[int]
+    unfinished: Collection[int]
     """Blocks with more proofs to fetch."""
     faults: Mapping[int, Fail]
 
-    @property
-    def begun(self) -> set[int]:
-        """Return the ids of the queries whose INITIAL_STATE the next write completes."""
-        return {query for completion in self.completions.values() for query in completion.queries}
 
-
-def _fetch(
-    turn: _Turn, blocks: Sequence[Block], lacking: Sequence[Block], firsts: Mapping[int, TakeHeader], most_proofs: int
-) -> _Fetching:
-    """Store what the source chain serves of what queries of blocks `lacking` proofs wait for.
-
-    `firsts` has headers that aren't stored yet, by their blocks' ids.
-    """
-    waiting = proofs.waiting(lacking, most_proofs)
-    unwritten: list[tuple[int, Change]] = list(firsts.items())
+def _fetch_proofs(turn: _Turn, blocks: Sequence[Block], unproven: Sequence[Block], most_proofs: int) -> _Fetching:
+    """Fetch proofs for the queries of blocks `unproven` that are at INITIAL_STATE, and store them in parts."""
+    waiting = proofs.waiting(unproven, most_proofs)
     complete: dict[int, list[int]] = defaultdict(list)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    looked_at: set[int] = set()
-    for place, part in enumerate(proofs.fetch(turn.context.source_rpc, waiting, turn.should_end)):
+    fetched_queries: set[int] = set()
+    for number, part in enumerate(proofs.fetch(turn.context.source_rpc, waiting, turn.should_end)):
         for pk, fetched in part.items():
-            unwritten.append((pk, StoreProofs(fetched)))
+            turn.unwritten.append((pk, StoreProofs(fetched)))
             complete[pk] += fetched.complete
             faults[pk] |= fetched.faults
-            looked_at |= {*fetched.faults, *fetched.complete}
+            fetched_queries |= {*fetched.faults, *fetched.complete}
         if sum(map(len, complete.values())) > _FEW or turn.context.destination_rpc.chain.gather_seconds:
-            unwritten += [(pk, Complete(queries, StepKind.INITIAL_STATE)) for pk, queries in complete.items()]
+            turn.unwritten += [(pk, Complete(queries, StepKind.INITIAL_STATE)) for pk, queries in complete.items()]
             complete.clear()
         if part:
-            turn.write(unwritten)
-            unwritten = []
+            turn.write()
         # The first part takes no proofs.
-        if place and turn.should_end():
+        if number and turn.should_end():
             break
     # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
-    partly = waiting.partly | {
+    unfinished = waiting.unfinished | {
         subject.block.pk
         for subject in waiting.subjects
-        if not faults.get(subject.block.pk) and looked_at.isdisjoint(query.pk for query in subject.queries)
+        if not faults.get(subject.block.pk) and fetched_queries.isdisjoint(query.pk for query in subject.queries)
     }
-    whole = [block for block in turn.left_of(blocks) if block.pk not in partly]
-    unfetched = observe.unfetched(turn.context, whole, faults)
+    finished = [block for block in turn.remaining_of(blocks) if block.pk not in unfinished]
+    unfetched = observe.unfetched(turn.context, finished, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
-    turn.write([*unwritten, *((pk, change) for pk, decision in decisions.items() for change in decision.changes)])
+    turn.write([(pk, change) for pk, decision in decisions.items() for change in decision.changes])
     return _Fetching(
         {pk: Complete(queries, StepKind.INITIAL_STATE) for pk, queries in complete.items()},
-        partly,
+        unfinished,
         {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)},
     )
 
 
-def _prove(turn: _Turn, seen: Mapping[int, Observation | ChainError], completions: Mapping[int, Complete]) -> None:
+def _send_missing_facts(
+    turn: _Turn, answers: Mapping[int, Observation | ChainError], completions: Mapping[int, Complete]
+) -> None:
     """Complete the steps whose facts the registry holds, and send missing facts. Begin with the completions."""
     decisions: dict[int, Decision] = {}
     observations: dict[int, Observation] = {}
-    for pk, observation in seen.items():
-        if isinstance(observation, ChainError):
-            decision = Decision(_failed(observation))
+    for pk, answer in answers.items():
+        if isinstance(answer, ChainError):
+            decision = Decision(_failed(answer))
         else:
-            observations[pk], decision = observation, decide.prove(observation)
+            observations[pk], decision = answer, decide.prove(answer)
         first = [completions[pk]] if pk in completions else []
         decisions[pk] = replace(decision, actions=[*first, *decision.actions])
     turn.act(decisions)
-    finding: dict[int, FindPath] = {}
+    without_path: dict[int, FindPath] = {}
     for pk, decision in decisions.items():
-        if pk not in turn.going:
+        if pk not in turn.remaining:
             continue
         if isinstance(decision.then, FindPath):
-            finding[pk] = decision.then
+            without_path[pk] = decision.then
         elif isinstance(decision.then, FindTime):
             block = turn.ask(pk, partial(observe.block_of_time, turn.context, decision.then.timestamp))
             if block is not None:
                 turn.act({pk: decide.time(observations[pk], decision.then, block)})
-    if finding:
-        _find_paths(turn, observations, finding)
+    if without_path:
+        _find_paths(turn, observations, without_path)
 
 
-def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[int, FindPath]) -> None:
+def _find_paths(turn: _Turn, observations: Mapping[int, Observation], without_path: Mapping[int, FindPath]) -> None:
     """Send the next transactions of paths one after another, first for the block that has waited longest.
 
     Only one transaction at a time extends the registry's trust. So if a path must be sent separately, the others wait.
     """
-    first = building.first_for_path([turn.going[pk] for pk in finding])
-    most = _PATHS
-    for pk in sorted(finding, key=lambda pk: pk != first):
-        if not most:
-            turn.end(pk, decide.wait_for_path(seen[pk]))
+    first = building.first_for_path([turn.remaining[pk] for pk in without_path])
+    searches_left = _PATHS
+    for pk in sorted(without_path, key=lambda pk: pk != first):
+        if not searches_left:
+            turn.end(pk, decide.wait_for_path(observations[pk]))
             continue
-        of_block = partial(observe.path, turn.context, turn.going[pk], finding[pk].target)
-        path = turn.ask(pk, partial(of_block, is_first=first in {None, pk}))
+        block, target = turn.remaining[pk], without_path[pk].target
+        # If the block wasn't waiting for a path, its earlier attempts failed for another reason.
+        awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
+        find = partial(building.find, turn.context.connection, target, ())
+        path = turn.ask(pk, partial(find, awaits_branch=awaits_branch, is_self_funded=False))
         if path is not None:
+            path = replace(path, is_first=first in {None, pk}) if isinstance(path, PathFound) else path
             goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)
-            most = most - 1 if goes_on else 0
-            turn.act({pk: decide.path(seen[pk], finding[pk], path)})
+            searches_left = searches_left - 1 if goes_on else 0
+            turn.act({pk: decide.path(observations[pk], without_path[pk], path)})
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
 
 
-def _give_back(
-    lane: HeldLane, postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]
-) -> None:
+def _end_blocks(lane: HeldLane, claim: Claim[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
     for block in blocks:
         end = ends[block.pk]
         if not isinstance(end, Fail):
@@ -356,27 +365,27 @@ def _give_back(
             logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)
         concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
         lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
-    lane.write(partial(_write, postponement, blocks, ends), is_last=len(blocks) == len(postponement.rows))
+    lane.write(partial(_write_ends, claim, blocks, ends), is_last=len(blocks) == len(claim.rows))
 
 
-def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
+def _write_ends(claim: Claim[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
     if len(blocks) > 1:
         # The statements below lock blocks in the order of their ends.
         statements.lock(Block.objects.filter(pk__in=[block.pk for block in blocks]))
     settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
-    asked_for = set(open_queries(settled).values_list("block", flat=True))
+    reopened = set(open_queries(settled).values_list("block", flat=True))
     # Most blocks end in the same way, so one statement updates these.
-    alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
+    blocks_by_end: dict[tuple[End, int], list[Block]] = defaultdict(list)
     for block in blocks:
-        alike[Requeue(None, 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)
-    for (end, attempts), some in alike.items():
+        blocks_by_end[Requeue(None, 0) if block.pk in reopened else ends[block.pk], block.attempts].append(block)
+    for (end, attempts), same_end in blocks_by_end.items():
         match end:
             case Requeue():
                 pause, failed = timedelta(seconds=end.seconds), 0
             case Fail():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
             case Settled():
-                postponement.end(some, None, wait=None, looked_at=Now(), waits_for_path=False)
+                claim.end(same_end, None, wait=None, looked_at=Now(), waits_for_path=False)
                 continue
         columns = {"wait": end.reason, "looked_at": Now()}
-        postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **columns)
+        claim.end(same_end, pause, attempts=failed, waits_for_path=end.for_path, **columns)

@@ -157,10 +157,10 @@ def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: f
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             some = list(Block.objects.filter(pk__in=chunk).order_by("number"))
-            seen = observe.of_batch(source.context, some, batch.pk)
+            observations = observe.of_batch(source.context, some, batch.pk)
             for block in some:
                 connection.check_time()
-                _add(source, block, seen[block.pk])
+                _add(source, block, observations[block.pk])
     except Unusable as why:
         missing.wait(why.reason)
     except OutOfTime:
@@ -169,12 +169,12 @@ def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: f
         missing.fail(error)
 
 
-def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | ChainError) -> None:
+def _add(source: _Source, block: Block, answer: Observation | ChainError) -> None:
     """Add the missing transactions for one block. Raises `_Enough`."""
     try:
-        seen, is_part = result(answer)
+        seen = result(answer)
         proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
-        if is_part:
+        if seen.has_unread_queries:
             source.missing.wait(_MORE)
         room = _MOST - len(source.missing.transactions)
         transactions = _with_gas(source.context.destination_rpc, proposed)
@@ -218,9 +218,9 @@ def _of_block(source: _Source, block: Block, seen: Observation) -> Iterator[_Pro
 
 def _vouched_for(seen: Observation) -> Observation:
     """Return the observation for the time when the path has reached the needed header."""
-    assert seen.lacking is not None, "a path is only sought for missing facts"
-    assert seen.lacking.trust is not None, "they need this header"
-    return replace(seen, lacking=replace(seen.lacking, trust=replace(seen.lacking.trust, is_vouched_for=True)))
+    assert seen.unproven is not None, "a path is only sought for missing facts"
+    assert seen.unproven.trust is not None, "they need this header"
+    return replace(seen, unproven=replace(seen.unproven, trust=replace(seen.unproven.trust, is_vouched_for=True)))
 
 
 def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, step: FindPath) -> Decision:
@@ -283,27 +283,28 @@ def _of_times(
         yield _Proposed(intent, what, rests)
         each = each.otherwise
     # A query with a time also requests accounts at its block. Each of these transactions contains the header.
-    assert seen.lacking is not None, "the time is missing"
-    missing = seen.lacking.missing_now
+    assert seen.unproven is not None, "the time is missing"
+    missing = seen.unproven.to_send
     facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}
     below = Prove(facts, root_is_known=True)
-    yield from _of_proofs(source, block, below, where, rests=rests or not seen.lacking.root_is_known)
+    yield from _of_proofs(source, block, below, where, rests=rests or not seen.unproven.root_is_known)
     if any(isinstance(fact, HeaderFact) for fact in missing):
         source.missing.wait(_MORE)
 
 
 def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
     connection, jump = source.context.connection, action.jump
-    leg, intents = building.intents_of_leg(
-        connection, block, action.path, target=action.target, needing=action.needing, jump=jump
+    extension = building.next_transactions(
+        connection, block, action.path, target=action.target, missing=action.missing, jump=jump
     )
-    source.trusted = {header.number for header in leg.checkpoints}
-    path, *proofs = itertools.islice(intents, _MOST + 1)
-    yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
-    yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
-    if not leg.arrives:
+    source.trusted = {header.number for header in extension.leg.checkpoints}
+    proves = extension.first.accumulates
+    yield _Proposed(extension.first, f"Leads to {where}{', and proves facts there' if proves else ''}.")
+    for proof in itertools.islice(extension.proofs, _MOST):
+        yield _Proposed(proof, f"Proves facts of {where}.", rests=True)
+    if not extension.leg.arrives:
         source.missing.wait(_MORE)
-    elif not path.accumulates:
+    elif not proves:
         # The path ends at the next block, whose header shows when this block ended. Further transactions prove this
         # block's facts.
         for further in decide.prove(_vouched_for(seen)).actions:

@@ -170,9 +170,9 @@ class Deployment:
     """False for a registry of an earlier version, which proves neither transactions nor receipts and logs."""
 
     @property
-    def addresses(self) -> tuple[str, str]:
+    def addresses(self) -> Sequence[str]:
         """Return the addresses to which proofs for this registry are sent."""
-        return self.contract.address, self.multicall
+        return [self.contract.address, self.multicall]
 
 
 class Unusable(Exception):

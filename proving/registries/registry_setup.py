@@ -77,13 +77,13 @@ def deploy(
         _require_same_chain(chain)
         replaced = row
     _require_fit(chain, connection)
-    planned, contracts = _planned(connection, passes_over=replace)
-    creations.create(chain, contracts, seconds, tell)
-    _require_attesters(connection, planned)
-    if replaced and replaced.address == planned.address:
+    planned = _planned(connection, passes_over=replace)
+    creations.create(chain, planned.creations, seconds, tell)
+    _require_attesters(connection, planned.row)
+    if replaced and replaced.address == planned.row.address:
         # A reorg had removed the contract, or a node had lagged. It is the same contract again.
         return _usable(replaced)
-    return _recorded(planned, replaced)
+    return _recorded(planned.row, replaced)
 
 
 def deploy_reader(
@@ -174,8 +174,16 @@ def _require_fit(chain: Chain, connection: Connection) -> None:
             raise DeploymentError(str(root.reason))
 
 
-def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistry, list[Creation]]:
-    """Return a registry that isn't stored, and the contracts that it needs, in the order in which they are created.
+@dataclass(frozen=True)
+class _PlannedRegistry:
+    row: FactsRegistry
+    """It isn't stored."""
+    creations: Sequence[Creation]
+    """The contracts that it needs, in the order in which they are created."""
+
+
+def _planned(connection: Connection, *, passes_over: bool) -> _PlannedRegistry:
+    """Plan the registry of a connection.
 
     If other code is at the registry's address, and `passes_over` is set, another address is taken. Raises
     `DeploymentError` if it isn't set.
@@ -198,7 +206,7 @@ def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistr
         )
         code = get_rpc(connection.destination_id).code(row.address)
         if code in {b"", deployments.expected_code(row)} and not retired.filter(address=row.address).exists():
-            return row, contracts
+            return _PlannedRegistry(row, contracts)
         if not passes_over:
             raise DeploymentError(
                 f"Chain {connection.destination_id} has other code at {row.address}, the address of this registry, or "

@@ -97,16 +97,18 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
     if not orders:
         return []
     try:
-        state, simulated = _simulate(chain, orders)
+        simulation = _simulate(chain, orders)
     except ChainError as error:
         return [error] * len(orders)
-    parcels = _pack({place: order for place, order in enumerate(simulated) if isinstance(order, Order)})
+    parcels = _pack({place: order for place, order in enumerate(simulation.orders) if isinstance(order, Order)})
     # If the database transaction is repeated, its first run reserved nothing and nothing was signed.
-    versions, outcomes = statements.retried(partial(_reserve, chain, lane, state, parcels))
+    reserved = statements.retried(partial(_reserve, chain, lane, simulation.state, parcels))
     # If another worker has taken the lane, it goes on with the reserved versions.
     with suppress(LaneLost):
-        signing.send_reserved(get_rpc(chain.id), lane, versions)
-    return [outcomes[place] if isinstance(order, Order) else order for place, order in enumerate(simulated)]
+        signing.send_reserved(get_rpc(chain.id), lane, reserved.versions)
+    return [
+        reserved.outcomes[place] if isinstance(order, Order) else order for place, order in enumerate(simulation.orders)
+    ]
 
 
 # --- Simulate ---------------------------------------------------------------------------------------------------------
@@ -119,6 +121,15 @@ class _ChainState:
     fees: MarketFees
     balances: Mapping[str, int]  # wei
     nonces: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """Simulated orders at a state of the chain."""
+
+    state: _ChainState
+    orders: Sequence[Order | Unsent | ChainError]
+    """The orders with their intents' gas, or why they can't be sent."""
 
 
 def _compared(chain: Chain, head: Header, state: _ChainState, cost: int) -> _ChainState:
@@ -141,8 +152,8 @@ def _compared(chain: Chain, head: Header, state: _ChainState, cost: int) -> _Cha
     return _ChainState(state.fees, balances, nonces)
 
 
-def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[Order | Unsent | ChainError]]:
-    """Return the orders with their intents' gas, or why they can't be sent. Raises `ChainError`."""
+def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
+    """Simulate the orders. Raises `ChainError`."""
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
     intents = [intent for order in orders for intent in order.intents]
@@ -179,7 +190,7 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
         simulated.append(refused or replace(order, intents=sized))
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
-    return _compared(chain, head, _ChainState(fees, balances, nonces), cost), simulated
+    return _Simulation(_compared(chain, head, _ChainState(fees, balances, nonces), cost), simulated)
 
 
 def _gas_limit(
@@ -255,10 +266,16 @@ def _joined(orders: Sequence[Order]) -> Order:
 # --- Reserve ----------------------------------------------------------------------------------------------------------
 
 
-def _reserve(
-    chain: Chain, lane: HeldLane, state: _ChainState, parcels: Sequence[_Parcel]
-) -> tuple[list[SignedTransaction], dict[int, Sent | Unsent]]:
-    """Reserve as much as possible in one database transaction. Return the versions, and the result of each order."""
+@dataclass(frozen=True)
+class _ReservedOrders:
+    versions: Sequence[SignedTransaction]
+    """The versions to sign."""
+    outcomes: Mapping[int, Sent | Unsent]
+    """The result of each order, by its index among all orders."""
+
+
+def _reserve(chain: Chain, lane: HeldLane, state: _ChainState, parcels: Sequence[_Parcel]) -> _ReservedOrders:
+    """Reserve as much as possible in one database transaction."""
     firsts = [order.intents[0] for parcel in parcels for order in parcel.values()]
     least = min((intent.cost(state.fees.least) for intent in firsts), default=0)
     outcomes: dict[int, Sent | Unsent] = {}
@@ -266,21 +283,21 @@ def _reserve(
     with signers.locked(chain, state.balances) as rows:
         # If this worker was suspended, another one may have sent transactions that it doesn't know.
         lane.fence()
-        sender, notices = signers.active(chain, rows, state.balances, state.nonces, least)
-        if isinstance(sender, SendingSigner):
-            reservation = _Reservation(chain, sender, notices, state.fees, versions)
+        choice = signers.choose(chain, rows, state.balances, state.nonces, least)
+        if isinstance(choice.signer, SendingSigner):
+            reservation = _Reservation(chain, choice.signer, choice.notices, state.fees, versions)
             for parcel in parcels:
                 outcomes |= reservation.of_parcel(parcel)
         else:
-            outcomes |= {place: Unsent(sender) for parcel in parcels for place in parcel}
+            outcomes |= {place: Unsent(choice.signer) for parcel in parcels for place in parcel}
         if versions:
             # If this process is killed before the broadcast, the next worker broadcasts.
             due_at = Now() + timedelta(seconds=heads.seconds_to_next(chain, get_rpc(chain.id)))
             row = Signer.objects.filter(pk=versions[0].transaction.signer_id)
             # A worker that is monitoring the signer notices the changed time.
             row.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
-        signers.show(rows.values(), notices)
-    return versions, outcomes
+        signers.show(rows.values(), choice.notices)
+    return _ReservedOrders(versions, outcomes)
 
 
 @dataclass

@@ -13,10 +13,9 @@ from chains.chains_file import Chain
 from chains.nodes.node_errors import ImplausibleGas, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient
-from chains.transaction_fields import least_gas_limit
+from chains.transaction_fields import TRANSACTION_GAS, least_gas_limit
 from proving import money, stops
 from proving.models import (
-    CANCELLATION_GAS,
     SignedTransaction,
     Signer,
     Transaction,
@@ -45,7 +44,7 @@ _UNEXPLAINED, _LONGEST_UNEXPLAINED = timedelta(seconds=10), timedelta(minutes=5)
 # Factor on a cancellation's estimated gas if the current price of data affects the estimate, and the highest estimate
 # that is believed where it doesn't.
 _DATA_MARGIN = 1.5
-_MOST_TO_CANCEL = 4 * CANCELLATION_GAS
+_MOST_TO_CANCEL = 4 * TRANSACTION_GAS
 # Maximum multiple of the market's fees to which the fees of a waiting transaction rise.
 _MAX_TIMES_MARKET = 3
 _TOO_DEAR: SignedTransaction | Unsent = Unsent(wait("replacement_fees_too_low"))
@@ -259,7 +258,7 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
     """Return the gas limit of a cancellation. It is higher on rollups that charge gas for data."""
     earlier = newest if newest and newest.is_cancellation else None
-    least = earlier.gas if earlier else CANCELLATION_GAS
+    least = earlier.gas if earlier else TRANSACTION_GAS
     # Other chains charge gas for data too, if nodes refuse a cancellation with less.
     has_bound = not (earlier and earlier.refused_at) and not rollups.charges_gas_for_data(rpc)
     most = _MOST_TO_CANCEL if has_bound else None
@@ -268,7 +267,7 @@ def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction 
     except ImplausibleGas:
         return least
     # The estimate is repeated each time. If data becomes more expensive, nodes would refuse the earlier gas limit.
-    return max(least, int(estimate * _DATA_MARGIN) if estimate > CANCELLATION_GAS else estimate)
+    return max(least, int(estimate * _DATA_MARGIN) if estimate > TRANSACTION_GAS else estimate)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:

@@ -83,13 +83,20 @@ class SendingSigner:
         return self.transactions < _TRANSACTIONS and self.gas < _GAS
 
 
-def active(
-    chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
-) -> tuple[SendingSigner | WaitReason, Notices]:
-    """Return the first signer of chains.toml that isn't stopped, silent, stuck or too poor, and notices about others.
+@dataclass(frozen=True)
+class SignerChoice:
+    signer: SendingSigner | WaitReason
+    """The signer that sends now, or the reason why none can."""
+    notices: Notices
 
-    It needs `least` wei, the cost of the cheapest intent. A stuck signer sends if no other can. If no signer can send,
-    return the reason instead. The caller has locked `rows`.
+
+def choose(
+    chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
+) -> SignerChoice:
+    """Choose the first signer of chains.toml that isn't stopped, silent, stuck or too poor.
+
+    It needs `least` wei, the cost of the cheapest intent. A stuck signer sends if no other can. The caller has locked
+    `rows`.
     """
     notices: Notices = dict.fromkeys(rows)
     refused: WaitReason | None = None
@@ -115,7 +122,7 @@ def active(
             notices[address] = wait("signer_stuck", signer=address, chain=chain.id, transaction=waiting.label)
     sender_or_why = next(iter(moving or able), refused)
     assert sender_or_why is not None, "there are signers, and each is able or refused"
-    return sender_or_why, notices
+    return SignerChoice(sender_or_why, notices)
 
 
 def next_stored(row: Signer) -> int:

@@ -27,7 +27,7 @@ from chains.tries.header import Header
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from config.database import due_rows, statements
-from config.database.due_rows import Postponement
+from config.database.due_rows import Claim
 from proving import money, stops
 from proving.models import (
     LIVE_STATES,
@@ -80,38 +80,36 @@ def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
 
     Return the number of signers that failed because of an internal error.
     """
-    postponement = lane.write(
-        partial(due_rows.postpone, Signer.objects.all(), keys), Signer.objects.filter(pk__in=keys)
-    )
+    claim = lane.write(partial(due_rows.claim, Signer.objects.all(), keys), Signer.objects.filter(pk__in=keys))
 
     def work(signers: Sequence[Signer]) -> None:
-        _monitor_one(lane, postponement, signers[0])
+        _monitor_one(lane, claim, signers[0])
 
     # Signers are processed one by one, so that a failure affects no other signer.
-    give_up = partial(_try_again, lane, postponement)
-    return sum(lanes.work_on(lane, postponement, [signer], work, give_up) for signer in postponement.rows)
+    give_up = partial(_try_again, lane, claim)
+    return sum(lanes.work_on(lane, claim, [signer], work, give_up) for signer in claim.rows)
 
 
-def _try_again(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
+def _try_again(lane: HeldLane, claim: Claim[Signer], signer: Signer) -> None:
     pause = due_rows.backoff(signer.attempts)
-    _write(lane, signer, and_then=lambda: postponement.end([signer], pause, attempts=signer.attempts + 1))
+    _write(lane, signer, and_then=lambda: claim.end([signer], pause, attempts=signer.attempts + 1))
 
 
-def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
+def _monitor_one(lane: HeldLane, claim: Claim[Signer], signer: Signer) -> None:
     with counters.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
         try:
             chain = get_chains().chain(signer.chain_id)
             states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
-            end = partial(_end, chain, postponement, signer, states)
-            _write(lane, signer, changes, and_then=end, is_last=len(postponement.rows) == 1)
+            end = partial(_end, chain, claim, signer, states)
+            _write(lane, signer, changes, and_then=end, is_last=len(claim.rows) == 1)
             job_run.outcome = "done"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
             logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
-            _try_again(lane, postponement, signer)
+            _try_again(lane, claim, signer)
 
 
-def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
+def _end(chain: Chain, claim: Claim[Signer], signer: Signer, states: Collection[str]) -> None:
     """Make the signer due again while it has transactions to watch, in the caller's database transaction.
 
     `states` are those of the watched transactions. The caller has locked the signer.
@@ -124,7 +122,7 @@ def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, state
     # The next turn withdraws a problem that is over. While a signer has one, nothing else makes it due.
     in_trouble = Signer.objects.exclude(signing_problem=None, nonce_fault=None, receipt_fault=None)
     is_left = states or in_trouble.filter(pk=signer.pk).exists()
-    postponement.end([signer], timedelta(seconds=seconds) if is_left else None)
+    claim.end([signer], timedelta(seconds=seconds) if is_left else None)
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:

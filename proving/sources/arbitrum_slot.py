@@ -83,7 +83,7 @@ class ArbitrumSlot(Arbitrum):
         begun = _vouched_for(parent, sources.of(parent.config), number)
         if not isinstance(begun, Start):
             return begun
-        proof = _prove(parent, begun.number, outbox, header)
+        proof = _call_to_prove(parent, begun.number, outbox, header)
         if not isinstance(proof, tuple):
             return proof
         calls = (*begun.calls, proof, call(self.contract, contract, "record", begun.number, header.encode()))
@@ -117,7 +117,7 @@ def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -
     return source.begin(parent, start.number)
 
 
-def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet | None:
+def _call_to_prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet | None:
     """Return the call that proves that the Outbox holds this header's hash at the parent's block.
 
     None if no node serves that block's state.

@@ -3,7 +3,8 @@
 Any m of n attesters are enough. They sign only final blocks, each block separately.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models.functions import Now
@@ -62,11 +63,12 @@ class Attested(BlockHashSource):
         header = connection.source_rpc.header(start)
         if header is None:
             return not_there(connection.config, start)
-        attesters, threshold = self._members(connection)
+        trusted = self._trusted(connection)
+        threshold = trusted.threshold
         domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
-        known = [attester for attester in connection.config.attesters if attester.address in attesters]
+        known = [attester for attester in connection.config.attesters if attester.address in trusted.addresses]
         if len(known) < threshold:
-            believed = ", ".join(sorted(attesters)) or "none"
+            believed = ", ".join(sorted(trusted.addresses)) or "none"
             return NotYet(wait("attesters_not_named", threshold=threshold, named=len(known), attesters=believed))
         answers = ask(known, domain, connection.config.source_id, start)
         _count(connection.config, header.hash, answers)
@@ -74,7 +76,7 @@ class Attested(BlockHashSource):
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
-        differences = _difference(connection, attesters, threshold)
+        differences = _difference(connection, trusted)
         note(connection, [*differences, *_contradictions(connection, start, header.hash, answers)])
         if len(agreeing) < threshold:
             have = {"signed": len(agreeing), "threshold": threshold, "source": connection.config.source_id}
@@ -94,15 +96,23 @@ class Attested(BlockHashSource):
             return NotYet(wait("no_finality", source=connection.config.source_id))
         return final
 
-    def _members(self, connection: OpenConnection) -> tuple[set[str], int]:
-        """Return the attesters that the contract trusts now, and the number of them that must sign."""
+    def _trusted(self, connection: OpenConnection) -> "_TrustedAttesters":
         address = connection.registry.block_hash_source
         calls = [call(self.contract, address, function) for function in ("attesters", "threshold")]
         members, threshold = connection.destination_rpc.eth_calls(calls)
         if not isinstance(members, bytes) or not isinstance(threshold, bytes) or not threshold:
             raise InvalidReply(f"There is no {self.contract} at {address}.")
         (addresses,) = decode(["address[]"], members)
-        return {to_checksum_address(address) for address in addresses}, int.from_bytes(threshold)
+        return _TrustedAttesters({to_checksum_address(address) for address in addresses}, int.from_bytes(threshold))
+
+
+@dataclass(frozen=True)
+class _TrustedAttesters:
+    """The attesters that the contract trusts now."""
+
+    addresses: set[str]
+    threshold: int
+    """The number of them that must sign."""
 
 
 def _final(connection: OpenConnection) -> int | None:
@@ -152,12 +162,12 @@ def _contradictions(
         yield wait("attesters_contradict", source=source, block=number, hash=ours, signed=signed)
 
 
-def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> Iterator[WaitReason]:
+def _difference(connection: OpenConnection, trusted: _TrustedAttesters) -> Iterator[WaitReason]:
     """Yield a notice if the contract's attesters differ from those in chains.toml, which pages show."""
     configured = {attester.address for attester in connection.config.attesters}
-    if configured != set(attesters) or threshold != connection.config.threshold:
-        believed, source = ", ".join(sorted(attesters)), connection.config.source_id
-        yield wait("attesters_differ", source=source, threshold=threshold, attesters=believed)
+    if configured != trusted.addresses or trusted.threshold != connection.config.threshold:
+        believed, source = ", ".join(sorted(trusted.addresses)), connection.config.source_id
+        yield wait("attesters_differ", source=source, threshold=trusted.threshold, attesters=believed)
 
 
 def _what_others_say(block_hash: bytes, answers: Sequence[Answer]) -> str:

@@ -5,6 +5,7 @@ the last hours can be recorded directly, without a hop.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -60,9 +61,8 @@ class BeaconRoots(Recorder):
         held = _held_root(connection, start)
         if held is None:
             return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
-        time, root = held
-        source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, root, header)
-        return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
+        source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, held.root, header)
+        return Start(start, (call(self.contract, source, "record", held.time, branch, header.encode()),))
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
         there, here = (get_chains().chain(chain_id) for chain_id in (connection.source_id, connection.destination_id))
@@ -94,11 +94,17 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
     return NotYet(wait("no_beacon_root", contract=BEACON_ROOTS, chain=chain, source=source))
 
 
-def _held_root(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
-    """Return a time for which the destination holds a block's beacon root, and the root.
+@dataclass(frozen=True)
+class _HeldRoot:
+    """A beacon root that the destination holds."""
 
-    The root must stay there for a while. Return None if there is none.
-    """
+    time: int
+    """The time of the destination's block by which its contract finds the root."""
+    root: bytes
+
+
+def _held_root(connection: OpenConnection, number: int) -> _HeldRoot | None:
+    """Return a block's beacon root if the destination holds it, and will for a while."""
     after = connection.source_rpc.header(number + 1)
     root = after.beacon_root if after else b""
     if not after or not root:
@@ -114,7 +120,7 @@ def _held_root(connection: OpenConnection, number: int) -> tuple[int, bytes] | N
     # Consecutive blocks of a rollup are derived from the same L1 block, so some of their times are enough.
     moments = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
     held = zip(moments, _held(rpc, moments), strict=True)
-    return next(((time, root) for time, held_root in held if held_root == root), None)
+    return next((_HeldRoot(time, root) for time, held_root in held if held_root == root), None)
 
 
 def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:

@@ -32,7 +32,7 @@ from yarl import URL
 from accounts import webhook_secrets
 from chains.bounded_http import Failed, TimedOut
 from config.database import due_rows, statements
-from config.database.due_rows import Postponement
+from config.database.due_rows import Claim
 from proving.working import counters
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock, webhook_targets, webhooks
@@ -78,15 +78,23 @@ class _DeliveryRequest:
     at: datetime
     began: float
 
-    def post(self) -> tuple[int | None, str]:
-        """Return the status of the receiver's answer (None if there is none), and a sentence about the result."""
+    def post(self) -> "_DeliveryResult":
         # The request must end before the lease. After that, another worker may hold the lane and send the event again.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         try:
             status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
         except Failed as failed:
-            return None, f"The receiver {failed}."
-        return status, _sentence(status)
+            return _DeliveryResult(None, f"The receiver {failed}.")
+        return _DeliveryResult(status, _sentence(status))
+
+
+@dataclass(frozen=True)
+class _DeliveryResult:
+    """The result of one attempt, as its users see it."""
+
+    status: int | None
+    """The HTTP status of the receiver's answer. None: there is none."""
+    sentence: str
 
 
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
@@ -95,17 +103,17 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     Deliveries run in parallel, so a slow receiver doesn't delay others.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
+    sent: dict[Future[_DeliveryResult], tuple[Claim[Webhook], _DeliveryRequest]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
             if is_first or monotonic() < ends:
                 keys = _next([request.webhook for _, request in sent.values()])
-                postponement = lane.write(partial(due_rows.postpone, Webhook.objects.all(), keys))
-                for webhook in postponement.rows:
+                claim = lane.write(partial(due_rows.claim, Webhook.objects.all(), keys))
+                for webhook in claim.rows:
                     try:
-                        if request := _prepare(lane, postponement, webhook):
-                            sent[senders.submit(request.post)] = postponement, request
+                        if request := _prepare(lane, claim, webhook):
+                            sent[senders.submit(request.post)] = claim, request
                     except LaneLost:
                         raise
                     except Exception:
@@ -114,7 +122,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         logger.exception("delivering to %s failed", webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
-                _note_attempt(lane, *sent.pop(future), *future.result())
+                _note_attempt(lane, *sent.pop(future), future.result())
     return failed
 
 
@@ -142,28 +150,29 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     return chosen
 
 
-def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
+def _prepare(lane: HeldLane, claim: Claim[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
     """Return the request for the first pending event. None if nothing is to be sent now."""
     delivery = webhooks.first_pending(webhook)
     if delivery is None or _is_early(delivery):
-        lane.write(partial(_end, postponement, webhook))
+        lane.write(partial(_end, claim, webhook))
         return None
     at, began = timezone.now(), monotonic()
     try:
-        url, headers = _signed(webhook, delivery)
+        address = webhooks.address(webhook)
+        signature = signed_headers(delivery.message_id, delivery.body, webhook_secrets.signing(webhook.user_id))
     except webhook_secrets.CantOpen:
-        _note_attempt(lane, postponement, _DeliveryRequest(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
+        request = _DeliveryRequest(webhook, delivery, "", {}, at, began)
+        _note_attempt(lane, claim, request, _DeliveryResult(None, _CANT_OPEN))
         return None
-    return _DeliveryRequest(webhook, delivery, url, headers, at, began)
+    return _DeliveryRequest(webhook, delivery, address.url, {**address.headers, **signature}, at, began)
 
 
-def _note_attempt(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _DeliveryRequest, status: int | None, outcome: str
-) -> None:
+def _note_attempt(lane: HeldLane, claim: Claim[Webhook], request: _DeliveryRequest, result: _DeliveryResult) -> None:
+    status = result.status
     attempt = {
         "at": request.at.isoformat(),
         "httpStatus": status,
-        "outcome": outcome,
+        "outcome": result.sentence,
         "seconds": round(monotonic() - request.began, 3),
     }
     ends_as = None
@@ -171,16 +180,16 @@ def _note_attempt(
         ends_as = DeliveryStatus.DELIVERED
     elif status == _GONE:
         ends_as = DeliveryStatus.FAILED
-    lane.write(partial(_note, postponement, request.webhook, request.delivery, attempt, ends_as))
+    lane.write(partial(_note, claim, request.webhook, request.delivery, attempt, ends_as))
     outcome_of_run = "done" if ends_as == DeliveryStatus.DELIVERED else "fails"
     counters.note_job_run("webhook", outcome_of_run, request.began)
 
 
-def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
+def _end(claim: Claim[Webhook], webhook: Webhook, attempts: int = 0) -> None:
     """Make the webhook due for its next delivery, in the caller's transaction."""
     # Processes that add a delivery hold the same lock.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
-    postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
+    claim.end([webhook], webhooks.due_next(webhook), attempts=attempts)
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
@@ -191,15 +200,6 @@ def _is_early(delivery: WebhookDelivery) -> bool:
     latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
     pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
     return pausing.filter(pk=delivery.pk).exists()
-
-
-def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str, str]]:
-    """Return the URL, and the headers with the signature. Raises `webhook_secrets.CantOpen`."""
-    url, headers = webhooks.destination(webhook)
-    secrets = webhook_secrets.signing(webhook.user_id)
-    if not secrets:
-        raise webhook_secrets.CantOpen
-    return url, {**headers, **signed_headers(delivery.message_id, delivery.body, secrets)}
 
 
 def signed_headers(message_id: str, body: str, secrets: Sequence[str]) -> dict[str, str]:
@@ -225,7 +225,7 @@ def _sentence(status: int) -> str:
 
 
 def _note(
-    postponement: Postponement[Webhook],
+    claim: Claim[Webhook],
     webhook: Webhook,
     delivery: WebhookDelivery,
     attempt: Mapping[str, object],
@@ -249,7 +249,7 @@ def _note(
     else:
         fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, timezone.now(), None
     fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
-    _end(postponement, webhook, attempts=0 if is_delivered else delivery.failures + 1)
+    _end(claim, webhook, attempts=0 if is_delivered else delivery.failures + 1)
 
 
 # --- The guarded POST -------------------------------------------------------------------------------------------------

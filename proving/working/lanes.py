@@ -28,7 +28,7 @@ from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
 from config.database import statements
-from config.database.due_rows import DueRow, Postponement
+from config.database.due_rows import Claim, DueRow
 from config.error_answers import why_unavailable
 from proving.models import JumpLeaves, Lane, ProblemReport, Signer
 from queries import clock
@@ -125,7 +125,7 @@ class HeldLane:
 
 
 @contextmanager
-def in_hand(lane: HeldLane, postponement: Postponement[Row], rows: Sequence[Row]) -> Iterator[None]:
+def in_hand(lane: HeldLane, claim: Claim[Row], rows: Sequence[Row]) -> Iterator[None]:
     """Keep the age of rows if the database fails in the block, because the metric of queues shows it.
 
     The worker then pauses before the lane's next turn.
@@ -137,13 +137,13 @@ def in_hand(lane: HeldLane, postponement: Postponement[Row], rows: Sequence[Row]
             # It may take no write at all.
             signers = Signer.objects.filter(pk__in=[row.pk for row in rows if isinstance(row, Signer)])
             with suppress(DatabaseError, LaneLost):
-                lane.write(partial(postponement.keep_age, rows), behind=signers)
+                lane.write(partial(claim.keep_age, rows), behind=signers)
         raise
 
 
 def work_on(
     lane: HeldLane,
-    postponement: Postponement[Row],
+    claim: Claim[Row],
     rows: Sequence[Row],
     work: Callable[[Sequence[Row]], None],
     give_up: Callable[[Row], None],
@@ -154,7 +154,7 @@ def work_on(
     failed rows. Raises `LaneLost`, and the errors of a database that can't be used.
     """
     try:
-        with in_hand(lane, postponement, rows), clock.read_once():
+        with in_hand(lane, claim, rows), clock.read_once():
             work(rows)
     except LaneLost:
         raise
@@ -166,7 +166,7 @@ def work_on(
             for row in rows:
                 # The failed work may have changed the row.
                 row.refresh_from_db()
-            return sum(work_on(lane, postponement, [row], work, give_up) for row in rows)
+            return sum(work_on(lane, claim, [row], work, give_up) for row in rows)
         logger.exception("a part of a turn failed")
         give_up(rows[0])
         return 1

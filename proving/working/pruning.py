@@ -69,11 +69,10 @@ def prune_when_due(lane: HeldLane) -> None:
     row, _ = lane.write(partial(Pruning.objects.get_or_create, pk=1, defaults={"due_at": Now()}))
     if not due_rows.due(Pruning.objects.filter(pk=row.pk)).exists():
         return
-    counts, is_over = _prune(lane, seconds=_TURN_SECONDS)
-    lane.write(
-        partial(Pruning.objects.update, due_at=Now() + (_REST if is_over else timedelta(seconds=_PAUSE_SECONDS)))
-    )
-    _log(counts)
+    pruned = _prune(lane, seconds=_TURN_SECONDS)
+    pause = _REST if pruned.is_complete else timedelta(seconds=_PAUSE_SECONDS)
+    lane.write(partial(Pruning.objects.update, due_at=Now() + pause))
+    _log(pruned.counts)
 
 
 def prune_now() -> Mapping[str, int] | None:
@@ -81,14 +80,22 @@ def prune_now() -> Mapping[str, int] | None:
     # If this process pauses, another may take the lane. The chunks that were pruned until then stay pruned.
     with suppress(LaneLost), lanes.hold(LaneName(LaneKind.HOUSE)) as lane:
         if lane is not None:
-            counts, _ = _prune(lane)
-            _log(counts)
-            return counts
+            pruned = _prune(lane)
+            _log(pruned.counts)
+            return pruned.counts
     return None
 
 
-def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
-    """Prune. Return the number of rows of each kind, and whether nothing is left. Raises `LaneLost`."""
+@dataclass(frozen=True)
+class _PruningRun:
+    counts: Mapping[str, int]
+    """The number of pruned rows by kind."""
+    is_complete: bool
+    """True if no old row is left."""
+
+
+def _prune(lane: HeldLane, *, seconds: float | None = None) -> _PruningRun:
+    """Prune for these seconds, or until nothing is left. Raises `LaneLost`."""
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
@@ -96,12 +103,12 @@ def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str
             continue
         while True:
             if ends is not None and time.monotonic() >= ends:
-                return counts, False
+                return _PruningRun(counts, is_complete=False)
             changed = lane.write(partial(_prune_chunk, kind, days))
             counts[kind.name] += changed
             if not changed:
                 break
-    return counts, True
+    return _PruningRun(counts, is_complete=True)
 
 
 def _prune_chunk(kind: "Kind", days: int) -> int:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from accounts.models import User
 from api import health
 from config.database import due_rows
-from config.database.due_rows import Postponement
+from config.database.due_rows import Claim
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction
 from proving.reconcile import proofs, turn
@@ -143,8 +143,8 @@ def test_rows_that_fail_together_are_worked_on_one_by_one_as_they_are_stored_by_
         Signer.objects.update(attempts=7)
         assert rows[0] != signers[0]
 
-    lane, postponement = HeldLane(LaneName(LaneKind.DESTINATION, 31337)), Postponement(signers, None, {})
-    assert lanes.work_on(lane, postponement, signers, work, given_up.append) == 1
+    lane, claim = HeldLane(LaneName(LaneKind.DESTINATION, 31337)), Claim(signers, None, {})
+    assert lanes.work_on(lane, claim, signers, work, given_up.append) == 1
     assert (seen, given_up) == ([[0, 0], [7], [7]], signers[:1])
 
 

@@ -110,12 +110,12 @@ def test_two_batches_that_make_the_same_block_share_it():
 
 def test_a_block_that_becomes_due_while_it_is_given_back_stays_due(lane):
     accept(a_batch())
-    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), [Block.objects.get().pk]))
-    (block,) = postponement.rows
+    claim = lane.write(partial(due_rows.claim, Block.objects.all(), [Block.objects.get().pk]))
+    (block,) = claim.rows
     soon = timezone.now()
     met = meet(
         lambda: Block.objects.update(due_at=soon),
-        lambda: turn._give_back(lane, postponement, [block], {block.pk: Settled()}),
+        lambda: turn._end_blocks(lane, claim, [block], {block.pk: Settled()}),
     )
     assert met.waited
     assert Block.objects.get().due_at == soon
@@ -127,7 +127,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
     own = a_batch()
     Batch.objects.filter(pk=own.pk).update(sender=Sender.SELF)
     own.refresh_from_db()
-    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), [block.pk]))
+    claim = lane.write(partial(due_rows.claim, Block.objects.all(), [block.pk]))
 
     def accept_own() -> None:
         statements.lock(Block.objects.all())
@@ -137,7 +137,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
     def cancel_and_release() -> None:
         batch_states.withdraw(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
-        turn._give_back(lane, postponement, [block], {block.pk: Settled()})
+        turn._end_blocks(lane, claim, [block], {block.pk: Settled()})
 
     assert meet(accept_own, cancel_and_release).waited
     assert fresh(block).due_at is not None
@@ -220,7 +220,7 @@ def test_once_a_chain_is_stopped_nobody_is_signing_there():
 def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
     first, _ = two_signers()
     chain = get_chains().chain(31337)
-    postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), [first.pk]))
+    claim = lane.write(partial(due_rows.claim, Signer.objects.all(), [first.pk]))
 
     def store() -> None:
         with signers.locked(chain) as locked:
@@ -230,9 +230,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
             signer.save(update_fields=["due_at"])
 
     def end() -> None:
-        transaction_monitor._write(
-            lane, first, and_then=lambda: transaction_monitor._end(chain, postponement, first, ())
-        )
+        transaction_monitor._write(lane, first, and_then=lambda: transaction_monitor._end(chain, claim, first, ()))
 
     met = meet(store, end)
     assert met.waited

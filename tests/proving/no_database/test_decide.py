@@ -46,7 +46,7 @@ LIE = wait("value_contradicted", fact="BALANCE")
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_VOUCHED_FOR, VOUCHED_FOR = (observation.Trust(OWN, is_vouched_for=is_known) for is_known in (False, True))
-LACKING = observation.Lacking(missing={BALANCE: [1]}, root_is_known=False, trust=VOUCHED_FOR)
+UNPROVEN = observation.UnprovenFacts(missing={BALANCE: [1]}, root_is_known=False, trust=VOUCHED_FOR)
 NOTHING = observation.Observation(
     number=7,
     hash=HASH,
@@ -66,14 +66,14 @@ NOTHING = observation.Observation(
     accumulated_by="",
     proven_by={},
     contradiction=None,
-    lacking=LACKING,
+    unproven=UNPROVEN,
 )
 TRUSTED = replace(
     NOTHING,
     view=RegistryView(ROOT, {BALANCE: None}),
     root_is_confirmed=True,
     accumulated_by="0xacc",
-    lacking=replace(LACKING, root_is_known=True, trust=None),
+    unproven=replace(UNPROVEN, root_is_known=True, trust=None),
 )
 
 
@@ -85,15 +85,15 @@ def seen(base: observation.Observation, **changes: Any) -> observation.Observati
     def of(stage: type) -> dict[str, Any]:
         return {field.name: changes.pop(field.name) for field in fields(stage) if field.name in changes}
 
-    of_trust, of_lacking = of(observation.Trust), of(observation.Lacking)
+    of_trust, of_unproven = of(observation.Trust), of(observation.UnprovenFacts)
     changed = replace(base, **changes)
-    lacking = replace(base.lacking or LACKING, **of_lacking)
+    unproven = replace(base.unproven or UNPROVEN, **of_unproven)
     named = {query.id: query for query in (PLAIN, HEADED, TIMED)}
-    queries = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.queries}
+    queries = {**{pk: named[pk] for pks in unproven.missing.values() for pk in pks if pk in named}, **changed.queries}
     if of_trust:
-        lacking = replace(lacking, trust=replace(lacking.trust or NOT_VOUCHED_FOR, **of_trust))
-    lacking = replace(lacking, left_to_others=[pk for pk, query in queries.items() if query.is_left_to_others])
-    return replace(changed, queries=queries, lacking=lacking if lacking.missing else None)
+        unproven = replace(unproven, trust=replace(unproven.trust or NOT_VOUCHED_FOR, **of_trust))
+    unproven = replace(unproven, left_to_others=[pk for pk, query in queries.items() if query.is_left_to_others])
+    return replace(changed, queries=queries, unproven=unproven if unproven.missing else None)
 
 
 UNVOUCHED = seen(NOTHING, is_vouched_for=False)
@@ -287,8 +287,8 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == decide.Decision(GOES_ON, [])
     missing = replace(block, header=None, head=6, seconds=0)
     reason = wait("block_to_come", chain=1, block=7, head=6, last=None)
-    lacking = wait("source_without_block", chain=1, block=7)
-    assert decide.source_block(replace(missing, head=7)) == decide.Decision(decide.Fail(lacking))
+    unproven = wait("source_without_block", chain=1, block=7)
+    assert decide.source_block(replace(missing, head=7)) == decide.Decision(decide.Fail(unproven))
     # A block far ahead is checked later, but within a minute, because a lagging node may catch up.
     for seconds, pause in ((0, 3), (12, 12), (900, 60)):
         assert decide.source_block(replace(missing, seconds=seconds)) == decide.Decision(decide.Requeue(reason, pause))
@@ -330,8 +330,8 @@ def test_only_parts_of_its_own_are_sent():
     (prove,) = [action for action in decide.prove(both).actions if isinstance(action, decide.Prove)]
     assert prove.missing == {BALANCE: [1]}
     below = seen(both, root_is_known=True, is_vouched_for=False)
-    assert below.lacking
-    assert below.lacking.needing == {}
+    assert below.unproven
+    assert below.unproven.to_send_with_header == {}
     assert decide.prove(below).then == decide.Continue()
     unvouched = decide.prove(seen(both, is_vouched_for=False)).then
     assert unvouched == decide.FindPath(OWN, {BALANCE: [1]})
