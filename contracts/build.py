@@ -6,11 +6,12 @@ bytecode.
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from contracts import ARTIFACTS_DIR
 
 CONTRACTS_DIR = Path(__file__).resolve().parent
 ROOT_DIR = CONTRACTS_DIR.parent
+LIBRARY_DIR = ROOT_DIR / "client" / "solidity" / "src"
 SOLC = ROOT_DIR / "node_modules" / "solc" / "solc.js"
 
 SETTINGS: dict[str, Any] = {
@@ -29,6 +31,10 @@ SETTINGS: dict[str, Any] = {
     # The hash of the metadata would change the bytecode with every comment.
     "metadata": {"bytecodeHash": "none"},
 }
+
+# What imports from the library begin with, here as in others' contracts.
+LIBRARY = "batch-query-client/"
+_LIBRARY_IMPORT = re.compile(rf'^import .* from "(?:{LIBRARY}|\./)(\w+\.sol)";', re.MULTILINE)
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
@@ -102,12 +108,27 @@ def stored() -> dict[Path, str]:
 
 
 def read_sources(*folders: str) -> dict[str, str]:
-    """Return the text of each source in these folders, by its path below `contracts/`."""
-    return {
+    """Return the text of each source in these folders, by its path below `contracts/`, and of the library's sources that
+    these import, by the path that is imported.
+    """
+    sources = {
         path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
         for folder in folders
         for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
     }
+    return sources | _imported_library(sources.values())
+
+
+def _imported_library(texts: Iterable[str]) -> dict[str, str]:
+    sources: dict[str, str] = {}
+    waiting = list(texts)
+    for text in waiting:
+        for name in _LIBRARY_IMPORT.findall(text):
+            path = LIBRARY_DIR / name
+            if f"{LIBRARY}{name}" not in sources and path.exists():
+                sources[f"{LIBRARY}{name}"] = path.read_text()
+                waiting.append(sources[f"{LIBRARY}{name}"])
+    return dict(sorted(sources.items()))
 
 
 def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[str, Any]:
