@@ -14,6 +14,7 @@ from chains.packed import (
     ABSENT_TRANSACTION,
     AT_EMPTY,
     AT_EXTENSION,
+    AT_LEAF,
     AT_SAME,
     EXTENSION,
     HASH_BYTES,
@@ -52,8 +53,8 @@ def encode_receipts(
 
     `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
     fact. `receipts` are all values of the block's trie. `logs` has the logs to store, and `fields` the receipts whose
-    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent, possibly
-    together with the fields of another receipt.
+    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent, of which nothing
+    else is stored.
 
     Raises `CannotPack`.
     """
@@ -76,10 +77,7 @@ def encode_transactions(
     """Return packed calldata that proves the hashes of transactions by their indexes, as `encode_receipts` does."""
 
     def leaf(index: int, depth: int) -> bytes:
-        value = transactions[index]
-        if len(value) < _SHORTEST:
-            raise CannotPack(f"Transaction {index} has less than {_SHORTEST} bytes.")
-        return bytes([TRANSACTION]) + _name(index) + bytes([depth]) + len(value).to_bytes(3) + value
+        return bytes([TRANSACTION]) + _whole_leaf(index, depth, transactions[index])
 
     if any(index >= len(transactions) for index in hashes):
         raise CannotPack("The block has no such transaction.")
@@ -173,9 +171,12 @@ class _Trie:
         elif len(keys) == 1:
             [key] = keys
             node = [_hex_prefix(key[depth:], 2), self._values[there[key]]]
-            if others:
+            if key in others:
                 out = self._leaf(there[key], depth)
-                others = [other for other in others if other != key]
+                others.remove(key)
+            elif others:
+                leaf = _whole_leaf(there[key], depth, self._values[there[key]])
+                out = _absent(asked[others.pop(0)], AT_LEAF, leaf)
         elif reach := _shared(keys[0][depth:], keys[-1][depth:]):
             path = keys[0][depth : depth + reach]
             inside = {key: asked[key] for key in others if key[depth:].startswith(path)}
@@ -233,6 +234,12 @@ def _name(index: int) -> bytes:
     if len(digits) > 2:
         raise CannotPack(f"No block has a transaction {index}.")
     return bytes([len(digits)]) + digits
+
+
+def _whole_leaf(index: int, depth: int, value: bytes) -> bytes:
+    if len(value) < _SHORTEST:
+        raise CannotPack(f"Transaction {index} has less than {_SHORTEST} bytes.")
+    return _name(index) + bytes([depth]) + len(value).to_bytes(3) + value
 
 
 def _absent(index: int, how: int, where: bytes) -> bytes:

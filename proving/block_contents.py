@@ -165,8 +165,6 @@ class BlockContents:
         """Return a transaction with what is asked of it, if its receipt isn't too large. Raises `Unprovable`."""
         index = self.index_of(named.name)
         value, receipt = self.receipts.values[index], self._decoded(index)
-        if receipt.type not in _KNOWN_TYPES:
-            raise self._unprovable("receipt_type_unknown", index=index, type=f"{receipt.type:#x}")
         if most_bytes and len(value) > most_bytes:
             raise self._unprovable("receipt_too_large", index=index, size=len(value), most=most_bytes)
         if most_bytes and EntryField.HASH in named.fields:

@@ -14,6 +14,9 @@ import {InvalidProof} from "batch-query-client/InvalidProof.sol";
 ///
 /// @dev The caller checks that all that is read was sent. Behind the end of calldata there are zeros.
 library ReceiptForm {
+    /// @dev A root instead of a status, as receipts had before Byzantium.
+    uint256 internal constant NO_STATUS = 2;
+
     // The first type with which more than four items may come.
     uint256 private constant FIRST_OF_OTHER_CHAINS = 0x64;
 
@@ -31,17 +34,14 @@ library ReceiptForm {
         }
     }
 
-    /// @dev The first item: `80` (failure) or `01` (success); or, before Byzantium and so without a type, a root.
-    function readStatus(uint256 place, uint256 type_)
-        internal
-        pure
-        returns (bool hasStatus, uint256 status, uint256 next)
-    {
+    /// @dev The first item: `80` (failure, 0) or `01` (success, 1); or, before Byzantium and so without a type, a root.
+    /// @return status 0, 1 or NO_STATUS.
+    function readStatus(uint256 place, uint256 type_) internal pure returns (uint256 status, uint256 next) {
         unchecked {
             uint256 first = CalldataRlp.number(place, 1);
-            if (first == HASH_PREFIX && type_ == 0) return (false, 0, place + 33);
+            if (first == HASH_PREFIX && type_ == 0) return (NO_STATUS, place + 33);
             if (first != 0x80 && first != 0x01) revert InvalidProof();
-            return (true, first & 1, place + 1);
+            return (first & 1, place + 1);
         }
     }
 

@@ -84,8 +84,9 @@ library ReceiptReader {
 
             place = CalldataRlp.list(place, end);
             // If there is no item, the next one isn't there either.
-            (receipt.hasStatus, number, place) = ReceiptForm.readStatus(place, type_);
-            receipt.status = uint8(number);
+            (number, place) = ReceiptForm.readStatus(place, type_);
+            receipt.hasStatus = number != ReceiptForm.NO_STATUS;
+            if (receipt.hasStatus) receipt.status = uint8(number);
 
             (number, place) = CalldataRlp.integer(place, end, 8);
             receipt.cumulativeGasUsed = uint64(number);

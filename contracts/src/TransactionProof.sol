@@ -152,9 +152,8 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             (type_, next) = ReceiptForm.readType(place);
             (end, next) = CalldataRlp.prefix(next, CalldataRlp.LIST);
             end += next - LeafWriter.BLOOM;
-            bool hasStatus;
-            (hasStatus, fields, next) = ReceiptForm.readStatus(next, type_);
-            fields = hasStatus ? WITH_STATUS | fields << STATUS_SHIFT : WITHOUT_STATUS;
+            (fields, next) = ReceiptForm.readStatus(next, type_);
+            fields = fields == ReceiptForm.NO_STATUS ? WITHOUT_STATUS : WITH_STATUS | fields << STATUS_SHIFT;
             uint256 cumulativeGas;
             (cumulativeGas, next) = CalldataRlp.integer(next);
             if (next > end) revert InvalidProof();

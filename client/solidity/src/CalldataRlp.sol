@@ -113,9 +113,9 @@ library CalldataRlp {
     function integer(uint256 place) internal pure returns (uint256 value, uint256 next) {
         unchecked {
             (uint256 content, uint256 size) = string_(place);
-            if (size > 8) revert InvalidProof();
+            if (size == 0) return (0, content);
             value = number(content, size);
-            if (size != 0 && value >> (8 * size - 8) == 0) revert InvalidProof();
+            if (size > 8 || value >> (8 * size - 8) == 0) revert InvalidProof();
             next = content + size;
         }
     }

@@ -105,22 +105,27 @@ library TrieWalk {
                 }
                 return (0, 0, false);
             }
-            (place, cursor) = _takeNode(cursor, last, root);
-            end = cursor;
             uint256 depth = 0;
-            uint256 kind;
+            uint256 kind = HASH;
             while (true) {
-                (place, depth, kind) = _pass(place, end, key, depth, reach);
                 if (kind == HASH) {
-                    (place, cursor) = _takeNode(cursor, last, bytes32(CalldataRlp.number(place + 1, 32)));
+                    (place, cursor) = _takeNode(cursor, last, root);
                     end = cursor;
                     // A shorter node is embedded in its parent. The root has none.
-                    if (end - place < 32) revert InvalidProof();
-                } else if (kind >= EMBEDDED) {
-                    end = place + kind - EMBEDDED + 1;
+                    if (end - place < 32 && depth != 0) revert InvalidProof();
                 } else {
-                    break;
+                    end = place + kind - EMBEDDED + 1;
                 }
+                place = CalldataRlp.list(place, end);
+                if (end - place == FULL_BRANCH && _isFullBranch(place)) {
+                    if (depth == reach) revert InvalidProof();
+                    place += 33 * (key << (4 * depth) >> 252);
+                    ++depth;
+                } else {
+                    (place, depth, kind) = _pass(place, end, key, depth, reach);
+                    if (kind < HASH) break;
+                }
+                root = bytes32(CalldataRlp.number(place + 1, 32));
             }
             // No node comes after the last one.
             if (cursor != last) revert InvalidProof();
@@ -149,42 +154,43 @@ library TrieWalk {
         if (isList || _digest(node, end) != expected) revert InvalidProof();
     }
 
-    /// @dev Passes one node on the way of a key.
+    /// @dev Passes a node on the way of a key, from its first item on.
     /// @return place Where the reference to the next node is, or a leaf's value, which goes to the end of the leaf.
     /// @return reached The depth of that.
     /// @return kind What is there: the first byte of a reference, NONE where the way ends, OWN_VALUE or OTHER_VALUE.
-    function _pass(uint256 node, uint256 end, uint256 key, uint256 depth, uint256 reach)
+    function _pass(uint256 first, uint256 end, uint256 key, uint256 depth, uint256 reach)
         private
         pure
         returns (uint256 place, uint256 reached, uint256 kind)
     {
         unchecked {
-            place = CalldataRlp.list(node, end);
-            uint256 nibble = key << (4 * depth) >> 252;
-            reached = depth + 1;
-            if (end - place == FULL_BRANCH && _isFullBranch(place)) {
+            (uint256 path, uint256 second, bool isList) = CalldataRlp.item(first, end);
+            uint256 third;
+            (place, third,) = CalldataRlp.item(second, end);
+            if (third != end) {
                 if (depth == reach) revert InvalidProof();
-                return (place + 33 * nibble, reached, HASH);
+                (place, kind) = _child(first, end, key << (4 * depth) >> 252, reach);
+                return (place, depth + 1, kind);
             }
-            (, uint256 second,) = CalldataRlp.item(place, end);
-            (, uint256 third,) = CalldataRlp.item(second, end);
-            if (third == end) return _passShort(place, end, key, depth, reach);
-            if (depth == reach) revert InvalidProof();
-            (place, kind) = _child(place, end, nibble, reach);
+            if (isList) revert InvalidProof();
+            (reached, kind) = _passPath(path, second, key, depth, reach);
+            if (kind <= OWN_VALUE) {
+                // The value is a string, not empty.
+                if (place == end || CalldataRlp.number(second, 1) >= CalldataRlp.LIST) revert InvalidProof();
+            } else {
+                place = second;
+            }
         }
     }
 
-    /// @dev As `_pass`, a leaf or an extension, which have two items.
-    function _passShort(uint256 first, uint256 end, uint256 key, uint256 depth, uint256 reach)
+    /// @dev As `_pass`, the path of a leaf or an extension. The item after it begins where the path ends.
+    function _passPath(uint256 path, uint256 end, uint256 key, uint256 depth, uint256 reach)
         private
         pure
-        returns (uint256 place, uint256 reached, uint256 kind)
+        returns (uint256 reached, uint256 kind)
     {
         unchecked {
-            bool isLeaf;
-            uint256 nibbles;
-            uint256 length;
-            (nibbles, length, isLeaf, place) = _path(first, end);
+            (uint256 nibbles, uint256 length, bool isLeaf) = _path(path, end);
             bool isOwn = nibbles == key << (4 * depth) >> (256 - 4 * length);
             reached = depth + length;
             if (isLeaf) {
@@ -193,16 +199,12 @@ library TrieWalk {
                 } else {
                     _checkKey(key >> (256 - 4 * depth) << (4 * length) | nibbles, reached);
                 }
-                bool isList;
-                (place,, isList) = CalldataRlp.item(place, end);
-                // The value is a string, not empty.
-                if (isList || place == end) revert InvalidProof();
-                return (place, reached, isOwn ? OWN_VALUE : OTHER_VALUE);
+                return (reached, isOwn ? OWN_VALUE : OTHER_VALUE);
             }
             // An extension leads on, to a node that follows a nibble at least.
             if (length == 0 || reached >= reach) revert InvalidProof();
-            kind = CalldataRlp.number(place, 1);
-            if (kind != HASH) _passEmbedded(place, kind, reach);
+            kind = CalldataRlp.number(end, 1);
+            if (kind != HASH) _passEmbedded(end, kind, reach);
             if (!isOwn) kind = NONE;
         }
     }
@@ -226,15 +228,24 @@ library TrieWalk {
         returns (uint256 child, uint256 kind)
     {
         unchecked {
-            for (uint256 nibble = 0; nibble < 16; ++nibble) {
+            child = _passReferences(place, index, reach);
+            kind = CalldataRlp.number(child, 1);
+            place = _passReferences(child, 16 - index, reach);
+            // Places only rise, so none of those that were read lies behind the end.
+            if (place + 1 != end || CalldataRlp.number(place, 1) != NONE) revert InvalidProof();
+        }
+    }
+
+    /// @dev Where so many references end: `80` to no node, `a0` and a hash, or an embedded node.
+    function _passReferences(uint256 place, uint256 count, uint256 reach) private pure returns (uint256) {
+        unchecked {
+            for (; count != 0; --count) {
                 uint256 first = CalldataRlp.number(place, 1);
-                if (nibble == index) (child, kind) = (place, first);
                 if (first == HASH) place += 33;
                 else if (first == NONE) ++place;
                 else place = _passEmbedded(place, first, reach);
             }
-            // Places only rise, so none of those that were read lies behind the end.
-            if (place + 1 != end || CalldataRlp.number(place, 1) != NONE) revert InvalidProof();
+            return place;
         }
     }
 
@@ -273,23 +284,21 @@ library TrieWalk {
         }
     }
 
-    /// @dev A hex-prefixed path (Yellow Paper, appendix C), and where the item after it begins. `82 20 1a` is a leaf's path of
-    /// the nibbles 1 and a, `31` one of the nibble 1; `82 00 1a` and `11` are an extension's.
+    /// @dev A hex-prefixed path (Yellow Paper, appendix C). `20 1a` is a leaf's path of the nibbles 1 and a, `31` one of the
+    /// nibble 1; `00 1a` and `11` are an extension's.
     /// More than 64 nibbles don't fit into a word: the caller refuses them by their number.
     function _path(uint256 place, uint256 end)
         private
         pure
-        returns (uint256 nibbles, uint256 length, bool isLeaf, uint256 next)
+        returns (uint256 nibbles, uint256 length, bool isLeaf)
     {
         unchecked {
-            bool isList;
-            (place, next, isList) = CalldataRlp.item(place, end);
             uint256 flags = CalldataRlp.number(place, 1);
             isLeaf = flags & 0x20 != 0;
             bool isOdd = flags & 0x10 != 0;
-            if (isList || place == next || flags > 0x3f || (!isOdd && flags & 0x0f != 0)) revert InvalidProof();
-            length = 2 * (next - place - 1);
-            nibbles = CalldataRlp.number(place + 1, next - place - 1);
+            if (place == end || flags > 0x3f || (!isOdd && flags & 0x0f != 0)) revert InvalidProof();
+            length = 2 * (end - place - 1);
+            nibbles = CalldataRlp.number(place + 1, end - place - 1);
             if (isOdd) {
                 nibbles |= (flags & 0x0f) << (4 * length);
                 ++length;
