@@ -6,12 +6,13 @@ bytecode.
 
 import argparse
 import json
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,14 @@ def _imported_library(texts: Iterable[str]) -> dict[str, str]:
     return dict(sorted(sources.items()))
 
 
-def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[str, Any]:
+def imported_path(source: str, name: str) -> str:
+    """Return the path that a source means by a name in an import."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), name)) if name.startswith(".") else name
+
+
+def run_compiler(
+    sources: Mapping[str, str], selection: dict[str, Any], remappings: Sequence[str] = ()
+) -> dict[str, Any]:
     """Compile the sources with our settings. Return the compiler's output: the selection, errors and warnings.
 
     Raises BuildError if the compiler is missing or doesn't answer.
@@ -139,7 +147,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
     request = {
         "language": "Solidity",
         "sources": {path: {"content": text} for path, text in sources.items()},
-        "settings": {**SETTINGS, "outputSelection": selection},
+        "settings": {**SETTINGS, "remappings": list(remappings), "outputSelection": selection},
     }
     beside_python = Path(sys.executable).with_name("node")
     node = str(beside_python) if beside_python.exists() else shutil.which("node")

@@ -22,8 +22,6 @@ from queries.columns import EntryField, HeaderField
 from queries.models import Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
-# Types of receipts that registries know: Ethereum's, Arbitrum's 6a and the OP Stack's 7e.
-_KNOWN_TYPES = {*range(5), 0x6A, 0x7E}
 # Maximum bytes of a receipt. With its trie nodes, a header and other calls, it must fit a transaction of 128 KiB.
 MOST_BYTES = 120_000
 _HINT_OF_LOGS = "Indexes count within the receipt; for a node's logIndex use blockLogs."

@@ -17,7 +17,7 @@ from campaigns.contract_mutants.named import named
 from campaigns.contract_mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
 from campaigns.contract_mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
 from contracts import code_digest
-from contracts.build import ROOT_DIR, BuildError, build, read_sources
+from contracts.build import LIBRARY, ROOT_DIR, BuildError, build, read_sources
 
 LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
@@ -107,7 +107,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     listed = read_list(LIST)
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)
-    generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
+    generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith(("src/", LIBRARY))]
     known = [*generated, *named(sources)]
     selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
     if only_list or not selected:

@@ -117,7 +117,12 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         // The root doesn't bind every bit of the index, so one bit makes the number of ones even.
         if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();
         (uint256 key, uint256 reach) = TrieWalk.indexKey(index);
-        _absentKey(stack, input, low >> 1, key);
+        if (low >> 1 == AT_LEAF) {
+            _wholeLeaf(stack, input);
+            PackedTrie.attach(stack, key);
+        } else {
+            _absentKey(stack, input, low >> 1, key);
+        }
         // No key is shorter than the way to where it would be.
         if (stack.peek().depth() > reach) revert InvalidProof();
         _storeAbsentTransaction(blockNumber, index);

@@ -25,9 +25,6 @@ interface IFactsReader {
     /// @notice The proof shows that the block has no transaction of this index, or that its receipt has no such log.
     error NoSuchLog(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint256 logIndex);
 
-    /// @notice The reader knows no receipts of this transaction type.
-    error UnknownReceiptType(uint256 type_);
-
     /// @notice The facts registry of a source chain; zero where this reader has none.
     function registryOf(uint256 chainId) external view returns (address);
 
