@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from contracts import ARTIFACTS_DIR
@@ -138,29 +139,36 @@ def imported_path(source: str, name: str) -> str:
 
 
 def run_compiler(
-    sources: Mapping[str, str], selection: dict[str, Any], remappings: Sequence[str] = ()
+    sources: Mapping[str, str],
+    selection: dict[str, Any],
+    remappings: Sequence[str] = (),
+    *,
+    settings: Mapping[str, Any] = MappingProxyType(SETTINGS),
+    solc: Path | None = None,
 ) -> dict[str, Any]:
-    """Compile the sources with our settings. Return the compiler's output: the selection, errors and warnings.
+    """Compile the sources with our settings and our compiler, or others. Return the compiler's output: the selection,
+    errors and warnings.
 
     Raises BuildError if the compiler is missing or doesn't answer.
     """
     request = {
         "language": "Solidity",
         "sources": {path: {"content": text} for path, text in sources.items()},
-        "settings": {**SETTINGS, "remappings": list(remappings), "outputSelection": selection},
+        "settings": {**settings, "remappings": list(remappings), "outputSelection": selection},
     }
     beside_python = Path(sys.executable).with_name("node")
     node = str(beside_python) if beside_python.exists() else shutil.which("node")
     if node is None:
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
-    if not SOLC.exists():
+    compiler = solc or SOLC
+    if not compiler.exists():
         raise BuildError("The Solidity compiler is not installed: `make examples` installs it.")
     # Files are used instead of pipes: solc-js gives up on a pipe that is still empty, and cuts long output to a pipe.
     with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
         json.dump(request, question)
         question.seek(0)
         result = subprocess.run(
-            [node, str(SOLC), "--standard-json"],
+            [node, str(compiler), "--standard-json"],
             stdin=question,
             stdout=answer,
             stderr=subprocess.PIPE,

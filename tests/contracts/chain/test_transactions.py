@@ -392,7 +392,7 @@ def test_the_encoder_refuses_what_is_not_there():
 
 @pytest.mark.long
 def test_contract_and_model_agree_on_spoilt_proofs(chain):
-    tally = campaign.run(chain, 1, 600)
+    tally = campaign.run(chain, 1, 900)
     kinds = {"absent transaction", "log", "transaction", *(f"receipt {each:02x}" for each in (0, *TYPES))}
     assert kinds <= tally.accepted.keys()
     assert len(tally.refused) > 20
