@@ -53,8 +53,7 @@ def encode_receipts(
 
     `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
     fact. `receipts` are all values of the block's trie. `logs` has the logs to store, and `fields` the receipts whose
-    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent, of which nothing
-    else is stored.
+    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent.
 
     Raises `CannotPack`.
     """
@@ -171,12 +170,10 @@ class _Trie:
         elif len(keys) == 1:
             [key] = keys
             node = [_hex_prefix(key[depth:], 2), self._values[there[key]]]
-            if key in others:
-                out = self._leaf(there[key], depth)
-                others.remove(key)
-            elif others:
-                leaf = _whole_leaf(there[key], depth, self._values[there[key]])
-                out = _absent(asked[others.pop(0)], AT_LEAF, leaf)
+            if others:
+                first = key if key in asked else others[0]
+                out = self._at_leaf(there[key], depth, asked[first])
+                others.remove(first)
         elif reach := _shared(keys[0][depth:], keys[-1][depth:]):
             path = keys[0][depth : depth + reach]
             inside = {key: asked[key] for key in others if key[depth:].startswith(path)}
@@ -196,6 +193,12 @@ class _Trie:
         if keys:
             self._written[keys[0][:depth]] = node
         return node, out + b"".join(_absent(asked[key], AT_SAME, b"") for key in others)
+
+    def _at_leaf(self, index: int, depth: int, asked: int) -> bytes:
+        """Return the operation that proves the asked index at the leaf of an index."""
+        if asked == index:
+            return self._leaf(index, depth)
+        return _absent(asked, AT_LEAF, _whole_leaf(index, depth, self._values[index]))
 
     def _branch(self, there: Mapping[str, int], asked: Mapping[str, int], depth: int) -> tuple[Item, bytes]:
         children: list[Item] = []

@@ -110,8 +110,9 @@ def stored() -> dict[Path, str]:
 
 
 def read_sources(*folders: str) -> dict[str, str]:
-    """Return the text of each source in these folders, by its path below `contracts/`, and of the library's sources that
-    these import, by the path that is imported.
+    """Return the text of each source in these folders, by its path below `contracts/`.
+
+    The library's sources that these import are included, by the path that is imported.
     """
     sources = {
         path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()

@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "FactsReader": (
         pytest(
-            *(f"tests/contracts/chain/test_{each}.py" for each in ("trie_walk", "receipt_walk", "facts_reader")),
+            *(f"tests/contracts/chain/test_{each}.py" for each in ("trie_walk", "receipt_walk", "receipt_types", "facts_reader")),
             *("-k", "not taken_out"),
         ),
         pytest("tests/contracts/no_database/test_gas_budgets.py", "-k", "shown"),
@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         pytest("tests/contracts/chain/test_facts_registry.py"),
         pytest("tests/contracts/chain/test_jumps.py"),
+        pytest("tests/contracts/chain/test_receipt_types.py"),
         pytest("tests/contracts/chain/test_transactions.py"),
         pytest("tests/contracts/chain/test_other_layouts.py"),
         campaigns("sequences"),

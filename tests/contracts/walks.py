@@ -196,7 +196,7 @@ def read_receipt(value: bytes) -> Receipt:
             type_ or 0,
             read_integer(gas, 8),
             [_read_log(each) for each in _read_items(logs)],
-            [bytes(each) for each in more],
+            [each for each in more if isinstance(each, bytes)],
         )
     except ValueError as error:
         raise InvalidProof(f"The receipt is malformed: {error}.") from None

@@ -140,6 +140,7 @@ contract User {
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compiler", ["solc-0.8.20", "solc"])
 @pytest.mark.parametrize("optimizer", [{"enabled": False}, {"enabled": True, "runs": 200}], ids=["plain", "optimized"])
 def test_the_walk_compiles_without_the_settings_of_this_project(compiler, optimizer):

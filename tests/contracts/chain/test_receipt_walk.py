@@ -201,6 +201,7 @@ def _raw_log(*items: bytes) -> bytes:
     return _raw(*_ITEMS[:3], tries.listed(tries.listed(b"".join(items))))
 
 
+_MORE: list[list[bytes]] = [[], [b""], [b"\xff" * 8, b"\1"], [b"\0\1", bytes(60), b"\x80"]]
 _EMITTER, _TOPICS, _DATA = (tries.encode(each) for each in (bytes(20), [_WORD], b"data"))
 TAKEN = {
     "as it is": GENUINE.encode(),
@@ -210,7 +211,7 @@ TAKEN = {
     **{f"type {type_:02x}": _receipt(1, 50_000, _BLOOM, _LISTED, type_=bytes([type_])) for type_ in range(1, 0x80)},
     **{
         f"{count} items behind the logs": _receipt(1, 50_000, _BLOOM, _LISTED, *more, type_=b"\x64")
-        for count, more in enumerate(([], [b""], [2**64 - 1, 1], [b"\0\1", bytes(60), b"\x80"]))
+        for count, more in enumerate(_MORE)
     },
     "many items behind the logs": _receipt(1, 50_000, _BLOOM, _LISTED, *range(1000), type_=b"\x7f"),
     "the most gas": _receipt(1, 2**64 - 1, _BLOOM, _LISTED),
