@@ -1,5 +1,7 @@
 """Headers with additional fields, which the registry and Python must read alike."""
 
+from typing import cast
+
 import pytest
 from eth_utils.crypto import keccak
 
@@ -66,7 +68,7 @@ def test_a_walk_leads_over_it(registry, source, fields):
 def test_the_fields_of_the_next_fork_are_stored_as_a_header_has_them(registry, source, slot):
     encoded = headers.encode(headers.AMSTERDAM, slotNumber=slot)
     source.send("set", 12, keccak(encoded))
-    registry.send_raw(encode(encoded, headers.AMSTERDAM["stateRoot"], header_fields=[21, 22]))
+    registry.send_raw(encode(encoded, cast(bytes, headers.AMSTERDAM["stateRoot"]), header_fields=[21, 22]))
     assert registry.call("headerField", 12, 21) == headers.AMSTERDAM["blockAccessListHash"]
     assert registry.call("headerField", 12, 22) == slot.rjust(32, b"\0")
     # The service knows no number with a leading zero, so the layout isn't known to be Ethereum's.
@@ -81,6 +83,6 @@ def test_headers_with_one_field_less_or_more_than_the_next_fork(registry, source
     before = {name: value for name, value in headers.AMSTERDAM.items() if name != "slotNumber"}
     encoded = headers.encode(before | more)
     source.send("set", 12, keccak(encoded))
-    registry.send_raw(encode(encoded, before["stateRoot"], header_fields=[21]))
+    registry.send_raw(encode(encoded, cast(bytes, before["stateRoot"]), header_fields=[21]))
     assert registry.call("headerField", 12, 21) == before["blockAccessListHash"]
     assert len(Header.decode(encoded).fields) == known
