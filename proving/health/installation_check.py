@@ -67,12 +67,10 @@ def check(say: Callable[[str], object]) -> list[Problem]:
                 problems += _check_confirmed(connection, chains, say)
     if registries is None:
         return problems
-    # The observations of the chains are stored by now, so they are told as everywhere else.
     found = findings.findings()
     for notice in found.notices:
         say(f"Notice: {notice.sentence}")
-    told = [(problem.code, problem.values) for problem in found.problems]
-    return [*(problem for problem in problems if (problem.code, problem.values) not in told), *found.problems]
+    return problems + found.problems
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
@@ -107,7 +105,9 @@ def _check_chain(
         for signer in chain.all_signers:
             _tell_of_signer(signer, seen.balances, missing, rpc, say)
             problems += _check_service(chain, signer, say)
-    problems += seen.problems
+    if not has_database:
+        # Otherwise they are stored by now, and told as everywhere else.
+        problems += seen.problems
     if seen.head:
         problems += _check_names(chain, chains, say)
     return problems
@@ -227,8 +227,9 @@ def _check_service(chain: Chain, signer: SignerKey | RemoteSigner, say: Callable
     """Ask a signer's service which accounts it has, and print a line. Nothing is signed."""
     if isinstance(signer, RemoteSigner):
         if problem := signer.problem():
-            sentence = f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
-            yield Problem("signer_not_signing", sentence, {"chainId": str(chain.id), "signer": signer.address})
+            yield Problem(
+                "signer_not_signing", f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
+            )
         else:
             say(f"  The service {signer.host} answers for it.")
 
