@@ -62,8 +62,7 @@ def paying_out(told: list[dict[str, Any]], root: bytes | None = None, more: dict
 
 
 def root_of(values: list[bytes]) -> bytes:
-    root: bytes = tries.build({tries.encode(place): value for place, value in enumerate(values)}).root_hash
-    return root
+    return bytes(tries.build({tries.encode(place): value for place, value in enumerate(values)}).root_hash)
 
 
 def own_reader(service, block: dict[str, Any]) -> Deployed:
