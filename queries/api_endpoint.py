@@ -6,8 +6,10 @@ Each module has a `Router` for its endpoints, and `config.urls` adds the routers
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -124,43 +126,9 @@ class JsonErrorsMiddleware:
 
 _REF = "#/components/schemas/"
 
-# Status, code and cause of every error (docs/specification.md, "Errors").
-ERROR_CODES = (
-    (400, "invalid_request", "the body or a query parameter is wrong"),
-    (400, "unsupported", "all that is wrong is that it asks for what this service doesn't do"),
-    (400, "incomplete", "the body ended early"),
-    (400, "invalid_idempotency_key", "the header Idempotency-Key is malformed"),
-    (400, "bad_request", "the request as such is malformed"),
-    (401, "unauthorized", "the key is missing, unknown, expired or revoked, or its owner may not sign in"),
-    (403, "read_only_key", "the key may only read"),
-    (403, "too_large_for_limit", "no wait makes room for a batch of this size"),
-    (404, "not_found", "there is none with this identifier, or it is another's"),
-    (404, "not_done", "the query, or one of the batch, is not completed yet"),
-    (404, "rejected", "the batch was rejected"),
-    (404, "no_proof", "the proof is not kept here"),
-    (405, "method_not_allowed", "the path doesn't take this method"),
-    (409, "already_finished", "the batch has ended"),
-    (409, "paid_by_operator", "the service sends the transactions of this batch"),
-    (410, "proofs_pruned", "the proofs of the batch were removed"),
-    (411, "length_required", "the body comes without Content-Length"),
-    (413, "too_large", "the body is too large"),
-    (414, "uri_too_long", "the request line is too long"),
-    (415, "unsupported_encoding", "the body is compressed"),
-    (415, "unsupported_media_type", "the body is multipart/form-data"),
-    (422, "block_too_far_ahead", "a block is far above the newest one that the service knows"),
-    (422, "timestamp_too_far_ahead", "a time is far after it"),
-    (422, "idempotency_key_reused", "the Idempotency-Key came with another body before"),
-    (429, "too_many_requests", "go on after Retry-After seconds"),
-    (429, "too_many_open_batches", "more of your batches would be open than may be"),
-    (429, "too_many_open_queries", "the same of accounts, slots, headers, transactions and logs"),
-    (431, "header_too_large", "the header is too large"),
-    (500, "internal_error", "a defect of the service"),
-    (502, "unavailable", "the proxy answers, and the service behind it doesn't"),
-    (503, "storage_unavailable", "the database can't store or tell anything just now"),
-    (503, "busy", "others have the service store large batches, or make estimates, just now"),
-    (503, "chain_unavailable", "the nodes don't tell what is asked just now"),
-    (503, "names_unavailable", "no node tells what names stand for"),
-)
+_causes = tomllib.loads((Path(__file__).parent / "error_codes.toml").read_text("utf-8"))
+ERROR_CODES = tuple((int(status), code, cause) for status, codes in _causes.items() for code, cause in codes.items())
+"""Status, code and cause of every error (docs/specification.md, "Errors")."""
 _CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in ERROR_CODES)
 _INTRODUCTION = f"""
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice, pairwise, product, takewhile
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from django.db.models import IntegerChoices
 from pydantic import (
@@ -288,8 +288,14 @@ def _only_shown(withdrawals: list[int], info: ValidationInfo) -> list[int]:
 
 _Counted = WrapValidator(_counted)
 
-TransactionProperty = Annotated[Literal["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT", "HASH"], _Counted]
-Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
+if TYPE_CHECKING:
+    Property: TypeAlias = str
+    TransactionProperty: TypeAlias = str
+    HeaderName: TypeAlias = str
+else:
+    Property, TransactionProperty, HeaderName = (
+        Annotated[Literal[tuple(fields.names)], _Counted] for fields in (AccountField, EntryField, HeaderField)
+    )
 # Patterns only for the API's description. The functions above check these types, and name faults in sentences.
 DECIMAL = "^(0|[1-9][0-9]*)$"
 TRANSACTION = "^(0|[1-9][0-9]*|0x[0-9a-fA-F]{64})$"
@@ -312,34 +318,6 @@ TransactionKey = Annotated[int | str, BeforeValidator(_transaction, json_schema_
 LogIndex = Annotated[int, BeforeValidator(_log, json_schema_input_type=_DecimalText), _Counted]
 WithdrawalPlace = Annotated[int, BeforeValidator(_withdrawal, json_schema_input_type=_DecimalText), _Counted]
 Slot = Annotated[storage_layout.Slot, _Counted]
-HeaderName = Annotated[
-    Literal[
-        "PARENT_HASH",
-        "UNCLES_HASH",
-        "COINBASE",
-        "STATE_ROOT",
-        "TRANSACTIONS_ROOT",
-        "RECEIPTS_ROOT",
-        "LOGS_BLOOM",
-        "DIFFICULTY",
-        "BLOCK_NUMBER",
-        "GAS_LIMIT",
-        "GAS_USED",
-        "TIMESTAMP",
-        "EXTRA_DATA",
-        "MIX_HASH",
-        "NONCE",
-        "BASE_FEE_PER_GAS",
-        "WITHDRAWALS_ROOT",
-        "BLOB_GAS_USED",
-        "EXCESS_BLOB_GAS",
-        "PARENT_BEACON_BLOCK_ROOT",
-        "REQUESTS_HASH",
-        "BLOCK_ACCESS_LIST_HASH",
-        "SLOT_NUMBER",
-    ],
-    _Counted,
-]
 AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=_AccountText), _Counted]
 Fee = Annotated[
     int | None,

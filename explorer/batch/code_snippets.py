@@ -1,8 +1,10 @@
 """Code to copy: calls that read a fact from its registry, and a command that submits a request."""
 
 import json
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from proving import facts
@@ -10,6 +12,7 @@ from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, Slo
 from proving.models import FactsRegistry
 from queries.columns import AccountField, EntryField, HeaderField
 
+_TEXTS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "code_snippets.toml").read_text("utf-8"))
 # The reader has Satellite's reads alone: no later properties, and none that a registry holds as a hash.
 _FIELDS_OF_READER = frozenset(HeaderField(number) for number in range(15)) - HASHED_HEADER_FIELDS
 # The reader's names for functions of the registry, if they differ.
@@ -80,41 +83,31 @@ def reading(row: FactsRegistry, block_number: int, fact: Fact) -> tuple[Snippet,
     signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
     arguments = [parameter.value for parameter in call.parameters]
-    if call.answer != "bytes32":
-        result, printed = "number", "number"
-    else:
-        result, printed = "word", "int.from_bytes(word)" if facts.is_number(fact) else '"0x" + word.hex()'
-    typescript = Snippet(
-        "viem",
-        f"""import {{ createPublicClient, http, parseAbi }} from "viem";
-
-const client = createPublicClient({{ transport: http(process.env.RPC_URL) }});
-const {result} = await client.readContract({{
-  address: "{registry}",
-  abi: parseAbi([
-    "function {declaration} view returns ({call.answer})",
-  ]),
-  functionName: "{call.function}",
-  args: [{", ".join(parameter.in_typescript for parameter in call.parameters)}],
-}});
-console.log({"BigInt(word)" if call.answer == "bytes32" and facts.is_number(fact) else result});""",
-    )
+    is_word = call.answer == "bytes32"
+    is_number = facts.is_number(fact)
+    in_python = "int.from_bytes(word)" if is_number else '"0x" + word.hex()'
+    in_typescript = "BigInt(word)" if is_number else "word"
+    words = {"registry": registry, "result": "word" if is_word else "number", "answer": call.answer}
     return (
         Snippet("Solidity", _contract("Registry", registry, call)),
-        typescript,
+        Snippet(
+            "viem",
+            _TEXTS["viem"].format(
+                **words,
+                declaration=declaration,
+                function=call.function,
+                arguments=", ".join(parameter.in_typescript for parameter in call.parameters),
+                printed=in_typescript if is_word else "number",
+            ),
+        ),
         Snippet(
             "web3.py",
-            f"""import os
-
-from web3 import Web3
-
-w3 = Web3(Web3.HTTPProvider(os.environ["RPC_URL"]))
-registry = w3.eth.contract(
-    address="{registry}",
-    abi={call.abi},
-)
-{result} = registry.functions.{call.declared(parameter.in_python for parameter in call.parameters)}.call()
-print({printed})""",
+            _TEXTS["web3py"].format(
+                **words,
+                abi=call.abi,
+                call=call.declared(parameter.in_python for parameter in call.parameters),
+                printed=in_python if is_word else "number",
+            ),
         ),
         Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
         *_by_reader(row, call, fact),
@@ -130,32 +123,21 @@ def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]
 
 
 def _contract(kind: str, address: str, call: _Call) -> str:
-    declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
-    return f"""interface IFacts{kind} {{
-    function {declaration} external view returns ({call.answer});
-}}
-
-contract Example {{
-    IFacts{kind} constant FACTS = IFacts{kind}({address});
-
-    // {call.what}; reverts where nothing is proven.
-    function read() external view returns ({call.answer}) {{
-        return FACTS.{call.declared(parameter.value for parameter in call.parameters)};
-    }}
-}}"""
+    return _TEXTS["solidity"].format(
+        kind=kind,
+        address=address,
+        what=call.what,
+        answer=call.answer,
+        declaration=call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters),
+        call=call.declared(parameter.value for parameter in call.parameters),
+    )
 
 
 def _slot_by_proof(row: FactsRegistry, call: _Call) -> str:
     """Return shell code that shows the proof of a slot to the reader. Nodes of less than 32 bytes are left out."""
     account, block, *_ = (parameter.value for parameter in call.parameters)
-    return f"""SLOT=0x{"00" * 32}
-PROOF=$(cast to-rlp "$(
-  cast proof --rpc-url "$SOURCE_RPC_URL" --block {block} {account} $SLOT |
-    jq -c '.storageProof[0].proof | map(select(length > 65))'
-)")
-cast call --rpc-url "$RPC_URL" {row.reader} \\
-  'slotByProof(uint256,uint256,address,bytes32,bytes)(bytes32)' \\
-  {row.source_chain_id} {block} {account} $SLOT $PROOF"""
+    values = {"source": row.source_chain_id, "block": block, "account": account, "slot": f"0x{'00' * 32}"}
+    return _TEXTS["slot_by_proof"].format(reader=row.reader, **values)
 
 
 def _call(block_number: int, fact: Fact) -> _Call:

@@ -33,17 +33,6 @@ _BLOCKS_PER_TRANSACTION = 3
 
 
 @dataclass(frozen=True)
-class NamedBlock:
-    """A block as a request names it. Lines of one block stand together."""
-
-    source_chain_id: int
-    tag: str
-    transaction: str
-    timestamp: int | None
-    number: int | None
-
-
-@dataclass(frozen=True)
 class ShownStep:
     kind: str
     status: str  # a `StepStatus`, STOPPED (open when the batch was rejected) or empty (not begun)
@@ -126,8 +115,10 @@ class ShownQuery:
         return self.kind != QueryKind.HEADER or len(self.fields) <= _MOST_NAMED
 
     @property
-    def named_block(self) -> NamedBlock:
-        return NamedBlock(self.source.id, self.query.block_tag, self.query.block_of, self.timestamp, self.block_number)
+    def block_key(self) -> str:
+        """Return a text that is equal for queries whose requests name the same block in the same way."""
+        query = self.query
+        return f"{self.source.id} {query.block_tag} {query.block_of} {self.timestamp} {self.block_number}"
 
     @property
     def is_completed(self) -> bool:

@@ -238,8 +238,8 @@ def route_to(
     Return `NotYet` if a path can't begin before the deadline. A path stops at the blocks that it passes. Raises
     `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
     """
-    jumps = _jumps(connection, targets)
-    route, missing = jumps.route, jumps.others
+    route = _jumps(connection, targets)
+    missing: Sequence[Header] = [header for header in targets if header.number not in route.jumps]
     while missing:
         connection.check_time()
         path = survey(connection, missing[-1])
@@ -263,24 +263,15 @@ def route_to(
     return route
 
 
-@dataclass(frozen=True)
-class _Jumps:
-    """Jumps to the blocks that the beacon chain reaches."""
-
-    route: Route
-    others: Sequence[Header]
-    """The blocks that it doesn't reach."""
-
-
-def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> _Jumps:
+def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> Route:
+    """Return the jumps to those of the blocks that the beacon chain reaches."""
     if connection.beacon_chain is None:
-        return _Jumps(Route(), targets)
+        return Route()
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     jumps: dict[int, int] = {}
     last: dict[int, Jump] = {}
     start_gas = Amount()
-    others: list[Header] = []
     for header in targets:
         connection.check_time()
         operation = jumping.operation(connection.source_rpc.chain, header)
@@ -288,13 +279,12 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> _Jumps:
         leads_on = before and (before.origin is None or jumping.leads_to(connection, before.origin, header))
         jump = before if leads_on else jumping.plan(connection, header)
         if jump is None:
-            others.append(header)
             continue
         if jump.start and jump is not before:
             start_gas += jumping.gas(connection)
         jumps[header.number], last[operation] = operation, jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
-    return _Jumps(Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), others)
+    return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None))
 
 
 def _with(
