@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
     "metadata": {"bytecodeHash": "none"},
 }
 
-# What imports from the library begin with, here as in others' contracts.
+# Imports from the library begin with this, here as in others' contracts.
 LIBRARY = "batch-query-client/"
 _LIBRARY_IMPORT = re.compile(rf'^import .* from "(?:{LIBRARY}|\./)(\w+\.sol)";', re.MULTILINE)
 

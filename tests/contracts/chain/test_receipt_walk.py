@@ -408,6 +408,8 @@ NODES: dict[str, tuple[int, list[bytes]]] = {
     "a list of three": (0, [tries.encode([tries.hex_prefix("80", leaf=True), VALUE, b""])]),
     "a list of 18": (0, [tries.encode([b""] * 18)]),
     "a leaf without a value": (0, [_leaf("80", b"")]),
+    "another key's leaf without a value": (5, [_leaf("80", b"")]),
+    "another key's leaf with a list": (5, [tries.encode([tries.hex_prefix("80", leaf=True), [VALUE]])]),
     "a leaf with a list": (0, [tries.encode([tries.hex_prefix("80", leaf=True), [VALUE]])]),
     **{f"a short node at depth {depth}": (300, _above(tries.branch({}), "82012"[:depth])) for depth in (1, 2, 3)},
     "a short root": (0, [_leaf("80", b"\2\xc0")]),
