@@ -15,7 +15,7 @@ from django.db import connection
 
 from accounts.models import ANYONE, read_user_name
 from config.configured_chains import get_chains
-from database import schema
+from config.database import schema
 
 # A random secret of 32 hex digits (`openssl rand -hex 16`) has fewer than 8 distinct ones less than once in a million.
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8

@@ -12,8 +12,8 @@ from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, Reverted, RpcRefused
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import ChainError, Reverted, RpcRefused
+from chains.nodes.rpc import RpcClient
 
 _REVERTED = 3  # geth's JSON-RPC error code of a revert
 _SUFFIX_BYTES = 32  # at the end of an ERC-6492 signature

@@ -21,10 +21,10 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from accounts.models import AccountEvent, ApiKey, EventKind, KeyAccess, User, may_sign_in, user_name
+from config.database import statements
+from config.database.statements import CompiledQuery, QueryParameter
 from config.error_answers import Refused
 from config.logs import redact_keys
-from database import statements
-from database.statements import CompiledQuery, QueryParameter
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"

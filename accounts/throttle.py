@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
-from database.statements import CompiledQuery, QueryParameter
+from config.database.statements import CompiledQuery, QueryParameter
 
 PERIOD = timedelta(minutes=1)
 # Counts are deleted when they are this old.

@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User, WebhookSecret
-from database import statements
+from config.database import statements
 
 if TYPE_CHECKING:
     from Crypto.Cipher.ChaCha20_Poly1305 import ChaCha20Poly1305Cipher

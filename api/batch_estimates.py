@@ -8,7 +8,7 @@ from accounts.models import ApiKey
 from proving.admission import estimates
 from proving.admission.cost import SourceEstimate
 from proving.admission.estimates import BatchEstimate
-from proving.gas import Amount
+from proving.packing.gas import Amount
 from queries import submission
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, body_of, errors
 from queries.submission import ESTIMATES

@@ -18,11 +18,13 @@ from pydantic import Field
 from accounts.models import ApiKey
 from api import fact_schema
 from api.fact_schema import Fact, ShownTransaction
+from config.database.statements import by_size
 from config.json_objects import iso
-from database.statements import by_size
-from proving import batch_waits, deployments, facts, query_values
+from proving import facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from proving.query_values import QueryValues, RequestedEntry
+from proving.reading import batch_waits, query_values
+from proving.reading.query_values import QueryValues, RequestedEntry
+from proving.registries import deployments
 from queries import batch_json, batch_states, columns, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState

@@ -6,10 +6,10 @@ from ninja import Schema
 from pydantic import Field
 
 from chains.encoding import checksummed, hex_data
-from chains.receipts import ReceiptLog
+from chains.nodes.receipts import ReceiptLog
 from proving import facts
 from proving.facts import EntryFact, LogFact, SlotFact
-from proving.query_values import RequestedEntry
+from proving.reading.query_values import RequestedEntry
 from queries.models import Block
 
 SLOT_NAME = "Of a SLOT that the request has named: `slot` of the variable, `keys` and `layout`."

@@ -16,9 +16,9 @@ from pydantic import Field
 from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
+from config.database import schema
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
-from database import schema
 from proving.health import findings, standstill
 from proving.health.findings import Findings, Problem
 from proving.health.service_metrics import ServiceMetrics

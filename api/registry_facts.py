@@ -11,8 +11,8 @@ from pydantic import Field
 from accounts import read_rate
 from api import fact_schema
 from api.fact_schema import Fact
-from proving import fact_search
-from proving.fact_search import FactCursor, FactFilters, FoundFact
+from proving.reading import fact_search
+from proving.reading.fact_search import FactCursor, FactFilters, FoundFact
 from queries.api_endpoint import READING_KEY, ApiError, errors
 from queries.query_parameters import CURSOR, LIMIT
 from queries.strict_json import INVALID

@@ -14,9 +14,9 @@ from accounts import throttle
 from api.batches import own_batch
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.node_errors import NodeUnavailable, RpcRefused
-from database import statements
-from database.statements import chunks
+from chains.nodes.node_errors import NodeUnavailable, RpcRefused
+from config.database import statements
+from config.database.statements import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import MissingTransactions
 from queries.api_endpoint import READING_KEY, ApiError, errors

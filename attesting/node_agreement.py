@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from chains.chains_file import Chain
-from chains.node_errors import ChainError, InvalidReply, RpcRefused
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import ChainError, InvalidReply, RpcRefused
+from chains.nodes.rpc import RpcClient
 
 logger = logging.getLogger(__name__)
 

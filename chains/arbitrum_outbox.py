@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
-from chains import questions
-from chains.header import Header
-from chains.log_ranges import LogRange, LogReader
-from chains.node_errors import InvalidReply, Reverted, RpcRefused
-from chains.questions import Log
-from chains.rpc import RpcClient
+from chains.nodes import questions
+from chains.nodes.log_ranges import LogRange, LogReader
+from chains.nodes.node_errors import InvalidReply, Reverted, RpcRefused
+from chains.nodes.questions import Log
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 
 # The event's topics are the send root and the block's hash.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")

@@ -16,10 +16,10 @@ from eth_utils.abi import function_signature_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains import node_errors, questions
 from chains.chains_file import Chain
-from chains.node_errors import FINAL, ChainError, NodeUnavailable, Reverted, RpcRefused
-from chains.rpc import RpcClient, result
+from chains.nodes import node_errors, questions
+from chains.nodes.node_errors import FINAL, ChainError, NodeUnavailable, Reverted, RpcRefused
+from chains.nodes.rpc import RpcClient, result
 
 MAX_NAME_BYTES = 255
 _NODE_SECONDS = 2  # seconds to connect, and seconds without data; a whole answer may take three times as long

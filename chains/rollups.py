@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 from eth_abi.abi import decode, encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from chains import questions
-from chains.node_errors import InvalidReply, Reverted, RpcRefused
-from chains.questions import Receipt
-from chains.rpc import TIMES_USUAL, RpcClient
+from chains.nodes import questions
+from chains.nodes.node_errors import InvalidReply, Reverted, RpcRefused
+from chains.nodes.questions import Receipt
+from chains.nodes.rpc import TIMES_USUAL, RpcClient
 
 # Addresses of a predeploy on every OP Stack chain, and of a precompile on every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from chains.beacon.beacon_client import BeaconClient
     from chains.beacon.era_files import EraFiles
     from chains.chains_file import Chains
-    from chains.rpc import RpcClient
+    from chains.nodes.rpc import RpcClient
 
 # Seconds after which a node counts as unavailable for a page. People are waiting, and a web process has few threads.
 PAGE_TIMEOUT_SECONDS = 2
@@ -28,7 +28,7 @@ def get_chains() -> "Chains":
 @cache
 def get_rpc(chain_id: int) -> "RpcClient":
     """Return the client of a chain. All threads share the client, and thus its record of failed nodes."""
-    from chains.rpc import RpcClient  # noqa: PLC0415 (slow to load)
+    from chains.nodes.rpc import RpcClient  # noqa: PLC0415 (slow to load)
 
     return RpcClient(get_chains().chain(chain_id))
 
@@ -36,7 +36,7 @@ def get_rpc(chain_id: int) -> "RpcClient":
 @cache
 def get_page_rpc(chain_id: int) -> "RpcClient":
     """Return the client of a chain for pages, which waits only `PAGE_TIMEOUT_SECONDS` for a node."""
-    from chains.rpc import RpcClient  # noqa: PLC0415 (slow to load)
+    from chains.nodes.rpc import RpcClient  # noqa: PLC0415 (slow to load)
 
     chain = get_chains().chain(chain_id)
     return RpcClient(chain, timeout_seconds=PAGE_TIMEOUT_SECONDS, ask_seconds=3 * PAGE_TIMEOUT_SECONDS)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from django.conf import settings
 
-from chains.node_errors import secrets_of
+from chains.nodes.node_errors import secrets_of
 from config import logs
 from config.configured_chains import get_chains
 from config.logs import redact, redact_all

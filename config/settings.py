@@ -229,8 +229,8 @@ WEBHOOK_ALLOW: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_ALL
 # The operator's own networks that have public addresses. Webhooks must not be sent there.
 WEBHOOK_REFUSE: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_REFUSE", "")
 
-# Days after which `proving.pruning` deletes data; None means never. Data of unfinished batches, and data that can still
-# change on a chain, is always kept. The defaults delete nothing that users see.
+# Days after which `proving.working.pruning` deletes data; None means never. Data of unfinished batches is always kept,
+# and so is data that can still change on a chain. The defaults delete nothing that users see.
 # These count from the end of a batch: for its trie nodes, which its proof bundles need, and for its steps.
 KEEP_PROOFS_DAYS: int | None = env.days("KEEP_PROOFS_DAYS", "never")
 KEEP_STEPS_DAYS: int | None = env.days("KEEP_STEPS_DAYS", "never")
@@ -311,7 +311,7 @@ if _database_url:
             "connect_timeout": 10,
             # Transactions run in parallel. Each statement sees what was committed before it began, so a row may change
             # between two statements. A transaction locks rows before its writes depend on them, in the order in
-            # `database.statements`. The code relies on this isolation level, so the server's default is overridden.
+            # `config.database.statements`. The code relies on this isolation level, so it overrides the server's.
             "isolation_level": IsolationLevel.READ_COMMITTED,
             # Transactions wait only for the database. So an idle transaction belongs to a frozen process or a lost
             # machine, and is ended before other transactions reach `lock_timeout`.
@@ -377,6 +377,8 @@ INSTALLED_APPS = [
     "corsheaders",
     "csp",
     "django_htmx",
+    # Needed only for its commands.
+    "config",
     "accounts",
     "queries",
     "proving",

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from contracts import ARTIFACTS_DIR
+from chains.contract_artifacts import ARTIFACTS_DIR
 
 CONTRACTS_DIR = Path(__file__).resolve().parent
 ROOT_DIR = CONTRACTS_DIR.parent

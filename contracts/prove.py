@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts import code_digest
+from chains.contract_artifacts import code_digest
 from contracts.build import ROOT_DIR, BuildError, imported_path, read_sources
 from contracts.faults import FAULTS, SourceFault
 from contracts.foundry import environment, write_project

@@ -15,7 +15,7 @@ class ProvingConfig(AppConfig):
         early_checks.append(_early_check)
         if settings.BROKER_URL:
             # This module imports Celery, which is needed only here.
-            from proving import broker_wakeup  # noqa: PLC0415
+            from proving.working import broker_wakeup  # noqa: PLC0415
 
             stored.connect(broker_wakeup.wake_workers)
 

@@ -30,8 +30,8 @@ if not apps.ready:  # Celery's command imports this module before Django is set 
 from django.conf import settings
 from django.db import connections
 
-from proving.broker_wakeup import TASK, app
-from proving.worker import Worker, obstacle
+from proving.working.broker_wakeup import TASK, app
+from proving.working.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chains.chains_file import Connection
+from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import history_slot
-from chains.rpc import RpcClient
+from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
-from contracts import NO_CONTRACT
-from proving import deployments, stops
-from proving.deployments import Deployment, Unusable
-from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane
+from proving import stops
+from proving.registries import deployments
+from proving.registries.deployments import Deployment, Unusable
+from proving.working.heads import Heads, poll_seconds
+from proving.working.lanes import HeldLane
 from queries.waits import wait
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.header import SHARED_FIELDS, Header
-from chains.node_errors import ChainError, InvalidReply, Reverted
-from chains.nodes import Question
-from chains.packed import HASHED_HEADER_FIELDS
-from chains.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
-from chains.receipts import TransactionReceipt
-from chains.rpc import RpcClient, result
-from chains.trie import NO_CODE_HASH, StateAccount
-from database.statements import chunks
-from proving.deployments import Registry, selector
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError, InvalidReply, Reverted
+from chains.nodes.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
+from chains.nodes.receipts import TransactionReceipt
+from chains.nodes.rpc import RpcClient, result
+from chains.tries.header import SHARED_FIELDS, Header
+from chains.tries.packed import HASHED_HEADER_FIELDS
+from chains.tries.trie import NO_CODE_HASH, StateAccount
+from config.database.statements import chunks
 from proving.models import AccountProof, ProvenTransaction, SlotProof
+from proving.registries.deployments import Registry, selector
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind
 from queries.waits import Value, WaitReason, wait
@@ -91,6 +91,7 @@ _HEADER_NUMBERS = frozenset(
         HeaderField.BASE_FEE_PER_GAS,
         HeaderField.BLOB_GAS_USED,
         HeaderField.EXCESS_BLOB_GAS,
+        HeaderField.SLOT_NUMBER,
     }
 )
 

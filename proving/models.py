@@ -13,10 +13,10 @@ from django.utils import timezone
 from ulid import ULID
 
 from chains.encoding import HISTORY_WINDOW
-from database.due_rows import DueRow
+from config.database.due_rows import DueRow
 from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
-from queries.waits import Value, WaitField, WaitReason, uncoded, wait
+from queries.waits import Value, WaitField, WaitReason, wait
 
 
 class _InUse(models.Manager["FactsRegistry"]):
@@ -44,8 +44,9 @@ class FactsRegistry(DueRow):
     reader = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # number of the source's block at which the last jump began
     wait = WaitField(null=True, blank=True)  # what its upkeep waits for
-    # A sentence for the operator, for example about an attester that contradicts our nodes.
-    notice = models.TextField(blank=True)
+    # A notice for the operator, for example about an attester that contradicts our nodes, and when it was last so.
+    risk = WaitField(null=True, blank=True)
+    risk_seen_at = models.DateTimeField(null=True)
     deployed_at = models.DateTimeField(null=True)  # null: an older version has begun, and not ended, to deploy it
     # keccak-256 of the code at the address when it was last compared. Empty before the first comparison.
     code_hash = models.CharField(max_length=66, blank=True)
@@ -68,6 +69,12 @@ class FactsRegistry(DueRow):
 
     def __str__(self) -> str:
         return f"{self.address} on chain {self.destination_chain_id} for chain {self.source_chain_id}"
+
+    @property
+    def current_risks(self) -> "tuple[WaitReason, ...]":
+        """Return the risks that were seen lately. Nobody looks whether one is over where nothing is asked."""
+        is_current = self.risk_seen_at and timezone.now() - self.risk_seen_at < 3 * AttesterWatch.PERIOD
+        return self.risk.parts if self.risk and is_current else ()
 
     @property
     def refusal(self) -> WaitReason:
@@ -116,7 +123,7 @@ class BlockTrie(models.Model):
     """All receipts of a block, or all its transactions. They make a root of its header; a proof takes all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
-    root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header
+    root = models.PositiveSmallIntegerField()  # the field of the header
     count = models.PositiveIntegerField()  # number of the values
     # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
     compressed = models.BinaryField()
@@ -125,7 +132,7 @@ class BlockTrie(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=["block", "root"], name="one_trie_of_each_root")]
 
     def __str__(self) -> str:
-        return f"{self.get_root_display()} of {self.block_id}"
+        return f"{HeaderField(self.root).label} of {self.block_id}"
 
     @classmethod
     def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
@@ -147,7 +154,7 @@ class ProvenTransaction(models.Model):
     index = models.PositiveIntegerField()  # in the block
     receipt = models.BinaryField()  # the value in the trie of receipts
     hash = models.CharField(max_length=66, blank=True)  # 0x…; empty: the trie of transactions wasn't read
-    # See `proving.block_contents.EntrySize`.
+    # See `proving.reading.block_contents.EntrySize`.
     receipt_size = models.PositiveIntegerField()
     log_count = models.PositiveIntegerField()
     transaction_size = models.PositiveIntegerField(default=0)
@@ -168,14 +175,17 @@ class Signer(DueRow):
 
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
-    wait = WaitField(null=True, blank=True)  # a notice for the operator, for example about a low balance
+    # A notice for the operator, for example about a low balance, and when a turn of sending last gave it.
+    wait = WaitField(null=True, blank=True)
+    wait_seen_at = models.DateTimeField(null=True)
     # Totals of all its final transactions, including those that are no longer stored.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # number of failed transactions among them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
-    nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
-    receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
+    # The monitor writes these two. While there is one, the row stays due.
+    nonce_fault = WaitField(null=True, blank=True)
+    receipt_fault = WaitField(null=True, blank=True)
     signing_problem = WaitField(null=True, blank=True)  # why its signing service doesn't sign; null: it does
     # Stored transactions have used all nonces from the first observation up to this one. null: there is none yet.
     accounted_nonce = models.PositiveBigIntegerField(null=True)
@@ -183,11 +193,19 @@ class Signer(DueRow):
     foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
     foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none
 
+    # The time after which a problem that no worker sees again isn't shown any more: more than three turns of any lane.
+    SEEN: ClassVar[timedelta] = timedelta(minutes=3)
+
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
 
     def __str__(self) -> str:
         return f"{self.address} on chain {self.chain_id}"
+
+    @classmethod
+    def hindered(cls) -> "models.QuerySet[Signer]":
+        """Select those whose wait was seen lately. Nobody looks whether it is over where nothing is to be sent."""
+        return cls.objects.exclude(wait=None).filter(wait_seen_at__gt=Now() - cls.SEEN).order_by("pk")
 
 
 # Gas of a transaction that does nothing (Yellow Paper, G_transaction).
@@ -256,7 +274,6 @@ class Transaction(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
     error = WaitField(null=True, blank=True)  # the last error
-    last_error = models.TextField(blank=True)  # the last error as text, of releases before `error`
     pruned_at = models.DateTimeField(null=True)  # when `data`, and `raw` of its versions, were emptied
 
     # Fields of the mined version.
@@ -265,7 +282,7 @@ class Transaction(models.Model):
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # The expected gas, by which later estimates are corrected (`proving.gas`). 0 if unknown.
+    # The expected gas, by which later estimates are corrected (`proving.packing.gas`). 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # effective, in wei per gas
     # `reserved`, rounded up to gwei, so that a database can add it up.
@@ -308,9 +325,8 @@ class Transaction(models.Model):
         """Return what the transaction waits for while it is under way."""
         if self.state != TransactionState.PENDING:
             return wait("transaction_mined", transaction=self.latest_hash)
-        error = self.error or uncoded(self.last_error)
         is_signed = all(version.hash for version in self.versions.all())
-        if error := error or (None if is_signed else self.signer.signing_problem):
+        if error := self.error or (None if is_signed else self.signer.signing_problem):
             return wait("transaction_under_way", transaction=self.label, reason=error)
         return wait("transaction_pending" if self.latest_hash else "transaction_unsigned", transaction=self.label)
 
@@ -575,6 +591,7 @@ class ProblemReport(DueRow):
 class AttesterWatch(models.Model):
     """The last answers of a configured connection's attesters. Workers ask them even without work."""
 
+    PERIOD = timedelta(minutes=2)  # between two rounds; each may add a row to every attester's database
     LONGEST_ROUND = timedelta(seconds=30)  # from asking to the stored answers; then it has failed
 
     source_chain_id = models.PositiveBigIntegerField()
@@ -650,7 +667,7 @@ class JumpLeaves(DueRow):
 
 
 class Lane(models.Model):
-    """A part of the work that one worker at a time does (see `proving.lanes`)."""
+    """A part of the work that one worker at a time does (see `proving.working.lanes`)."""
 
     name = models.CharField(max_length=60, primary_key=True)
     token = models.CharField(max_length=32, blank=True)  # token of the worker that holds the lane; empty if none does

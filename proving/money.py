@@ -16,16 +16,14 @@ from django.utils import timezone
 
 from accounts import models
 from chains.chains_file import Chain
-from chains.header import Header
-from chains.questions import Fees
-from chains.rpc import RpcClient
+from chains.nodes.questions import Fees
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from config.configured_chains import get_chains
-from database import statements
-from database.statements import chunks
-from proving import block_contents, facts, gas
-from proving.block_contents import BlockSize
+from config.database import statements
+from config.database.statements import chunks
+from proving import facts
 from proving.facts import Fact
-from proving.gas import Route, Sample, UnprovenBlock
 from proving.models import (
     GWEI,
     SPENT_STATES,
@@ -39,6 +37,10 @@ from proving.models import (
     in_gwei,
     ran_out_of_gas,
 )
+from proving.packing import gas
+from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.reading import block_contents
+from proving.reading.block_contents import BlockSize
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, QueryKind, Sender
 from queries.waits import WaitReason, wait

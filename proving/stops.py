@@ -12,7 +12,7 @@ from django.db import transaction
 from accounts import operator_log
 from accounts.models import User
 from config.configured_chains import get_chains
-from database import statements
+from config.database import statements
 from proving.models import FactsRegistry, Signer, Stop, StopCode, Transaction
 from queries.models import Query
 from queries.waits import WaitReason

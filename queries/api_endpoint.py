@@ -25,8 +25,8 @@ from pydantic import Field
 from accounts import keys
 from accounts.models import ApiKey, User
 from chains.chains_file import ChainsError
+from config.database.statements import CompiledQuery
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
-from database.statements import CompiledQuery
 from queries import batch_request, database_check
 from queries.batch_request import BodyFault, InvalidRequest
 from queries.columns import RejectionCode

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from database.statements import CompiledQuery
+from config.database.statements import CompiledQuery
 from queries.models import ServiceClock
 
 # Maximum age of the newest block, and maximum that it may be ahead of the machine's clock. A node may report any time.

@@ -11,8 +11,6 @@ import logging
 import secrets
 import shutil
 import time
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from django.db import Error as DatabaseError
 from django.db import connection, transaction
@@ -20,15 +18,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
+from config.database import statements
+from config.database.sqlite import sqlite_file
 from config.error_answers import READ_ONLY, why_unavailable
-from database import statements
 from queries.models import Batch, Block, Query, Step, StepKind, StorageCheck, new_batch_id
-
-
-def sqlite_file() -> Path:
-    """Return the path of SQLite's file. Call this only with SQLite."""
-    return Path(unquote(urlsplit(str(connection.settings_dict["NAME"])).path))
-
 
 logger = logging.getLogger(__name__)
 

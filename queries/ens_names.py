@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chains.chains_file import Chain, Chains
-from chains.node_errors import NodeUnavailable
+from chains.nodes.node_errors import NodeUnavailable
 from config.error_answers import Refused
 
 logger = logging.getLogger(__name__)

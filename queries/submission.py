@@ -29,9 +29,9 @@ from django.utils import timezone
 from accounts import throttle
 from accounts.models import ApiKey, User, own_or
 from config.configured_chains import get_chains
+from config.database import statements
+from config.database.statements import CompiledQuery, QueryParameter, chunks
 from config.error_answers import Refused
-from database import statements
-from database.statements import CompiledQuery, QueryParameter, chunks
 from queries import batch_request, webhooks
 from queries.batch_request import BatchRequest
 from queries.batch_states import deadline_from

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from accounts import throttle, webhook_secrets
 from accounts.models import User
+from config.database import statements
 from config.error_answers import Refused
-from database import statements
 from queries import clock
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent, new_batch_id
 from queries.webhook_targets import NotAllowed, WebhookRequest, target

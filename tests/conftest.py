@@ -25,8 +25,8 @@ from accounts.models import ApiKey
 from api import health
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving import heads
 from proving.health.service_metrics import ServiceMetrics
+from proving.working import heads
 from queries import database_check
 from tests.chain_fixtures import chain_fixture
 from tests.deployed import deploy_on

@@ -9,7 +9,7 @@ from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.tries.header import Header
 from proving.models import Transaction
 from queries.models import Block
 

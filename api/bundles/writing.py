@@ -17,14 +17,15 @@ from eth_utils.crypto import keccak
 
 from api.bundles import FORMAT, Changed, next_headers
 from api.fact_schema import log_json
-from chains import packed_entries
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.receipts import TransactionReceipt
-from database.statements import by_size, chunks
-from proving import deployments, facts
+from chains.nodes.receipts import TransactionReceipt
+from chains.tries import packed_entries
+from chains.tries.header import Header
+from config.database.statements import by_size, chunks
+from proving import facts
 from proving.facts import EntryFact, LogFact
 from proving.models import AccountProof, BlockTrie, SlotProof
+from proving.registries import deployments
 from queries import query_rows
 from queries.columns import EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind

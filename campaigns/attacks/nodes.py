@@ -17,7 +17,7 @@ from eth_account.messages import encode_defunct
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
-from chains.nodes import FAIL_FAST_SECONDS
+from chains.nodes.chain_nodes import FAIL_FAST_SECONDS
 from demo.client import status, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain

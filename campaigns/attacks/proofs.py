@@ -14,8 +14,8 @@ from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
 from chains.encoding import HISTORY_CONTRACT
-from chains.nodes import FAIL_FAST_SECONDS
-from chains.trie import EMPTY_CODE_HASH, verify_account, verify_slot
+from chains.nodes.chain_nodes import FAIL_FAST_SECONDS
+from chains.tries.trie import EMPTY_CODE_HASH, verify_account, verify_slot
 from demo.client import TIMEOUT
 from demo.installation import CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain

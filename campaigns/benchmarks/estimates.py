@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from eth_utils.address import to_checksum_address
 
 from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
-from chains.header import Header
-from chains.questions import ProofRequest, VerifiedAccountProof, VerifiedSlotProof
-from chains.trie import verify_account, verify_slot
-from proving import gas
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof, VerifiedSlotProof
+from chains.tries.header import Header
+from chains.tries.trie import verify_account, verify_slot
 from proving.facts import AccountFact, Fact, SlotFact
-from proving.gas import Amount, Route, Sample, UnprovenBlock
+from proving.packing import gas
+from proving.packing.gas import Amount, Route, Sample, UnprovenBlock
 from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 

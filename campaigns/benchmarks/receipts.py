@@ -19,12 +19,12 @@ from eth_utils.crypto import keccak
 
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.packed_entries import root
-from chains.rpc import RpcClient
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
+from chains.tries.packed_entries import root
 from devnet.devchain import ACCOUNTS
-from proving import packing
-from proving.block_contents import NamedEntry, find
+from proving.packing import packs
+from proving.reading.block_contents import NamedEntry, find
 from proving.reconcile import proofs
 from queries.columns import EntryField
 from queries.models import Block, Query, QueryKind
@@ -162,7 +162,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 
     def pack() -> None:
-        for each in packing.entry_packs(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
+        for each in packs.entry_packs(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
             each.values = contents.tries[each.root]
             each.encode(block.header.number)
 

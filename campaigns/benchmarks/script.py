@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 from web3 import Web3
 
 from campaigns.benchmarks.measured import Measured
-from chains import packed
+from chains.tries import packed
 from demo.installation import CHAIN_ID
 from devnet.devchain import ACCOUNTS, PROJECT
 

@@ -23,8 +23,8 @@ from django.utils import timezone
 from accounts import read_rate
 from accounts.models import AccountEvent, ApiKey, EventKind
 from campaigns.rows import BATCH_ID
-from proving.fact_search import START
 from proving.models import AccountProof, Share, SlotProof, Transaction
+from proving.reading.fact_search import START
 from queries.models import Batch, Block, DeliveryStatus, Query, Webhook, WebhookDelivery
 from tests.explorer.batches import batch_at, beat, finish, mine, send, settle, word
 from tests.factories import client_of, copies

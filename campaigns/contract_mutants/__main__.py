@@ -16,7 +16,7 @@ from campaigns.contract_mutants.generate import generate, syntax_trees
 from campaigns.contract_mutants.named import named
 from campaigns.contract_mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
 from campaigns.contract_mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
-from contracts import code_digest
+from chains.contract_artifacts import code_digest
 from contracts.build import LIBRARY, ROOT_DIR, BuildError, build, read_sources
 
 LIST = Path(__file__).parent / "equivalents.toml"
@@ -42,7 +42,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "FactsReader": (
         pytest(
-            *(f"tests/contracts/chain/test_{each}.py" for each in ("trie_walk", "receipt_walk", "receipt_types", "facts_reader")),
+            *(
+                f"tests/contracts/chain/test_{each}.py"
+                for each in ("trie_walk", "receipt_walk", "receipt_types", "withdrawal_walk", "facts_reader")
+            ),
             *("-k", "not taken_out"),
         ),
         pytest("tests/contracts/no_database/test_gas_budgets.py", "-k", "shown"),

@@ -27,7 +27,7 @@ from campaigns.fuzzing import (
     walks,
 )
 from campaigns.fuzzing.tally import Divergence, Tally
-from contracts import code_digest
+from chains.contract_artifacts import code_digest
 from devnet.devchain import DevChain
 
 

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from chains.encoding import HISTORY_WINDOW, shortest
-from chains.packed import (
+from chains.tries.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -42,7 +42,7 @@ from chains.packed import (
     STORAGE_ROOT_FOLLOWS,
     ZERO_SLOT,
 )
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts.worlds import NEAR_SLOTS
 
 Fault = Literal[

@@ -21,7 +21,8 @@ from campaigns.fuzzing.operations import (
 from campaigns.fuzzing.scenes import Case
 from campaigns.fuzzing.steps import Bench
 from campaigns.fuzzing.tally import Tally
-from chains.packed import (
+from chains.contract_artifacts import Artifact
+from chains.tries.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -46,8 +47,7 @@ from chains.packed import (
     STORE_NONCE_AND_BALANCE,
     ZERO_SLOT,
 )
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
-from contracts import Artifact
+from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from devnet.devchain import DevChain
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.nearly import nearly

@@ -14,7 +14,7 @@ from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from chains.beacon import ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD
 from chains.beacon.jumps import HISTORICAL_ROOTS, HISTORICAL_SUMMARIES, HISTORY_DEPTH, BeaconChain
-from contracts import Artifact
+from chains.contract_artifacts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import beacon_model
 from tests.contracts.beacon_model import InvalidBranch

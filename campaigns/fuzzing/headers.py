@@ -16,9 +16,10 @@ from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.ledger import Ledger
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import ERRORS, Bench
+from chains.contract_artifacts import Artifact
 from chains.encoding import hex_data, shortest
-from chains.header import InvalidHeader, read_beginning
-from chains.packed import (
+from chains.tries.header import InvalidHeader, read_beginning
+from chains.tries.packed import (
     HASH_BYTES,
     HASHED_HEADER_FIELDS,
     HEADER_ALONE,
@@ -29,7 +30,6 @@ from chains.packed import (
     PARENT,
     encode_parent_hash,
 )
-from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts, decode

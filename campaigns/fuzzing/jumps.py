@@ -14,8 +14,9 @@ from campaigns.fuzzing.ledger import Ledger
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import BeaconChain, CannotProve
+from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import (
+from chains.tries.packed import (
     BLOCK_BEFORE_CAPELLA,
     BLOCK_BEFORE_MERGE,
     HASH_ALONE,
@@ -24,7 +25,6 @@ from chains.packed import (
     OLD_BLOCK,
     PARENT,
 )
-from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from eth_utils.crypto import keccak
 
-from chains.packed import HEADER_FIELDS
-from chains.trie import EMPTY_TRIE_ROOT
+from chains.tries.packed import HEADER_FIELDS
+from chains.tries.trie import EMPTY_TRIE_ROOT
 from tests.contracts.decoder import AccountFacts, PackedFacts
 from tests.contracts.simulator import Log
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from campaigns.fuzzing.ledger import Ledger, word
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import AT_SAME, FULL_BRANCH, HASH_BYTES, NIBBLES
+from chains.tries.packed import AT_SAME, FULL_BRANCH, HASH_BYTES, NIBBLES
 from tests.contracts.decoder import EMPTY, _Decoder, _Reader, _Subtree
 
 # These numbers are those of contracts/src/MemoryZones.sol.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from contracts import Artifact, load_artifact
+from chains.contract_artifacts import Artifact, load_artifact
 from contracts.build import ROOT_DIR, SETTINGS, imported_path, read_sources, run_compiler
 
 # Compiled code is kept, because compiling takes ten seconds each time. The file name is a hash of everything that

@@ -21,8 +21,9 @@ from campaigns.fuzzing.sequences import _answers as answers_of
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.unchecked import without_checks
 from campaigns.fuzzing.walker import Branch, Extension, NotShown, Odd, Walker, split, string
+from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import HISTORY_WINDOW, shortest
-from chains.packed import (
+from chains.tries.packed import (
     ABSENT_TRANSACTION,
     AT_EMPTY,
     AT_LEAF,
@@ -34,8 +35,7 @@ from chains.packed import (
     TRANSACTION,
     TRANSACTIONS,
 )
-from chains.packed_entries import encode_receipts, encode_transactions, log_marks
-from contracts import NO_CONTRACT, Artifact
+from chains.tries.packed_entries import encode_receipts, encode_transactions, log_marks
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
 from tests.contracts.blocks import TYPES, Block, Log, bloom, random_block, random_log

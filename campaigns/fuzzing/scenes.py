@@ -19,7 +19,7 @@ from campaigns.fuzzing.operations import (
     subtree,
     within,
 )
-from chains.packed import (
+from chains.tries.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     AT_EXTENSION,

@@ -38,9 +38,9 @@ from campaigns.fuzzing.judge import (
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import extra_data, header_facts
 from campaigns.fuzzing.unchecked import Ending, Unchecked
+from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import HISTORY_WINDOW, hex_data, shortest
-from chains.packed import HASH_ALONE, HEADER_ALONE, PARENT
-from contracts import NO_CONTRACT, Artifact
+from chains.tries.packed import HASH_ALONE, HEADER_ALONE, PARENT
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts

@@ -20,9 +20,9 @@ from campaigns.fuzzing.scenes import (
     random_scene,
 )
 from campaigns.fuzzing.tally import Tally, sentence
+from chains.contract_artifacts import Artifact
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import BRANCH, END_OF_BRANCHES, HISTORY_ADDRESS
-from contracts import Artifact
+from chains.tries.packed import BRANCH, END_OF_BRANCHES, HISTORY_ADDRESS
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked
 from tests.contracts.deployed import Deployed

@@ -18,8 +18,9 @@ from campaigns.fuzzing.operations import mutate as mutate_operation
 from campaigns.fuzzing.operations import subtree, within
 from campaigns.fuzzing.scenes import random_scene
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
+from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import HISTORY_WINDOW, hex_data, shortest
-from chains.packed import (
+from chains.tries.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -37,7 +38,6 @@ from chains.packed import (
     encode,
     encode_parent_hash,
 )
-from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, _Decoder, decode
 from tests.contracts.deployed import Deployed

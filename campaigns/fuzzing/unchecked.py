@@ -13,8 +13,8 @@ from campaigns.fuzzing.judge import Fact, facts_of
 from campaigns.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata
 from campaigns.fuzzing.mutated import compile_each
 from campaigns.fuzzing.steps import HARNESS
+from chains.contract_artifacts import Artifact
 from chains.encoding import HISTORY_WINDOW
-from contracts import Artifact
 from contracts.build import read_sources
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed

@@ -17,9 +17,9 @@ from campaigns.fuzzing.scenes import random_scene
 from campaigns.fuzzing.steps import HARNESS, Trial, feed_operations
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import Composer, accepted_forms, some_world
+from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import HASH_BYTES, NIBBLES, encode, encode_parent_hash
-from contracts import NO_CONTRACT, Artifact
+from chains.tries.packed import HASH_BYTES, NIBBLES, encode, encode_parent_hash
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, _Subtree, decode
 from tests.contracts.deployed import Deployed

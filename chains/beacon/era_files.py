@@ -24,8 +24,8 @@ from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain
 from chains.beacon.ssz import InvalidSsz
 from chains.encoding import decode_rlp
-from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
-from chains.nodes import without_answer
+from chains.nodes.chain_nodes import without_answer
+from chains.nodes.node_errors import BadStatus, InvalidReply, NodeUnavailable
 
 _HEAD, _ROOT = 8, 32
 # Bytes of an index without its offsets: the entry's head, the first slot or block number, and the number of offsets.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from contracts import DEPLOYER, DEPLOYER_CODE
+from chains.contract_artifacts import DEPLOYER, DEPLOYER_CODE
 from devnet.devchain import ACCOUNTS
 
 HOLDS_SLOTS = "0x000000000000000000000000000000000000c0de"

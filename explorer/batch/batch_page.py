@@ -24,11 +24,12 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import batch_waits, deployments
 from proving.admission import admit
-from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED, STALE
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
+from proving.reading import batch_waits
+from proving.reading.batch_waits import ShownWait, StepCounts
+from proving.registries import deployments
 from queries import query_rows
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, QueryKind, StepKind
 from queries.waits import Actor, WaitReason
@@ -268,10 +269,9 @@ def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collecti
     """Yield sentences about tasks of the operator, without repetitions and without the batch's own waits."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
-    signers = Signer.objects.filter(chain_id=chain_id).order_by("pk")
-    notices: list[WaitReason | str] = [stop.wait for stop in stops]
-    notices += [signer.wait for signer in signers if signer.wait]
-    notices += [row.notice for row in held_by.values() if row.notice]
+    notices = [stop.wait for stop in stops]
+    notices += [signer.wait for signer in Signer.hindered().filter(chain_id=chain_id) if signer.wait]
+    notices += [risk for row in held_by.values() for risk in row.current_risks]
     return (in_words(notice) for notice in dict.fromkeys(notices) if notice not in waits)
 
 

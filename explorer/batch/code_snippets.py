@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from chains.packed import HASHED_HEADER_FIELDS
+from chains.tries.packed import HASHED_HEADER_FIELDS
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chains.encoding import checksummed, hex_data
-from chains.packed import HASHED_HEADER_FIELDS
+from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.batch.log_display import LogDisplay
 from explorer.formatting.amounts import shortened, whole_units

@@ -7,9 +7,10 @@ from typing import Any
 from api.fact_schema import log_json
 from chains.encoding import hex_data
 from explorer.formatting import csv_lines
-from proving import facts, query_values
+from proving import facts
 from proving.facts import EntryFact, Fact, LogFact, SlotFact
-from proving.query_values import QueryValues, RequestedEntry
+from proving.reading import query_values
+from proving.reading.query_values import QueryValues, RequestedEntry
 from queries.models import Batch, BatchStatus, Query
 from queries.query_rows import from_number
 

@@ -12,7 +12,7 @@ from eth_abi.grammar import ABIType, BasicType, NodeVisitor, TupleType, normaliz
 from eth_utils.crypto import keccak
 
 from chains.encoding import checksummed, hex_data
-from chains.receipts import ReceiptLog
+from chains.nodes.receipts import ReceiptLog
 
 MOST_OF_SIGNATURE = 500
 """Maximum characters of a signature."""

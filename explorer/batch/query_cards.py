@@ -17,12 +17,13 @@ from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
 from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
-from proving import facts, query_values
+from proving import facts
 from proving.facts import Fact, HeaderFact, LogFact, SlotFact
 from proving.models import FactsRegistry, Transaction
-from proving.query_values import QueryValues, RequestedEntry
+from proving.reading import query_values
+from proving.reading.query_values import QueryValues, RequestedEntry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, QueryKind, Step, StepKind, StepStatus
-from queries.waits import WaitReason, uncoded
+from queries.waits import WaitReason
 
 # A line shows this number of facts. It names this number of properties, and only counts them if there are more.
 _MOST_IN_ROW, _MOST_NAMED = 3, 4
@@ -220,7 +221,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
             status="STOPPED" if stopped else step.status,
             bar=timeline.bar(batch, step.started_at, step.completed_at),
             transaction_hash=step.transaction_hash,
-            error=step.error or uncoded(step.last_error),
+            error=step.error,
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,

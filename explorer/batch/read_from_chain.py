@@ -6,13 +6,15 @@ from django.core.paginator import Page, Paginator
 
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.node_errors import NodeUnavailable, RpcRefused
+from chains.nodes.node_errors import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display
 from explorer.batch.fact_display import SLOTS_PAGE, Meaning
-from proving import deployments, facts, query_values
-from proving.deployments import Registry
+from proving import facts
+from proving.reading import query_values
+from proving.registries import deployments
+from proving.registries.deployments import Registry
 from queries.models import Query, QueryKind
 
 READING_SENTENCES = {

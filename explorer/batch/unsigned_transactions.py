@@ -7,7 +7,7 @@ from typing import Any
 from chains import rollups
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.node_errors import NodeUnavailable, RpcRefused
+from chains.nodes.node_errors import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch.read_from_chain import READING_SENTENCES

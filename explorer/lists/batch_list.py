@@ -34,8 +34,8 @@ from explorer.lists import batch_rows, fact_list, first_query, searched_account,
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from explorer.lists.typed_filters import UnreadableFilters
-from proving.fact_search import PROPERTIES, START, FactCursor, FoundFacts, PropertyName, search, with_property
 from proving.models import SignedTransaction, Transaction
+from proving.reading.fact_search import PROPERTIES, START, FactCursor, FoundFacts, PropertyName, search, with_property
 from queries import columns, query_rows
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.query_parameters import AfterDay, BeforeDay, Number, Ulid

@@ -16,9 +16,11 @@ from explorer.batch import fact_display
 from explorer.batch.fact_display import Value
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline, HeadlineQuery
-from proving import deployments, facts, query_values
+from proving import facts
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
+from proving.reading import query_values
+from proving.registries import deployments
 from queries.models import Batch, Query
 
 # Maximum queries of a batch that are read. Further ones are only counted.

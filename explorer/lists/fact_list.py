@@ -1,6 +1,6 @@
 """Facts that registries hold, as a page and as CSV. They don't show who requested a fact.
 
-`proving.fact_search` finds them for these and for the API.
+`proving.reading.fact_search` finds them for these and for the API.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,10 +28,11 @@ from explorer.formatting import csv_lines
 from explorer.lists import searched_account, typed_filters
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from explorer.lists.typed_filters import UnreadableFilters
-from proving import fact_search, facts
-from proving.fact_search import FactCursor, FactFilters, FoundFact, FoundFacts
+from proving import facts
 from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
+from proving.reading import fact_search
+from proving.reading.fact_search import FactCursor, FactFilters, FoundFact, FoundFacts
 from queries.models import Block, Query
 
 PAGE_SIZE = 25

@@ -7,7 +7,7 @@ from config.chain_names import ChainName
 from explorer.batch.fact_display import ADDRESS_ENDS, InShort, Value
 from explorer.batch.query_cards import ShownQuery
 from explorer.formatting.utc_times import utc
-from proving.batch_waits import StepCounts
+from proving.reading.batch_waits import StepCounts
 from queries.columns import AccountField
 from queries.models import BlockTag, QueryKind
 

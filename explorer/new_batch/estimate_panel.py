@@ -13,7 +13,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.new_batch.forms import NewBatchForm
 from proving import money
 from proving.admission import estimates
-from proving.gas import CostPart
+from proving.packing.gas import CostPart
 from queries import submission
 from queries.batch_request import AUTO
 from queries.submission import ESTIMATES

@@ -11,13 +11,13 @@ from django.utils import timezone
 from accounts.models import User, daily_wei
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
-from database.statements import CompiledQuery, QueryParameter
-from proving import heads
+from config.database.statements import CompiledQuery, QueryParameter
 from proving.admission.answers import SelectedBlocks
 from proving.admission.cost import Cost, SourceEstimate
 from proving.models import ChainHead, ChainWatch
 from proving.paths.planning import StatesRefused, TooFar
 from proving.sending import signers
+from proving.working import heads
 from queries.columns import PASSING_CODES, AdmissionRejection, EarlyCheck, RejectionCode
 from queries.waits import Value, wait
 

@@ -18,16 +18,17 @@ from django.db.models.functions import Now
 
 from accounts.models import User
 from chains.chains_file import Chain
-from chains.node_errors import ChainError, NodeUnavailable
+from chains.nodes.node_errors import ChainError, NodeUnavailable
 from config.configured_chains import get_chains, get_rpc
-from database import due_rows, statements
-from database.due_rows import Postponement
-from database.statements import chunks
-from proving import counters, heads, lanes, money
+from config.database import due_rows, statements
+from config.database.due_rows import Postponement
+from config.database.statements import chunks
+from proving import money
 from proving.admission import admission_checks, answers, cost
 from proving.admission.admission_checks import SpendingAccount
 from proving.admission.cost import SourceEstimate
-from proving.lanes import HeldLane
+from proving.working import counters, heads, lanes
+from proving.working.lanes import HeldLane
 from queries import batch_states, submission, waits
 from queries.columns import AdmissionRejection
 from queries.models import (
@@ -123,18 +124,11 @@ def _give_back(
                 attempts=failures,
                 rejecting_checks=rejecting,
                 rejection_code=end.code,
-                wait=_joined(end.reasons),
-                waiting_for="",
+                wait=waits.joined(end.reasons),
                 looked_at=Now(),
             )
 
     lane.write(write, is_last=len(batches) == len(postponement.rows))
-
-
-def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
-    """Join reasons, because a batch may wait for several source chains. Return None if there are no reasons."""
-    different = tuple(dict.fromkeys(reasons))
-    return wait("several", reasons=different) if len(different) > 1 else next(iter(different), None)
 
 
 # --- The decision, when all sources have answered ---------------------------------------------------------------------
@@ -205,7 +199,7 @@ def _unanswered(batch: Batch, account: SpendingAccount | None, estimates: Sequen
     """Return the waits for source chains that haven't answered. None if all have answered."""
     faults = [source.fault for source in estimates if source.fault] or _differences(account, estimates)
     if faults:
-        logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
+        logger.warning("chain %d: batch %s waits: %s", batch.destination_chain_id, batch.pk, faults[0].for_operators)
         return _End(tuple(map(waits.fault, faults)))
     lacking = [source for source in estimates if not source.selected]
     pause = timedelta() if all(source.is_unread for source in lacking) else _UNUSABLE

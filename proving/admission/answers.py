@@ -16,29 +16,25 @@ from itertools import chain, islice
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, read_object, read_quantity
-from chains.header import Header
-from chains.node_errors import (
-    ChainError,
-    NodeUnavailable,
-    OtherAccounts,
-    Reverted,
-    RpcRefused,
-    UnverifiedProof,
-)
-from chains.nodes import Question
-from chains.questions import Fees, ProofRequest, VerifiedAccountProof
-from chains.rpc import FEE_QUESTIONS, RpcClient, result
-from database.statements import by_size, chunks
-from proving import block_contents, block_times, connections, facts, gas, heads, kept, money
-from proving.block_contents import UNKNOWN_SIZE, Asked, BlockSize, NamedEntry, Unprovable
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError, NodeUnavailable, OtherAccounts, Reverted, RpcRefused, UnverifiedProof
+from chains.nodes.questions import Fees, ProofRequest, VerifiedAccountProof
+from chains.nodes.rpc import FEE_QUESTIONS, RpcClient, result
+from chains.tries.header import Header
+from config.database.statements import by_size, chunks
+from proving import connections, facts, money
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
-from proving.gas import Sample
 from proving.health import proof_depth
 from proving.models import ChainWatch
+from proving.packing import gas
+from proving.packing.gas import Sample
+from proving.reading import block_contents, block_times, kept
+from proving.reading.block_contents import UNKNOWN_SIZE, Asked, BlockSize, NamedEntry, Unprovable
+from proving.working import heads
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import BlockTag, Query

@@ -11,18 +11,19 @@ from statistics import median
 
 from chains import rollups
 from chains.encoding import HISTORY_WINDOW
-from chains.node_errors import ChainError
-from chains.questions import Fees
+from chains.nodes.node_errors import ChainError
+from chains.nodes.questions import Fees
 from chains.rollups import DataCost
-from proving import gas, sources
+from proving import sources
 from proving.admission import answers, missing_facts
 from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
 from proving.connections import OpenConnection
-from proving.deployments import Deployment, Unusable
 from proving.facts import HeaderFact, SlotFact
-from proving.gas import Amount, CostPart, GasEstimate, Route, UnprovenBlock
 from proving.models import SPENT_STATES, Transaction
+from proving.packing import gas
+from proving.packing.gas import Amount, CostPart, GasEstimate, Route, UnprovenBlock
 from proving.paths.planning import StatesRefused, TooFar
+from proving.registries.deployments import Deployment, Unusable
 from proving.sources import NotYet
 from queries import waits
 from queries.batch_request import Selector

@@ -11,8 +11,8 @@ from proving import money
 from proving.admission import admission_checks, cost
 from proving.admission.admission_checks import SpendingAccount
 from proving.admission.cost import Cost, SourceEstimate
-from proving.asking import asking_nodes
 from proving.models import ChainHead
+from proving.reading.asking import asking_nodes
 from queries import submission
 from queries.batch_request import BatchRequest
 from queries.columns import AdmissionRejection

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from proving import facts
 from proving.admission.answers import SelectedBlocks, SourceAnswers
-from proving.block_contents import BlockSize
 from proving.facts import HeaderFact
-from proving.gas import Route, UnprovenBlock
+from proving.packing.gas import Route, UnprovenBlock
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
+from proving.reading.block_contents import BlockSize
 from proving.sources import NotYet
 from queries.waits import WaitReason, wait
 

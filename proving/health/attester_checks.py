@@ -4,7 +4,6 @@ Workers check them regularly, even without work, so that pages make no requests.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,24 +12,23 @@ from django.utils import timezone
 
 from chains.attestation import Answer, Domain, Refusal, answer_label, ask
 from chains.chains_file import Attester, Connection
-from chains.header import Header
-from chains.node_errors import ChainError, RpcRefused
-from chains.rpc import RpcClient
+from chains.contract_artifacts import NO_CONTRACT
+from chains.nodes.node_errors import ChainError, RpcRefused
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
-from contracts import NO_CONTRACT
 from proving.health.findings import Problem
-from proving.lanes import HeldLane
 from proving.models import AttesterWatch, FactsRegistry
+from proving.working.lanes import HeldLane
 
 # Distance of the checked block below the newest final block. It allows attesters to be an epoch behind.
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
-# Pause between two checks. A check may add a row to each attester's database, which stores what the attester signed.
-_PAUSE = timedelta(minutes=2)
-STALE = 3 * _PAUSE
+STALE = 3 * AttesterWatch.PERIOD
 """The age from which answers say little about the present."""
 SIGNED = "signed"
+_CONTRADICTING = {"contradicts", "conflict"}
 
 
 def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[Problem]:
@@ -70,7 +68,8 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
     # Only one worker asks. A time in the future was stored by a clock that was ahead.
-    if not this.exclude(asked_at__range=(Now() - _PAUSE, Now() + _PAUSE)).update(asked_at=Now()):
+    recently = (Now() - AttesterWatch.PERIOD, Now() + AttesterWatch.PERIOD)
+    if not this.exclude(asked_at__range=recently).update(asked_at=Now()):
         return
     contract = FactsRegistry.in_use.filter(**ends).values_list("block_hash_source", flat=True).first()
     try:
@@ -84,6 +83,8 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     )
     dated_answers = [answer | {"since": before.get((answer["address"], answer["answer"]), now)} for answer in answers]
     lane.write(partial(this.update, block=block, answers=dated_answers, answered_at=Now()))
+    if any(answer["answer"] in _CONTRADICTING for answer in answers):
+        lane.write(partial(FactsRegistry.in_use.filter(**ends).update, risk_seen_at=Now()))
 
 
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:

@@ -23,12 +23,12 @@ from django.utils import timezone
 
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest
-from database import due_rows
+from config.database import due_rows
 from proving.health import findings
 from proving.health.findings import Problem
-from proving.lanes import HeldLane
 from proving.models import ProblemReport, new_problem_id
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
+from proving.working.lanes import HeldLane
 from queries import clock, webhooks
 
 logger = logging.getLogger(__name__)

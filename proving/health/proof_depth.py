@@ -1,7 +1,8 @@
 """How far back a source chain's nodes prove accounts: measured when a worker starts, and once a day.
 
 Nodes keep different numbers of states, and refuse older ones in words of their own. The measurement asks for proofs
-ever further below the head until one fails (`chains.node_abilities`). A page, `/chains.json` and rejections tell it.
+ever further below the head until one fails (`chains.nodes.node_abilities`). A page, `/chains.json` and rejections tell
+it.
 """
 
 from datetime import timedelta
@@ -10,11 +11,11 @@ from functools import partial
 from django.db.models import F
 from django.db.models.functions import Now
 
-from chains.node_abilities import patient_client, provable
-from chains.node_errors import ChainError
+from chains.nodes.node_abilities import patient_client, provable
+from chains.nodes.node_errors import ChainError
 from config.configured_chains import get_chains, get_rpc
-from proving.lanes import HeldLane
 from proving.models import ChainWatch
+from proving.working.lanes import HeldLane
 
 _EACH = timedelta(days=1)
 # Seconds after which no older block is tried, because the observation of other chains waits.

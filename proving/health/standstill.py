@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from django.db.models import Exists, Min, OuterRef, QuerySet, Value
 from django.db.models.functions import Now
 
-from database import due_rows
-from proving import lanes
-from proving.lanes import LaneKind, LaneName
+from config.database import due_rows
 from proving.models import WATCHED_STATES, Lane, Transaction, TransactionState
+from proving.working import lanes
+from proving.working.lanes import LaneKind, LaneName
 
 LONGEST = timedelta(seconds=30)
 """A lane that stands still for longer is a problem. It is longer than a node that hangs keeps a turn. Rows that a turn

@@ -20,12 +20,12 @@ from chains.beacon.era_files import EraFiles, split
 from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
-from chains.node_errors import NodeUnavailable
+from chains.nodes.node_errors import NodeUnavailable
 from config.configured_chains import get_beacon_client, get_chains, get_era_files
-from database import due_rows
-from proving.lanes import HeldLane
+from config.database import due_rows
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
+from proving.working.lanes import HeldLane
 from queries.waits import wait
 
 Result = TypeVar("Result")

@@ -12,23 +12,25 @@ from functools import partial
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains import packed
 from chains.encoding import HISTORY_CONTRACT
-from chains.header import Header
-from chains.node_errors import ChainError, InvalidReply, NodeUnavailable
-from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
-from chains.questions import ProofRequest, VerifiedAccountProof
+from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.tries import packed
+from chains.tries.header import Header
+from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
 from config.configured_chains import get_chains
-from database import due_rows, statements
-from proving import deployments, packing, sources
+from config.database import due_rows, statements
+from proving import sources
 from proving.connections import OpenConnection
-from proving.deployments import Call, in_one_call
 from proving.facts import Missing
 from proving.models import SignedTransaction, Transaction, TransactionState
-from proving.packing import Intent
+from proving.packing import packs
+from proving.packing.packs import Intent
 from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
+from proving.registries import deployments
+from proving.registries.deployments import Call, in_one_call
 from proving.sending import signing
 from proving.sources import NotYet, Preparation, Start
 from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
@@ -162,12 +164,12 @@ def intents_of_leg(
     queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and target.number == block.number:
-        proofs = packing.intents(block, registry, needing, with_header=True, jump=jump, calls=leg.calls)
+        proofs = packs.intents(block, registry, needing, with_header=True, jump=jump, calls=leg.calls)
         first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
         first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
-    least_gas = first.least_gas + packing.least_gas_of(len(leg.checkpoints[1:]))
+    least_gas = first.least_gas + packs.least_gas_of(len(leg.checkpoints[1:]))
     return leg, itertools.chain([replace(first, least_gas=least_gas)], proofs)
 
 
@@ -181,7 +183,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
     passed = [number for number in beside if path.target < number < path.origin]
     points = [*_unknown(connection, sorted(passed, reverse=True)), path.target]
     stops = planning.over(path.origin, points, connection.config.window)
-    headers = connection.source_rpc.known_headers([path.origin, *stops][: packing.MAX_HOPS + 1])
+    headers = connection.source_rpc.known_headers([path.origin, *stops][: packs.MAX_HOPS + 1])
     requests = [
         ProofRequest(at.number, at.hash, at.state_root, HISTORY_CONTRACT, [connection.history_slot(to.number)])
         for at, to in itertools.pairwise(headers)
@@ -198,7 +200,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
             block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
         )
         size += len(data) + _CALL_BYTES
-        if calls and size > packing.MAX_BYTES:
+        if calls and size > packs.MAX_BYTES:
             break
         calls.append((connection.registry.contract.address, data))
     reached = headers[: len(calls) + 1]

@@ -16,20 +16,21 @@ from django.db.models.functions import Now
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.log_ranges import LogReader
-from chains.node_errors import NodeUnavailable, RpcRefused
-from chains.questions import Log, Topic
+from chains.nodes.log_ranges import LogReader
+from chains.nodes.node_errors import NodeUnavailable, RpcRefused
+from chains.nodes.questions import Log, Topic
+from chains.tries.header import Header
 from config.configured_chains import get_chains
-from database import due_rows
-from database.statements import chunks
-from proving import connections, counters, heads, lanes
+from config.database import due_rows
+from config.database.statements import chunks
+from proving import connections
 from proving.connections import OpenConnection
-from proving.deployments import Unusable
-from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane
 from proving.models import FactsRegistry
+from proving.registries.deployments import Unusable
 from proving.sources import Start
+from proving.working import counters, heads, lanes
+from proving.working.heads import Heads, poll_seconds
+from proving.working.lanes import HeldLane
 from queries import submission, waits
 from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, Sender
 
@@ -92,7 +93,7 @@ def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:
     source = connection.config.source_id
     ids = submission.ensure_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
-    # Rows are written in the order of their ids, as `database.statements` requires.
+    # Rows are written in the order of their ids, as `config.database.statements` requires.
     for header in sorted(headers, key=lambda header: ids[source, header.number]):
         row = Block.objects.filter(pk=ids[source, header.number])
         # A row with a hash belongs to a block with queries. Reconcile keeps that row up to date.

@@ -14,16 +14,18 @@ from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.era_files import split
 from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain, CannotProve
 from chains.chains_file import Chain
-from chains.header import Header
-from chains.node_errors import NodeUnavailable
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, encode_parent_hash
-from proving import deployments, heads, sources
+from chains.nodes.node_errors import NodeUnavailable
+from chains.tries.header import Header
+from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, encode_parent_hash
+from proving import sources
 from proving.connections import OpenConnection
-from proving.gas import Amount
+from proving.packing.gas import Amount
 from proving.paths import beacon_fetching
 from proving.paths.beacon_fetching import Epoch, Period
 from proving.paths.checkpoints import Jump
+from proving.registries import deployments
 from proving.sources import NotYet, Preparation, Start
+from proving.working import heads
 from queries.waits import wait
 
 # The last second of a `datetime`, in unix seconds.

@@ -15,15 +15,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from chains.encoding import HISTORY_CONTRACT
-from chains.header import Header
-from chains.node_errors import RpcRefused
-from database.statements import chunks
-from proving import heads, sources
+from chains.nodes.node_errors import RpcRefused
+from chains.tries.header import Header
+from config.database.statements import chunks
+from proving import sources
 from proving.connections import OpenConnection
-from proving.gas import HOP_GAS, Amount, Route
+from proving.packing.gas import HOP_GAS, Amount, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
+from proving.working import heads
 from queries.waits import WaitReason, wait
 
 # Gas of the header at which a path begins, rounded up (make bench-gas).

@@ -8,17 +8,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from chains.node_errors import ChainError, Reverted
-from proving import packing, stops
+from chains.nodes.node_errors import ChainError, Reverted
+from proving import stops
 from proving.connections import WorkContext
-from proving.deployments import revert_reason
 from proving.facts import Missing
 from proving.models import AccountProof
+from proving.packing import packs
 from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
+from proving.registries.deployments import revert_reason
 from proving.sending import orders
 from proving.sending.signers import Unsent
 from queries import waits
@@ -42,9 +43,7 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
     why_not: dict[int, Requeue | Fail] = {}
     sendings = list(actions.values())
     while sendings:
-        proofs = packing.proofs_of(
-            {block.pk: action.missing for block, action in sendings if isinstance(action, Prove)}
-        )
+        proofs = packs.proofs_of({block.pk: action.missing for block, action in sendings if isinstance(action, Prove)})
         sent: list[tuple[Block, Sending, orders.Order]] = []
         for block, action in sendings:
             try:
@@ -108,7 +107,7 @@ def _order(
         case Prove():
             # Only one transaction may carry the header, and the others wait for it.
             most = 1 if action.with_header else _TRANSACTIONS_PER_TURN
-            intents = packing.intents(
+            intents = packs.intents(
                 block,
                 registry,
                 action.missing,
@@ -122,7 +121,7 @@ def _order(
                 list(itertools.islice(intents, most)), multicall="" if action.is_alone else registry.multicall
             )
         case ProveTime(timestamp, following, queries):
-            return orders.Order([packing.proof_of_time(block, registry, following, timestamp, queries)])
+            return orders.Order([packs.proof_of_time(block, registry, following, timestamp, queries)])
         case PreparePath(preparation, queries):
             return orders.Order([building.intent_before(connection, preparation, queries)])
         case ExtendPath(path, target, needing, jump):

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.packed import HeaderParts
-from proving import heads
-from proving.deployments import Call
+from chains.tries.header import Header
+from chains.tries.packed import HeaderParts
 from proving.facts import Missing, TimeFact, needs_header
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
@@ -28,7 +26,9 @@ from proving.reconcile.observation import (
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched
+from proving.registries.deployments import Call
 from proving.sources import NotYet, Preparation, Start
+from proving.working import heads
 from queries.batch_states import Complete
 from queries.columns import PASSING_CODES, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from chains.header import Header
+from chains.tries.header import Header
 from proving.facts import Fact, Missing, RegistryView, needs_header
 from queries.columns import HeaderField
 from queries.models import StepKind

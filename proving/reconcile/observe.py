@@ -15,21 +15,21 @@ from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from chains import questions
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.node_errors import ChainError
-from chains.questions import BlockIdentifier
-from chains.rpc import RpcClient, result
-from database.statements import chunks
-from proving import block_times, deployments, facts, heads, sources
+from chains.nodes import questions
+from chains.nodes.node_errors import ChainError
+from chains.nodes.questions import BlockIdentifier
+from chains.nodes.rpc import RpcClient, result
+from chains.tries.header import Header
+from config.database.statements import chunks
+from proving import facts, sources
 from proving.connections import Context
-from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
 from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
 from proving.paths.planning import TooFar
+from proving.reading import block_times
 from proving.reconcile.observation import (
     BlockOfTime,
     BlockState,
@@ -43,7 +43,10 @@ from proving.reconcile.observation import (
     Trust,
     Unfetched,
 )
+from proving.registries import deployments
+from proving.registries.deployments import Deployment
 from proving.sources import NotYet, Preparation
+from proving.working import heads
 from queries import clock
 from queries.columns import RejectionCode
 from queries.models import (

@@ -10,16 +10,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from chains import questions
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.node_errors import ChainError, RpcRefused, UnverifiedProof
-from chains.questions import ProofRequest, VerifiedAccountProof
-from chains.rpc import RpcClient
-from database.statements import by_size, chunks
-from proving import block_contents, facts, kept
-from proving.block_contents import NamedEntry, Unprovable
+from chains.nodes import questions
+from chains.nodes.node_errors import ChainError, RpcRefused, UnverifiedProof
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
+from config.database.statements import by_size, chunks
+from proving import facts
 from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
+from proving.reading import block_contents, kept
+from proving.reading.block_contents import NamedEntry, Unprovable
 from queries import waits
 from queries.columns import HeaderField
 from queries.models import Block, Query, QueryKind, StepKind, open_queries

@@ -11,12 +11,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
-from chains.header import Header
-from database import statements
-from database.statements import by_size, chunks
-from proving import counters, deployments
+from chains.tries.header import Header
+from config.database import statements
+from config.database.statements import by_size, chunks
 from proving.connections import WorkContext
-from proving.counters import ChainEvent
 from proving.models import AccountProof, BlockTrie, FactsRegistry, ProvenTransaction, SlotProof
 from proving.reconcile.decide import (
     Change,
@@ -30,6 +28,9 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from proving.reconcile.proofs import Fetched
+from proving.registries import deployments
+from proving.working import counters
+from proving.working.counters import ChainEvent
 from queries import batch_states, submission
 from queries.batch_states import Complete
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, QueryKind, StepKind

@@ -19,15 +19,13 @@ from typing import TypeVar
 
 from django.db.models.functions import Now
 
-from chains.node_errors import ChainError
+from chains.nodes.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
-from database import due_rows, statements
-from database.due_rows import Postponement
-from proving import connections, counters, heads, lanes
+from config.database import due_rows, statements
+from config.database.due_rows import Postponement
+from proving import connections
 from proving.connections import WorkContext
-from proving.deployments import Unusable
-from proving.lanes import HeldLane
 from proving.paths import building
 from proving.paths.building import PathFound
 from proving.reconcile import apply, decide, observe, proofs, rows
@@ -45,7 +43,10 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from proving.reconcile.observation import Observation, OpenRequests
+from proving.registries.deployments import Unusable
 from proving.sources import NotYet
+from proving.working import counters, heads, lanes
+from proving.working.lanes import HeldLane
 from queries import batch_states, waits
 from queries.batch_states import Complete
 from queries.models import Block, StepKind, open_queries
@@ -349,7 +350,10 @@ def _give_back(
             continue
         seconds = due_rows.backoff(block.attempts).total_seconds()
         with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
-            logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
+            sentence = end.for_operators or end.reason
+            # One line a minute is written for each connection and code.
+            subject = f"{end.reason.told.code} from chain {block.source_chain_id} to chain {block.destination_chain_id}"
+            logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)
         concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
         lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
     lane.write(partial(_write, postponement, blocks, ends), is_last=len(blocks) == len(postponement.rows))
@@ -372,7 +376,7 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
             case Fail():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
             case Settled():
-                postponement.end(some, None, wait=None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                postponement.end(some, None, wait=None, looked_at=Now(), waits_for_path=False)
                 continue
-        columns = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
+        columns = {"wait": end.reason, "looked_at": Now()}
         postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **columns)

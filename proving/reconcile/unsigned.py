@@ -14,15 +14,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from chains import rollups
-from chains.node_errors import ChainError, NodeUnavailable, Reverted
-from chains.rpc import RpcClient, result
-from database.statements import chunks
-from proving import connections, packing
+from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted
+from chains.nodes.rpc import RpcClient, result
+from config.database.statements import chunks
+from proving import connections
 from proving.connections import Context, OutOfTime
-from proving.deployments import Unusable, revert_reason
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
-from proving.heads import Heads
-from proving.packing import MAX_GAS, Intent
+from proving.packing import packs
+from proving.packing.packs import MAX_GAS, Intent
 from proving.paths import building, checkpoints
 from proving.reconcile import decide, observe
 from proving.reconcile.decide import (
@@ -39,6 +38,8 @@ from proving.reconcile.decide import (
     Requeue,
 )
 from proving.reconcile.observation import Observation
+from proving.registries.deployments import Unusable, revert_reason
+from proving.working.heads import Heads
 from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
 from queries.waits import WaitReason, wait
@@ -120,7 +121,7 @@ class _Enough(Exception):
 
 def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> None:
     if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
-        missing.wait(batch.waits_for or wait("check"))
+        missing.wait(batch.wait or wait("check"))
     fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
     if batch.status != BatchStatus.RECEIVED and fetching.exists():
         missing.wait(wait("proofs"))
@@ -263,7 +264,7 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
 
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
     context, with_header = source.context, action.with_header
-    for intent in packing.intents(
+    for intent in packs.intents(
         block, context.registry, action.missing, with_header=with_header, jump=action.jump, calls=action.calls
     ):
         header = f"Accumulates the header of {where}, and proves facts of it."
@@ -278,7 +279,7 @@ def _of_times(
     while isinstance(each, ProveTime):
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
         registry = source.context.registry
-        intent = packing.proof_of_time(block, registry, each.following, each.timestamp, each.queries)
+        intent = packs.proof_of_time(block, registry, each.following, each.timestamp, each.queries)
         yield _Proposed(intent, what, rests)
         each = each.otherwise
     # A query with a time also requests accounts at its block. Each of these transactions contains the header.

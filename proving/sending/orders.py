@@ -21,24 +21,27 @@ from functools import partial
 from django.db.models import Q, Subquery
 from django.db.models.functions import Coalesce, Greatest, Least, Now
 
-from chains import questions, rollups
+from chains import rollups
 from chains.chains_file import Chain
-from chains.header import Header
-from chains.node_errors import ChainError, ImplausibleGas, Reverted
-from chains.questions import BlockIdentifier
-from chains.rpc import FEE_QUESTIONS, result
+from chains.nodes import questions
+from chains.nodes.node_errors import ChainError, ImplausibleGas, Reverted
+from chains.nodes.questions import BlockIdentifier
+from chains.nodes.rpc import FEE_QUESTIONS, result
 from chains.transaction_fields import least_gas_limit
+from chains.tries.header import Header
 from config.configured_chains import get_rpc
-from database import statements
-from database.statements import chunks
-from proving import heads, money, packing
-from proving.deployments import in_one_call
-from proving.lanes import HeldLane, LaneLost
+from config.database import statements
+from config.database.statements import chunks
+from proving import money
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
 from proving.money import MarketFees, market_of
-from proving.packing import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
+from proving.packing import packs
+from proving.packing.packs import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
+from proving.registries.deployments import in_one_call
 from proving.sending import signers, signing
 from proving.sending.signers import Notices, SendingSigner, Unsent
+from proving.working import heads
+from proving.working.lanes import HeldLane, LaneLost
 from queries import clock
 from queries.models import Batch
 from queries.waits import wait
@@ -154,7 +157,7 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
     fees = market_of(rpc.fees_by(of_fees, money.usual_tip(chain)))
     numbers = [result(answer) for answer in answers]
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
-    most = packing.most_gas_after(head)
+    most = packs.most_gas_after(head)
     limits = [_gas_limit(*each, most) for each in zip(intents, estimates[::2], estimates[1::2], strict=True)]
     data = rollups.data_costs(
         rpc,

@@ -8,13 +8,13 @@ from typing import Any
 
 from hexbytes import HexBytes
 
-from chains import questions
-from chains.header import Header
-from chains.node_errors import ChainError
-from chains.nodes import Question
-from chains.questions import BlockIdentifier
-from chains.rpc import RpcClient
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError
+from chains.nodes.questions import BlockIdentifier
+from chains.nodes.rpc import RpcClient
 from chains.transaction_fields import least_gas_limit
+from chains.tries.header import Header
 from proving.models import SignedTransaction, TransactionState
 
 

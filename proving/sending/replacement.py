@@ -10,13 +10,11 @@ from django.utils import timezone
 
 from chains import rollups
 from chains.chains_file import Chain
-from chains.node_errors import ImplausibleGas, Reverted
-from chains.questions import BlockIdentifier
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import ImplausibleGas, Reverted
+from chains.nodes.questions import BlockIdentifier
+from chains.nodes.rpc import RpcClient
 from chains.transaction_fields import least_gas_limit
-from proving import counters, money, stops
-from proving.counters import ChainEvent
-from proving.lanes import HeldLane
+from proving import money, stops
 from proving.models import (
     CANCELLATION_GAS,
     SignedTransaction,
@@ -26,10 +24,13 @@ from proving.models import (
     proves_facts,
 )
 from proving.money import RISE_PERCENT, OfferedFees, market_fees
-from proving.packing import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND
+from proving.packing.packs import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND
 from proving.sending import signers, signing
 from proving.sending.signers import Unsent
 from proving.sending.signing import is_to_unused_registry
+from proving.working import counters
+from proving.working.counters import ChainEvent
+from proving.working.lanes import HeldLane
 from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
 from queries.waits import NODE_FAILS, wait
 

@@ -17,21 +17,21 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, RpcRefused
+from chains.nodes import questions
+from chains.nodes.node_errors import ChainError, RpcRefused
+from chains.nodes.rpc import RpcClient
 from chains.remote_signer import NotSigned, SignedOtherwise, SignerRefusal, SignerSilent
-from chains.rpc import RpcClient
 from chains.transaction_fields import TransactionFields
 from config import logs
 from proving import money, stops
-from proving.lanes import HeldLane
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import OfferedFees
 from proving.sending import refusals
 from proving.sending.refusals import RefusalCause
 from proving.sending.signers import Unsent
+from proving.working.lanes import HeldLane
 from queries import batch_states, waits
 from queries.models import Query
 from queries.waits import WaitReason, wait
@@ -175,7 +175,7 @@ def show_signing_problems(rows: Mapping[str, Signer], problems: Mapping[str, Wai
         problem = problems.get(address)
         is_over = row.signing_problem and not unsigned.filter(transaction__signer=row).exists()
         if problem != row.signing_problem and (problem or is_over):
-            logger.warning("%s", problem or f"the signer {address} on chain {row.chain_id} signs again")
+            logger.warning("the signer %s: %s", row, problem or "It signs again.")
             # The monitor withdraws the problem, also if the transactions have become final meanwhile.
             Signer.objects.filter(pk=row.pk).update(signing_problem=problem, due_at=Coalesce("due_at", Now()))
             row.signing_problem = problem
@@ -297,12 +297,12 @@ def _note(version: SignedTransaction, answer: bytes | ChainError, cause: Refusal
     if isinstance(answer, ChainError) and cause != RefusalCause.SENT:
         problem = _WAITS[cause] if cause in _WAITS else waits.fault(answer)
         why = f"{cause.value}. {answer.for_operators}" if cause else answer.for_operators
-        logger.warning("broadcasting %s: %s", version.hash, why, extra={"lasts": True})
+        logger.warning("broadcasting for %s: %s: %s", tx.signer.address, version.hash, why)
         SignedTransaction.objects.filter(pk=version.pk).update(refused_at=now)
     else:
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=now, refused_at=None)
-    if tx.last_error or problem != tx.error:
-        tx.error, tx.last_error = problem, ""
-        tx.save(update_fields=["error", "last_error"])
+    if problem != tx.error:
+        tx.error = problem
+        tx.save(update_fields=["error"])

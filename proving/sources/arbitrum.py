@@ -10,12 +10,12 @@ from typing import Any
 
 from chains.arbitrum_outbox import ConfirmedBlock, Outbox
 from chains.chains_file import Connection
-from chains.header import Header
-from chains.rpc import RpcClient
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
-from proving.deployments import call
-from proving.gas import Amount
+from proving.packing.gas import Amount
+from proving.registries.deployments import call
 from proving.sources import (
     NotYet,
     Preparation,

@@ -9,9 +9,9 @@ from typing import Any
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from chains.node_errors import Reverted
+from chains.nodes.node_errors import Reverted
 from proving.connections import OpenConnection
-from proving.deployments import call
+from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, ends, not_there, trust_in_rollup
 from queries.waits import wait
 

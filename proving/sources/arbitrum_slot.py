@@ -9,19 +9,20 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from chains import packed
 from chains.arbitrum_outbox import send_root
 from chains.chains_file import Connection
-from chains.header import Header
-from chains.node_errors import ChainError, RpcRefused
-from chains.packed import AccountToProve
-from chains.questions import ProofRequest
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import ChainError, RpcRefused
+from chains.nodes.questions import ProofRequest
+from chains.nodes.rpc import RpcClient
+from chains.tries import packed
+from chains.tries.header import Header
+from chains.tries.packed import AccountToProve
 from config.configured_chains import get_chains, get_rpc
-from proving import deployments, sources
+from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped
-from proving.deployments import Call, call
-from proving.gas import Amount
+from proving.packing.gas import Amount
+from proving.registries import deployments
+from proving.registries.deployments import Call, call
 from proving.sources import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.arbitrum import Arbitrum
 from queries.waits import wait

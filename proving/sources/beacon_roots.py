@@ -11,13 +11,13 @@ from typing import Any
 from chains.beacon import jumps
 from chains.beacon.jumps import CannotProve
 from chains.chains_file import Connection
-from chains.header import Header
-from chains.node_errors import NodeUnavailable
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import NodeUnavailable
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
-from proving.deployments import call
-from proving.gas import Amount
+from proving.packing.gas import Amount
+from proving.registries.deployments import call
 from proving.sources import NotYet, Recorder, Start, ends, trust_in_rollup
 from queries.waits import wait
 

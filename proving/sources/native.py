@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from chains import questions
 from chains.chains_file import Connection
-from chains.rpc import result
+from chains.nodes import questions
+from chains.nodes.rpc import result
 from proving.connections import OpenConnection
-from proving.deployments import call
+from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, WrongHash, not_there
 from queries.waits import wait
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
-from proving.deployments import call
-from proving.gas import Amount
+from proving.packing.gas import Amount
+from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
 from queries.waits import wait
 

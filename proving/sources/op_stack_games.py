@@ -17,12 +17,12 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from chains.header import Header
-from chains.node_errors import InvalidReply, Reverted
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import InvalidReply, Reverted
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from proving.connections import OpenConnection
-from proving.deployments import Call, call
-from proving.gas import Amount
+from proving.packing.gas import Amount
+from proving.registries.deployments import Call, call
 from proving.sources import (
     NotYet,
     Recorder,

@@ -31,10 +31,10 @@ from yarl import URL
 
 from accounts import webhook_secrets
 from chains.bounded_http import Failed, TimedOut
-from database import due_rows, statements
-from database.due_rows import Postponement
-from proving import counters
-from proving.lanes import HeldLane, LaneLost
+from config.database import due_rows, statements
+from config.database.due_rows import Postponement
+from proving.working import counters
+from proving.working.lanes import HeldLane, LaneLost
 from queries import clock, webhook_targets, webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
 from queries.webhook_targets import Address

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from chains.chains_file import Chain
-from chains.rpc import RpcClient
+from chains.nodes.rpc import RpcClient
 
 
 @pytest.fixture

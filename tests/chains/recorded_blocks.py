@@ -10,12 +10,12 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 
-from chains import block_transactions, receipts
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.node_errors import OtherRoot, RpcRefused
-from chains.rpc import RpcClient
+from chains.nodes import block_transactions, receipts
+from chains.nodes.node_errors import OtherRoot, RpcRefused
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 from tests.contracts.blocks import block_of
 from tests.fixtures_folder import load_fixture, unhex

@@ -2,8 +2,8 @@
 
 from eth_account import Account
 
-from chains import questions
-from chains.rpc import RpcClient
+from chains.nodes import questions
+from chains.nodes.rpc import RpcClient
 from devnet.devchain import ACCOUNTS
 
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])

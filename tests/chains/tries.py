@@ -8,7 +8,7 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import tries
 from tests.contracts.tries import hex_prefix
 from tests.contracts.worlds import slot_key

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from contracts import Artifact, load_artifact
+from chains.contract_artifacts import Artifact, load_artifact
 from contracts.build import CODE, code_of, run_compiler
 from devnet.devchain import PROJECT
 

@@ -9,7 +9,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains.encoding import read_data, read_quantity
-from chains.packed_entries import root
+from chains.tries.packed_entries import root
 from tests.contracts import tries
 from tests.contracts.decoder import Receipt, TransactionFacts
 from tests.fixtures_folder import load_fixture, unhex

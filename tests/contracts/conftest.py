@@ -3,9 +3,9 @@ from collections.abc import Callable
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import packed
+from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import HISTORY_WINDOW
-from contracts import NO_CONTRACT
+from chains.tries import packed
 from devnet.devchain import DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.contracts import decoder, tries

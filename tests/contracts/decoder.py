@@ -8,11 +8,11 @@ from typing import NoReturn
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import packed
 from chains.beacon.jumps import BeaconChain
 from chains.encoding import HISTORY_WINDOW, Item, read_integer, shortest
-from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from chains.tries import packed
+from chains.tries.header import Beginning, InvalidHeader, read_beginning, read_fields
+from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import beacon_model
 
 _BEACON_ROOT = 19

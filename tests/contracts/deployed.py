@@ -15,7 +15,7 @@ from eth_utils.abi import (
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from contracts import Artifact, load_artifact
+from chains.contract_artifacts import Artifact, load_artifact
 from devnet.devchain import ACCOUNTS, DevChain
 
 SENDER = ACCOUNTS[0][0]

@@ -10,7 +10,7 @@ from typing import Any
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from contracts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import OWNER, ask, send
 from tests.contracts import supersim

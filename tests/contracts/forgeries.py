@@ -15,7 +15,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
+from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, encode
 from tests.contracts import tries
 from tests.contracts.conftest import BLOCK
 from tests.contracts.operations import (

@@ -8,11 +8,11 @@ from functools import cache
 
 from eth_utils.crypto import keccak
 
-from chains import packed
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
-from chains.packed import BLOCK_BEFORE_CAPELLA, HASH_ALONE, HEADER_ALONE, OLD_BLOCK
+from chains.tries import packed
+from chains.tries.packed import BLOCK_BEFORE_CAPELLA, HASH_ALONE, HEADER_ALONE, OLD_BLOCK
 from tests.contracts import tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.forgeries import FALSE_BLOCK, FALSE_HEADER, FALSE_ROOT, Answers, Forgery

@@ -5,7 +5,8 @@ from functools import cache
 
 from eth_utils.crypto import keccak
 
-from chains import encoding, packed
+from chains import encoding
+from chains.tries import packed
 
 
 @cache

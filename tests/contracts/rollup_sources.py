@@ -6,8 +6,8 @@ from collections.abc import Callable
 import rlp
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import HISTORY_WINDOW
-from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed

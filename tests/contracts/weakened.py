@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from campaigns.fuzzing.mutated import compile_each
-from contracts import Artifact
+from chains.contract_artifacts import Artifact
 from contracts.build import read_sources
 
 _CHILD = "xor(shr(bits, mload(add(child, KEY))), or(parent, place))"

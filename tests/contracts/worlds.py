@@ -9,8 +9,8 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
+from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import tries
 from tests.contracts.decoder import PackedFacts
 

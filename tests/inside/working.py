@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from accounts.models import ApiKey
-from database import due_rows
-from proving import lanes, worker
+from config.database import due_rows
 from proving.health import findings
-from proving.lanes import LaneKind, LaneName
 from proving.reconcile.turn import reconcile_all
-from proving.worker import Worker
+from proving.working import lanes, worker
+from proving.working.lanes import LaneKind, LaneName
+from proving.working.worker import Worker
 from queries.models import Batch, BatchStatus, Block
 from tests.proving.money import set_fee
 from tests.service import fresh, submit

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import OperationalError, connection
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from queries.models import BatchStatus, Query, Step, StepKind, StepStatus

@@ -1,5 +1,6 @@
-"""The order in which database transactions lock tables (`database.statements`), also checked on SQLite, which has no
-row locks.
+"""The order in which database transactions lock tables (`config.database.statements`).
+
+It is also checked on SQLite, which has no row locks.
 """
 
 import re

@@ -6,7 +6,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch

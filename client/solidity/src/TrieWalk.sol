@@ -67,8 +67,9 @@ library TrieWalk {
         if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
-    /// @dev Where the value at an index begins and ends in a trie of receipts, and whether it is the index's own. If not, it
-    /// shows the index absent. So does a walk that comes to no leaf: then `end` is zero. Indexes have 16 bits.
+    /// @dev Where the value at an index begins and ends in a trie of receipts, or one with such keys, as that of withdrawals
+    /// is; and whether it is the index's own. If not, it shows the index absent. So does a walk that comes to no leaf: then
+    /// `end` is zero. Indexes have 16 bits.
     /// @param proof As for `slotValue`. No node below the root is embedded, because a receipt has more than 32 bytes.
     function findReceipt(bytes calldata proof, bytes32 root, uint256 index)
         internal

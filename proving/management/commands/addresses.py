@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from config.configured_chains import get_chains
-from proving import deployments, registry_setup
+from proving.registries import deployments, registry_setup
 
 
 class Command(BaseCommand):

@@ -5,10 +5,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.chains_file import UnknownChain
-from chains.node_errors import ChainError
+from chains.nodes.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.creations import DeploymentError
-from proving.registry_setup import deploy_reader
+from proving.registries.creations import DeploymentError
+from proving.registries.registry_setup import deploy_reader
 
 
 class Command(BaseCommand):

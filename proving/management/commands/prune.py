@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 
-from proving import pruning
+from proving.working import pruning
 
 
 class Command(BaseCommand):

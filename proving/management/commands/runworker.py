@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config import metrics_server
-from proving.worker import Worker, obstacle, work_once
+from proving.working.worker import Worker, obstacle, work_once
 
 
 class Command(BaseCommand):

@@ -17,7 +17,7 @@ from accounts.models import User
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from explorer.batch import fragment
-from proving.registry_setup import deploy
+from proving.registries.registry_setup import deploy
 from queries.models import Batch, WebhookDelivery
 from tests.browser.hand import come_back, leave
 from tests.browser.wallet import Wallet

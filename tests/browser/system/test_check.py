@@ -16,8 +16,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from batch_query_client import claimed_hashes
 from batch_query_client import receipts as client_receipts
-from chains.header import Header
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
+from chains.tries.header import Header
+from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
 from devnet.devchain import DevChain
 from proving import facts
 from queries.models import Batch

@@ -10,9 +10,9 @@ from eth_utils.crypto import keccak
 
 from chains import arbitrum_outbox as outbox_module
 from chains.arbitrum_outbox import Outbox
-from chains.header import Header
-from chains.node_errors import InvalidReply, RpcRefused
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import InvalidReply, RpcRefused
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries

@@ -15,11 +15,11 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 from eth_utils.currency import to_wei
 
-from chains import block_transactions
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot, RpcRefused
-from chains.packed_entries import root
+from chains.nodes import block_transactions
+from chains.nodes.node_errors import InvalidReply, NodeUnavailable, OtherRoot, RpcRefused
+from chains.tries.header import Header
+from chains.tries.packed_entries import root
 from devnet.devchain import ACCOUNTS
 from tests.chains.recorded_blocks import answering, as_json, load, transactions_of
 from tests.contracts import tries

@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, UnknownLayout, verify
+from chains.tries.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, UnknownLayout, verify
 from devnet.devchain import DevChain
 from tests import headers
 from tests.fixtures_folder import fixture_names, load_fixture, unhex

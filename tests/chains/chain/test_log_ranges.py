@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from chains import nodes, questions
-from chains.log_ranges import LogReader
-from chains.node_errors import ChainError, NodeUnavailable, RpcRefused
-from chains.questions import Log
-from chains.rpc import RpcClient
+from chains.nodes import chain_nodes, questions
+from chains.nodes.log_ranges import LogReader
+from chains.nodes.node_errors import ChainError, NodeUnavailable, RpcRefused
+from chains.nodes.questions import Log
+from chains.nodes.rpc import RpcClient
 from devnet.devchain import DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
@@ -166,12 +166,12 @@ def test_a_silent_node_gets_one_request_whatever_the_others_refuse(devchain, cli
 
 
 def test_a_long_answer_is_asked_for_in_quarters(devchain, client_of, monkeypatch):
-    monkeypatch.setitem(nodes._REPLY_BYTES, "eth_getLogs", 1000)
+    monkeypatch.setitem(chain_nodes._REPLY_BYTES, "eth_getLogs", 1000)
     assert [log.block_number for log in read(client_of(devchain.url))] == list(AT)
 
 
 def test_a_long_answer_is_asked_for_in_quarters_while_another_node_is_down(devchain, client_of, monkeypatch):
-    monkeypatch.setitem(nodes._REPLY_BYTES, "eth_getLogs", 1000)
+    monkeypatch.setitem(chain_nodes._REPLY_BYTES, "eth_getLogs", 1000)
     assert [log.block_number for log in read(client_of("http://127.0.0.1:1", devchain.url))] == list(AT)
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from chains.node_abilities import probe, provable
+from chains.nodes.node_abilities import probe, provable
 from devnet.devchain import DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, lying_node, result

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import questions
 from chains.encoding import hex_data
-from chains.node_errors import (
+from chains.nodes import questions
+from chains.nodes.chain_nodes import FAIL_FAST_SECONDS, Question
+from chains.nodes.node_errors import (
     ChainError,
     ImplausibleGas,
     InvalidReply,
@@ -26,9 +27,8 @@ from chains.node_errors import (
     RpcRefused,
     UnverifiedProof,
 )
-from chains.nodes import FAIL_FAST_SECONDS, Question
-from chains.questions import ProofRequest, VerifiedAccountProof
-from chains.rpc import RpcClient, result
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.nodes.rpc import RpcClient, result
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
@@ -616,8 +616,8 @@ POISON: dict[str, Callable[[Any], Any]] = {
 def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for_it(
     nodes, monkeypatch, poison, bad, most
 ):
-    monkeypatch.setattr("chains.nodes.MAX_REPLY_BYTES", 1900)
-    monkeypatch.setattr("chains.nodes.LIMIT_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("chains.nodes.chain_nodes.MAX_REPLY_BYTES", 1900)
+    monkeypatch.setattr("chains.nodes.chain_nodes.LIMIT_PAUSE_SECONDS", 0)
     node, other = Echoing(), Echoing()
     node.most, node.spoils = most, dict.fromkeys(bad, poison)
     rpc = nodes(node)
@@ -666,7 +666,7 @@ def test_no_accident_makes_batches_small(nodes, questions, answer):
 
 def test_a_node_that_answers_a_part_in_a_second_is_asked_for_the_rest_after_it(nodes, monkeypatch):
     """Alchemy counts each request of a batch, so it may answer one part of it now and the other a second later."""
-    monkeypatch.setattr("chains.nodes.LIMIT_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("chains.nodes.chain_nodes.LIMIT_PAUSE_SECONDS", 0)
     node = Echoing()
     node.most, node.too_large = 25, after(25, 429, "Your app has exceeded its compute units per second capacity")
     assert nodes(node).answers(echoes(range(40))) == list(range(40))

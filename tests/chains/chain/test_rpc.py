@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import InvalidReply, Reverted, RpcRefused
-from chains.questions import ProofRequest, Receipt, VerifiedAccountProof
-from chains.rpc import RpcClient
+from chains.nodes import questions
+from chains.nodes.node_errors import InvalidReply, Reverted, RpcRefused
+from chains.nodes.questions import ProofRequest, Receipt, VerifiedAccountProof
+from chains.nodes.rpc import RpcClient
 from chains.transaction_fields import least_gas_limit
 from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, each, error, is_chain_id, lying_node, recording, result

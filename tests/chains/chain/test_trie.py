@@ -4,10 +4,10 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains import trie
-from chains.header import verify
-from chains.questions import ProofRequest
-from chains.trie import (
+from chains.nodes.questions import ProofRequest
+from chains.tries import trie
+from chains.tries.header import verify
+from chains.tries.trie import (
     EMPTY_CODE_HASH,
     EMPTY_TRIE_ROOT,
     NO_CODE_HASH,

@@ -9,7 +9,7 @@ import pytest
 from chains.beacon import ssz
 from chains.beacon.beacon_client import BeaconClient
 from chains.chains_file import Chain
-from chains.node_errors import NodeUnavailable
+from chains.nodes.node_errors import NodeUnavailable
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld

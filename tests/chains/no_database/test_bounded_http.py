@@ -3,18 +3,20 @@
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from chains import bounded_http, nodes, questions
+from chains import bounded_http
 from chains.bounded_http import HttpReply, HttpRequest
-from chains.node_errors import InvalidReply, NodeUnavailable
-from chains.questions import ProofRequest
-from chains.rpc import RpcClient
-from chains.trie import EMPTY_TRIE_ROOT
+from chains.nodes import chain_nodes, questions
+from chains.nodes.node_errors import InvalidReply, NodeUnavailable
+from chains.nodes.questions import ProofRequest
+from chains.nodes.rpc import RpcClient
+from chains.tries.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
 from tests.chains.hostile_node import (
     DRIPS,
@@ -31,8 +33,8 @@ from tests.chains.lying_node import Raw, each, is_chain_id, lying_node, recordin
 _ASK_EACH = """
 import resource, sys
 from chains.chains_file import Chain
-from chains.node_errors import NodeUnavailable
-from chains.rpc import RpcClient
+from chains.nodes.node_errors import NodeUnavailable
+from chains.nodes.rpc import RpcClient
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -77,6 +79,32 @@ def test_a_drip_is_not_waited_for_whatever_drips(client_of, drip):
     with hostile_node(drip) as url, pytest.raises(NodeUnavailable, match=r"did not answer within 0\.3 seconds"):
         client_of(url, timeout_seconds=0.3).head()
     assert time.monotonic() - began < 20
+
+
+def test_a_url_that_timed_out_is_not_asked_again_until_it_has_rested():
+    asked, let_go = list[Any](), threading.Event()
+
+    def hang(body: Any) -> Any:
+        asked.append(body)
+        let_go.wait()
+        return result(body, None)
+
+    def ask(rest_seconds: float) -> object:
+        body = b'{"id": 1}'
+        request = HttpRequest(url, body, 100, silence_seconds=0.3, total_seconds=0.3, rest_seconds=rest_seconds)
+        (answer,) = bounded_http.send_all([request])
+        return type(answer), str(answer)
+
+    late = (bounded_http.TimedOut, "did not answer within 0.3 seconds")
+    with lying_node(hang) as url, ExitStack() as stack:
+        stack.callback(let_go.set)
+        for rest_seconds, count in ((0, 1), (0.2, 2)):
+            assert ask(rest_seconds) == late
+            assert len(asked) == count
+        assert (ask(0), len(asked)) == (late, 2)
+        while len(asked) == 2:
+            assert ask(3600) == late
+        assert (ask(0), len(asked)) == (late, 3)
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
@@ -151,14 +179,14 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
     ],
 )
 def test_receipts_that_are_too_long_are_told_with_the_limit(client_of, monkeypatch, behave, most):
-    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 1024 * 1024)
+    monkeypatch.setattr(chain_nodes, "MAX_REPLY_BYTES", 1024 * 1024)
     with hostile_node(behave) as url, pytest.raises(InvalidReply, match=rf"sent more than {most}\.$"):
         client_of(url).call("eth_getBlockReceipts", "0x1")
 
 
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
     """An honest node may have large blocks, so the client divides the batch."""
-    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
+    monkeypatch.setattr(chain_nodes, "MAX_REPLY_BYTES", 10_000)
     node_requests: list[Any] = []
 
     @each

@@ -8,7 +8,7 @@ import pytest
 
 from chains import ens
 from chains.chains_file import Chain
-from chains.node_errors import NodeUnavailable
+from chains.nodes.node_errors import NodeUnavailable
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.hostile_node import dripped_reply, hostile_node, silence
 from tests.chains.lying_node import ask, between, error, lying_node, recording

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from chains.beacon import era_files, jumps, shipped, ssz
 from chains.beacon.era_files import EraFiles, NoEraFile, PeriodRoots
 from chains.beacon.jumps import MAINNET
-from chains.node_errors import NodeUnavailable
+from chains.nodes.node_errors import NodeUnavailable
 from tests import headers
 from tests.chains.era_site import Site, served
 from tests.contracts import recorded_beacon

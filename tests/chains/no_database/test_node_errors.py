@@ -2,14 +2,7 @@
 
 import pytest
 
-from chains.node_errors import (
-    MAX_CHARS,
-    LimitsRequests,
-    Reverted,
-    RpcRefused,
-    plain,
-    read_refusal,
-)
+from chains.nodes.node_errors import MAX_CHARS, LimitsRequests, Reverted, RpcRefused, plain, read_refusal
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 
 KEY = "8f3a0cB71d4e4b6f9a52c0de77aa1b23"

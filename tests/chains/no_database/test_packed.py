@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode
+from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode
 from tests.contracts import tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
 from tests.contracts.worlds import World, random_world

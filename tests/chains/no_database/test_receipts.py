@@ -9,14 +9,13 @@ import pytest
 import rlp
 from trie import HexaryTrie
 
-from chains import block_transactions, receipts
-from chains import nodes as chain_nodes
 from chains.encoding import hex_data
-from chains.header import Header
-from chains.node_batches import NodeTimedOut, ReplyTooLong
-from chains.node_errors import InvalidReply, NodeUnavailable, OtherRoot
-from chains.packed_entries import nodes, root
-from chains.trie import EMPTY_TRIE_ROOT
+from chains.nodes import block_transactions, chain_nodes, receipts
+from chains.nodes.node_batches import NodeTimedOut, ReplyTooLong
+from chains.nodes.node_errors import InvalidReply, NodeUnavailable, OtherRoot
+from chains.tries.header import Header
+from chains.tries.packed_entries import nodes, root
+from chains.tries.trie import EMPTY_TRIE_ROOT
 from tests.chains.recorded_blocks import answering, load
 from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT, TYPED_RECEIPTS
 from tests.contracts import tries

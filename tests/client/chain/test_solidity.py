@@ -8,7 +8,7 @@ import pytest
 import rlp
 from django.core.management import call_command
 
-from contracts import Artifact, load_artifact
+from chains.contract_artifacts import Artifact, load_artifact
 from devnet.devchain import PROJECT, DevChain
 from proving.models import FactsRegistry
 from tests.client.library import SOURCES, compile_library

@@ -6,7 +6,7 @@ from campaigns.fuzzing.ledger import word
 from campaigns.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.operations import slot_name
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import NIBBLES
+from chains.tries.packed import NIBBLES
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator

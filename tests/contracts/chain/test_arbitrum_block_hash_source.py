@@ -7,8 +7,8 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.packed import AccountToProve, encode
-from contracts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT
+from chains.tries.packed import AccountToProve, encode
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries

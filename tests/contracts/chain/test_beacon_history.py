@@ -10,7 +10,7 @@ import pytest
 from campaigns.fuzzing import branches
 from campaigns.fuzzing.branches import MODEL
 from chains.beacon import jumps, ssz
-from contracts import load_artifact
+from chains.contract_artifacts import load_artifact
 from tests.contracts import beacon_worlds
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.compared_history import Asked, History

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from chains.beacon.jumps import MAINNET
-from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact, why_bad
+from chains.contract_artifacts import ARTIFACTS_DIR, code_digest, load_artifact, why_bad
+from contracts import build
 from tests.contracts.deployed import Deployed
 from tests.service import ALICE, BOB
 
@@ -107,7 +108,9 @@ def test_the_digest_is_another_if_code_is_that_is_not_for_tests_alone(monkeypatc
     before = code_digest()
     assert before == code_digest()
     changed = {name: replace(load_artifact(name), bytecode=load_artifact(name).bytecode + b"\0")}
-    monkeypatch.setattr("contracts.load_artifact", lambda asked: changed.get(asked) or load_artifact(asked))
+    monkeypatch.setattr(
+        "chains.contract_artifacts.load_artifact", lambda asked: changed.get(asked) or load_artifact(asked)
+    )
     assert (code_digest() != before) == is_another
 
 

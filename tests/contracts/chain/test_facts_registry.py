@@ -5,8 +5,8 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-from chains.packed import AccountToProve, encode, encode_parent_hash
-from contracts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT
+from chains.tries.packed import AccountToProve, encode, encode_parent_hash
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted

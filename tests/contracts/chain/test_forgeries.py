@@ -9,8 +9,8 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import Artifact
 from chains.encoding import HISTORY_WINDOW
-from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, forgeries, jump_forgeries
 from tests.contracts.conftest import SOURCE_CHAIN_ID

@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import packed
 from chains.beacon import jumps, ssz
+from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch, CannotPack
-from contracts import NO_CONTRACT
+from chains.tries import packed
+from chains.tries.packed import (
+    BLOCK_BEFORE_CAPELLA,
+    BLOCK_BEFORE_MERGE,
+    OLD_BLOCK,
+    AccountToProve,
+    BlockBranch,
+    CannotPack,
+)
 from devnet.devchain import DevChain
 from tests.contracts import beacon_worlds, decoder, recorded_beacon, tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld

@@ -4,7 +4,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
+from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, encode
 from devnet.devchain import ACCOUNTS
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed, Reverted

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from campaigns.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.steps import HARNESS
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
+from chains.tries.packed import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
 from tests.contracts import decoder, deployed, operations, tries
 from tests.contracts.nearly import nearly
 from tests.contracts.simulator import Call, Simulator

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from contracts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import OWNER, ask, create, send
 from tests.contracts import tries

@@ -12,10 +12,18 @@ import rlp
 from eth_utils.abi import function_abi_to_4byte_selector
 from eth_utils.crypto import keccak
 
-from chains import packed
+from chains.contract_artifacts import NO_CONTRACT, load_artifact
 from chains.encoding import hex_data
-from chains.packed import BLOCK_HASH, HISTORY_ADDRESS, SLOT, AccountToProve, CannotPack, encode, encode_parent_hash
-from contracts import NO_CONTRACT, load_artifact
+from chains.tries import packed
+from chains.tries.packed import (
+    BLOCK_HASH,
+    HISTORY_ADDRESS,
+    SLOT,
+    AccountToProve,
+    CannotPack,
+    encode,
+    encode_parent_hash,
+)
 from tests.contracts import decoder, tries
 from tests.contracts.conftest import BLOCK, SOURCE_CHAIN_ID
 from tests.contracts.decoder import InvalidPacked, PackedFacts

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chains.packed import AccountToProve, encode
+from chains.tries.packed import AccountToProve, encode
 from tests.contracts.decoder import InvalidPacked, decode
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import fixture_names, load_fixture, unhex

@@ -5,7 +5,7 @@ import pytest
 from campaigns.fuzzing.memory import NODE, STACK, STACK_END, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.operations import slot_name
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import NIBBLES
+from chains.tries.packed import NIBBLES
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator

@@ -14,10 +14,10 @@ from batch_query_client.registry import require_facts
 from campaigns.fuzzing import receipts as campaign
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
+from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import CannotPack, encode
-from chains.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
-from contracts import NO_CONTRACT
+from chains.tries.packed import CannotPack, encode
+from chains.tries.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
 from tests.client.library import compile_library
 from tests.contracts import decoder, tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash, random_block, recorded

@@ -1,4 +1,4 @@
-"""The views of `FactsReader` that verify plain nodes. `chains.trie` is their model: both must agree on every proof."""
+"""The views of `FactsReader` that verify plain nodes. `chains.tries.trie` is their model: both agree on every proof."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from contracts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT
 from devnet.devchain import ACCOUNTS
 from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_BESIDE, chained, storage_trie
 from tests.contracts import tries

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import packed
 from chains.beacon import jumps
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import OLD_BLOCK, BlockBranch
+from chains.tries import packed
+from chains.tries.packed import OLD_BLOCK, BlockBranch
 from tests.chain_fixtures import chain_fixture
 from tests.contracts import tries
 from tests.contracts.beacon_roots import WINDOW, BeaconRoots

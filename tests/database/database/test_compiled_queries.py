@@ -6,7 +6,7 @@ import pytest
 from django.db.models.lookups import IsNull
 
 from accounts.models import ThrottleCount
-from database.statements import CompiledQuery, QueryParameter
+from config.database.statements import CompiledQuery, QueryParameter
 
 pytestmark = pytest.mark.django_db
 

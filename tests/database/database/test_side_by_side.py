@@ -10,12 +10,12 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from accounts.models import User
+from config.database import statements
 from config.metrics_server import exposition
-from database import statements
-from proving import counters, lanes
-from proving.counters import ChainEvent
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Lane
+from proving.working import counters, lanes
+from proving.working.counters import ChainEvent
+from proving.working.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from tests.databases import same_database
 from tests.metrics import value
 from tests.service import ALICE, BOB, CHARLIE

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import NO_CONTRACT, Artifact, code_digest, load_artifact
 from chains.encoding import HISTORY_WINDOW
-from chains.packed import HISTORY_ADDRESS, encode
-from contracts import NO_CONTRACT, Artifact, code_digest, load_artifact
+from chains.tries.packed import HISTORY_ADDRESS, encode
 from contracts.build import run_compiler
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.contracts.deployed import SENDER, Deployed, Reverted

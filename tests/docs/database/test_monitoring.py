@@ -12,11 +12,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 import proving.sources.attested
-import proving.worker
+import proving.working.worker
 from config import metrics_server
 from devnet.devchain import PROJECT
-from proving.counters import ChainEvent
 from proving.health.service_metrics import ServiceMetrics
+from proving.working.counters import ChainEvent
 from tests.metrics import chain_events
 
 FOLDER = PROJECT / "deploy/monitoring"
@@ -65,7 +65,7 @@ def test_every_metric_of_alerts_and_dashboard_exists(samples):
 
 def test_a_worker_shows_each_event_of_a_chain_from_its_start(unreachable_chain, db):
     """The counters must exist with 0 from the start. Prometheus would not see the increase to a first value of 1."""
-    proving.worker.Worker()
+    proving.working.worker.Worker()
     assert set(chain_events()) == {*ChainEvent}
 
 

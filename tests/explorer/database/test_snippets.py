@@ -22,7 +22,8 @@ from config.configured_chains import get_rpc
 from devnet.devchain import PROJECT, DevChain
 from explorer.batch import code_snippets
 from explorer.lists import first_query
-from proving import deployments, facts
+from proving import facts
+from proving.registries import deployments
 from queries.columns import AccountField, HeaderField
 from queries.models import Batch, Query
 from tests.explorer.batches import a_batch, everything, page, path

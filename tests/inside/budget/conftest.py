@@ -10,7 +10,7 @@ from tests.service import SIGNER, request, submit, work, work_until_done
 @pytest.fixture
 def one_by_one(costly, key, monkeypatch) -> int:
     """Return the number of a block with an accumulated header, where three accounts need two transactions."""
-    monkeypatch.setattr("proving.packing.MAX_BYTES", 1000)
+    monkeypatch.setattr("proving.packing.packs.MAX_BYTES", 1000)
     block: int = costly.head()
     costly.rpc("evm_setAutomine", True)
     work_until_done(submit(key, request(SIGNER, block=block, fee=ETHER)), costly)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chains.node_errors import NodeUnavailable
-from proving.lanes import LaneKind
+from chains.nodes.node_errors import NodeUnavailable
+from proving.working.lanes import LaneKind
 from queries.models import BatchStatus
 from tests.inside.working import work_side_by_side
 from tests.proving.logs import LOG, RETURNS, block_of, block_with_logs, hashes_of
@@ -33,7 +33,7 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
 
     monkeypatch.setattr("proving.admission.answers.ask_all", cancel_and_fail)
     work()
-    assert (fresh(batch).rejection_code, batch.waits_for, batch.due_at) == ("cancelled_by_user", None, None)
+    assert (fresh(batch).rejection_code, batch.wait, batch.due_at) == ("cancelled_by_user", None, None)
 
 
 @pytest.mark.long
@@ -55,14 +55,14 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
         assert asked.index("eth_getProof") < asked.index("eth_getBlockReceipts")
         statuses = [fresh(batch).status for batch in batches]
         assert statuses == [BatchStatus.ACCEPTED, BatchStatus.RECEIVED, BatchStatus.ACCEPTED]
-        assert str(fresh(batches[1]).waits_for) == "Waiting for a worker to check it against the chains."
+        assert str(fresh(batches[1]).wait) == "Waiting for a worker to check it against the chains."
         assert [work_until_done(batch, service).status for batch in batches] == [BatchStatus.DONE] * 3
 
 
 @pytest.mark.long
 def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
-    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
     numbers, asked = [block_with_logs(service) for _ in range(3)], list[str]()
     of_logs = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers})
     batch = submit(key, of_logs)
@@ -91,7 +91,7 @@ def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, set
     def reads(most_bytes: int, index: int) -> int:
         """Return how often receipts are read for two batches about the same blocks."""
         asked.clear()
-        monkeypatch.setattr("proving.kept._MOST_BYTES", most_bytes)
+        monkeypatch.setattr("proving.reading.kept._MOST_BYTES", most_bytes)
         for log in range(2):
             blocks = {f"block:{number}": {"transactions": {str(index + log): {"logs": ["0"]}}} for number in numbers}
             submit(key, asking(blocks))
@@ -107,7 +107,7 @@ def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, set
 @pytest.mark.long
 def test_blocks_that_transactions_select_hold_up_a_turn_no_longer_than_others(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.reconcile.turn._SECONDS", -1)
-    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
     selectors, asked = [f"transaction:{hashes_of(service, block_with_logs(service))[0]}" for _ in range(3)], list[str]()
     large = submit(key, asking({selector: {"accounts": {ALICE: {"props": ["BALANCE"]}}} for selector in selectors}))
     small = submit(a_key(BOB), request(BOB, block=service.head()))
@@ -153,7 +153,7 @@ def test_the_shortest_batch_or_the_first_one_leads_a_turn(service, key, settings
 
 @pytest.mark.long
 def test_a_user_has_one_whole_block_in_a_turn_while_others_wait(service, key, settings, monkeypatch):
-    monkeypatch.setattr("proving.kept._MOST_BYTES", 0)
+    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
     asked, numbers = list[str](), [block_with_logs(service) for _ in range(4)]
     of_logs = {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers}
     large, small = submit(key, asking(of_logs)), submit(a_key(BOB), request(BOB, block=service.head()))

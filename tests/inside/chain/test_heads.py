@@ -4,8 +4,8 @@ import pytest
 from django.utils import timezone
 
 from config.configured_chains import get_chains, get_rpc
-from proving import heads
 from proving.models import ChainHead
+from proving.working import heads
 from tests.chains.lying_node import lying_node
 from tests.proving.money_node import STALE_BLOCKS, Liar, Node, block_with
 from tests.service import reconfigure

@@ -15,14 +15,14 @@ from django.utils import timezone
 
 from accounts.models import User
 from api import health
-from database import due_rows
-from database.due_rows import Postponement
-from proving import lanes, worker
+from config.database import due_rows
+from config.database.due_rows import Postponement
 from proving.health.service_metrics import ServiceMetrics
-from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction
 from proving.reconcile import proofs, turn
 from proving.sending import orders, transaction_monitor
+from proving.working import lanes, worker
+from proving.working.lanes import HeldLane, LaneKind, LaneName
 from queries.models import Batch, BatchStatus, Block, Pruning
 from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source

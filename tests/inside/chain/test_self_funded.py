@@ -2,7 +2,7 @@
 
 import pytest
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from proving import money
 from proving.models import Transaction
 from queries.models import Batch

@@ -13,8 +13,10 @@ import pytest
 from django.utils import timezone
 
 from config.configured_chains import get_chains, get_rpc
-from proving import heads, lanes, packing, registry_setup
 from proving.models import FactsRegistry, Transaction, TransactionState
+from proving.packing import packs
+from proving.registries import registry_setup
+from proving.working import heads, lanes
 from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests.inside.working import accept_all, work_once, work_side_by_side
@@ -81,7 +83,7 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
     batches = at_blocks(a_key(), blocks[:3])
     accept_all()
     spoilt = Block.objects.get(number=blocks[1])
-    packed = packing.intents
+    packed = packs.intents
 
     def spoil(block, *arguments, **named):
         for intent in packed(block, *arguments, **named):
@@ -90,7 +92,7 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
             else:
                 yield intent
 
-    monkeypatch.setattr(packing, "intents", spoil)
+    monkeypatch.setattr(packs, "intents", spoil)
     for _ in range(4):
         work_once()
     assert [fresh(batch).status for batch in batches] == [BatchStatus.DONE, BatchStatus.IN_PROGRESS, BatchStatus.DONE]
@@ -98,7 +100,7 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
     assert Transaction.objects.filter(queries__batch=batches[0]).count() == 1
 
 
-def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
+def test_a_user_who_cannot_pay_the_price_is_left_out(costly, key):
     costly.mine(10)
     prices.mine_at(costly, 1)
     numbers = range(costly.head() - 4, costly.head())

@@ -8,15 +8,16 @@ import pytest
 from django.db import connection
 from eth_account.signers.local import LocalAccount
 
+from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import get_chains
-from contracts import DEPLOYER
-from proving import lanes, stops
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from proving import stops
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
-from proving.packing import Intent
+from proving.packing.packs import Intent
 from proving.sending import orders, signing, transaction_monitor
 from proving.sending.orders import Order
 from proving.sending.signers import Unsent
+from proving.working import lanes
+from proving.working.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from queries.models import BatchStatus
 from queries.waits import wait
 from tests.proving.chain_state import signer_nonce
@@ -32,7 +33,7 @@ def lane(db) -> Iterator[HeldLane]:
         yield held
 
 
-def test_who_lost_the_lane_sends_nothing(service, lane):
+def test_a_worker_without_the_lane_sends_nothing(service, lane):
     lanes.take_away(lane.name)
     with pytest.raises(LaneLost):
         orders.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")])])

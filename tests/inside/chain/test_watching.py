@@ -8,10 +8,10 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from proving import lanes
 from proving.health import findings, proof_depth
-from proving.lanes import LaneKind, LaneName
 from proving.models import ChainWatch
+from proving.working import lanes
+from proving.working.lanes import LaneKind, LaneName
 from queries import clock
 from queries.models import ServiceClock
 from tests.service import changed_replies, work

@@ -17,16 +17,16 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from chains.beacon import era_files, jumps, shipped, ssz
-from chains.header import Header
-from chains.node_errors import NodeUnavailable
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
+from chains.nodes.node_errors import NodeUnavailable
+from chains.tries.header import Header
+from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
-from proving import lanes, pruning, worker
-from proving.lanes import LaneKind, LaneName
 from proving.models import BeaconAnchor, JumpLeaves
 from proving.paths import beacon_fetching, jumping
 from proving.sources import NotYet
+from proving.working import lanes, pruning, worker
+from proving.working.lanes import LaneKind, LaneName
 from queries.waits import wait
 from tests import headers
 from tests.contracts import beacon_model
@@ -109,7 +109,7 @@ def test_a_branch_leads_from_the_origin_to_the_target(world, api):
         assert beacon_model.old(world.chain, world.root(ANCHOR), answer.branch) == target(slot).hash
 
 
-def test_where_a_jump_can_not_begin(world, node, api, configured):
+def test_blocks_without_a_beacon_root_begin_no_jump(world, node, api, configured):
     for start in (None, Header.decode(headers.encode(headers.SHANGHAI))):
         with pytest.raises(NodeUnavailable, match="names no beacon block"):
             branch_to(start, target(50))

@@ -20,19 +20,20 @@ from django.utils import timezone
 from attesting import attest
 from attesting.models import SignedBlock
 from chains.chains_file import Chain
-from chains.questions import Receipt
+from chains.nodes.questions import Receipt
 from config.configured_chains import get_chains, get_rpc
-from database import due_rows, statements
+from config.database import due_rows, statements
 from devnet.devchain import PROJECT
-from proving import lanes, money, pruning, stops
+from proving import money, stops
 from proving.admission import admit
 from proving.admission.cost import Cost, SourceEstimate
-from proving.gas import Amount
-from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, SignedTransaction, Signer, Transaction, TransactionState
+from proving.packing.gas import Amount
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.sending import orders, signers, signing, transaction_monitor
+from proving.working import lanes, pruning
+from proving.working.lanes import HeldLane, LaneKind, LaneName
 from queries import batch_states, submission
 from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
@@ -281,7 +282,7 @@ def old() -> Batch:
     return batch
 
 
-def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not(lane):
+def test_an_acceptance_waits_for_pruning_and_a_submission_does_not(lane):
     batch = old()
     Batch.objects.update(proofs_pruned_at=timezone.now())
     met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))
@@ -361,7 +362,7 @@ from proving.models import Signer
 with transaction.atomic():
     print(len(Signer.objects.select_for_update()), len(User.objects.select_for_update()), flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
-    Signer.objects.update(nonce_problem="It goes on.")
+    Signer.objects.update(final_count=7)
 """
 
 
@@ -394,4 +395,4 @@ def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_a
     _, output = frozen.communicate(timeout=20)
     assert frozen.returncode
     assert "idle-in-transaction timeout" in output
-    assert Signer.objects.get().nonce_problem == ""
+    assert Signer.objects.get().final_count == 0

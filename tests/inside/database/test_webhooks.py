@@ -8,11 +8,11 @@ import pytest
 
 from accounts.models import User
 from chains.bounded_http import Failed
-from proving import worker
-from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import Lane
 from proving.webhooks import delivery
 from proving.webhooks.delivery import _next, post
+from proving.working import worker
+from proving.working.lanes import LaneKind, LaneLost, LaneName
 from queries.models import Batch, Webhook
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver

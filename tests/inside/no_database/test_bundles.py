@@ -3,7 +3,7 @@
 import pytest
 
 from batch_query_client.block_header import decode
-from chains.header import Header
+from chains.tries.header import Header
 from proving import facts
 from tests import headers
 

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
+from chains.contract_artifacts import create2_address
 from config.configured_chains import forget_chains
-from contracts import create2_address
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from tests.contracts.deployed import Deployed

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError
 from eth_utils.crypto import keccak
 
-from contracts import DEPLOYER, load_artifact
+from chains.contract_artifacts import DEPLOYER, load_artifact
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus, Block

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from contracts import DEPLOYER, DEPLOYER_COST, DEPLOYER_SIGNER
+from chains.contract_artifacts import DEPLOYER, DEPLOYER_COST, DEPLOYER_SIGNER
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus

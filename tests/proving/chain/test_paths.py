@@ -7,8 +7,8 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
+from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
-from contracts import DEPLOYER
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Query, StepKind

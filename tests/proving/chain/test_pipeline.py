@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus

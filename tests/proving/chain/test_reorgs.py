@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from proving.models import AccountProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import result

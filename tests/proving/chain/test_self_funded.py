@@ -7,7 +7,7 @@ from django.core.management import CommandError
 from django.test import Client
 from eth_utils.crypto import keccak
 
-from contracts import DEPLOYER
+from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Sender, StepKind

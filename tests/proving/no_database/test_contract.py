@@ -3,7 +3,7 @@
 import pytest
 from eth_utils.crypto import keccak
 
-from proving.deployments import revert_reason
+from proving.registries.deployments import revert_reason
 
 UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
 

@@ -129,7 +129,7 @@ from config import logs
 from config.configured_chains import get_chains
 get_chains()
 url = "http://user:passw0rd-of-node@127.0.0.1:1/v2/{NODE_KEY}?token={NODE_KEY}"
-logger = logging.getLogger("proving.worker")
+logger = logging.getLogger("proving.working.worker")
 with logs.about(batch="01M7W1MRHW703BTRFFPT53VVP5", chain=31337):
     logger.warning("asking %s", url, extra={{"url": url}})
     try:

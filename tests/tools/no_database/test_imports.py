@@ -1,4 +1,4 @@
-"""Imports run one way: chains <- database <- accounts <- queries <- proving <- api <- explorer."""
+"""Imports run one way: chains <- config <- accounts <- queries <- proving <- api <- explorer."""
 
 import ast
 import re
@@ -14,10 +14,9 @@ import pytest
 from devnet.devchain import PROJECT
 
 ORDER = [
-    "contracts",
     "chains",
+    "contracts",
     "config",
-    "database",
     "accounts",
     "queries",
     "proving",
@@ -28,38 +27,39 @@ ORDER = [
     "demo",
 ]
 MAY_IMPORT = {
-    "contracts": set(),
     "chains": set(),
+    # It compiles contracts and checks them. The service needs only what is compiled.
+    "contracts": {"chains"},
     # The settings read the chains file. Only `config.urls` imports all applications.
     "config": {"chains"},
-    "database": {"chains", "config"},
-    "accounts": {"chains", "config", "database"},
-    "queries": {"chains", "config", "database", "accounts"},
-    "proving": {"chains", "config", "database", "accounts", "queries", "contracts"},
-    "api": {"chains", "config", "database", "accounts", "queries", "proving"},
-    "explorer": {"chains", "config", "database", "accounts", "queries", "proving", "api"},
+    "accounts": {"chains", "config"},
+    "queries": {"chains", "config", "accounts"},
+    "proving": {"chains", "config", "accounts", "queries"},
+    "api": {"chains", "config", "accounts", "queries", "proving"},
+    "explorer": {"chains", "config", "accounts", "queries", "proving", "api"},
     # Another operator runs attesters, without the service's code.
     "attesting": {"chains", "config"},
     # The demo, tests and campaigns use devnet. The service doesn't.
-    "devnet": {"contracts"},
+    "devnet": {"chains"},
     # The demo uses the service over HTTP, like any client. It deploys contracts by a module that needs no service.
-    "demo": {"chains", "devnet", "contracts"},
+    "demo": {"chains", "devnet"},
 }
-# From the ground up. A module or package imports only from rows above its own.
+# From the ground up. A module or package imports only from rows above its own. Modules of two folders stand in the row
+# of their own, because commands and workers are above what they share with others.
 INSIDE_PROVING = """
-models broker_wakeup
-migrations batch_waits counters deployments heads lanes stops
-connections facts kept pruning webhooks
-block_contents query_values
-asking block_times fact_search packing
-gas
+models working.broker_wakeup
+migrations reading.batch_waits working.counters registries.deployments working.heads working.lanes stops
+connections facts reading.kept working.pruning webhooks
+reading.block_contents reading.query_values
+reading.asking reading.block_times reading.fact_search packing.packs
+packing.gas
 money sources
-balance_costs sending
-creations paths
-registry_setup
+registries.balance_costs sending
+registries.creations paths
+registries.registry_setup
 health reconcile
 admission
-readable_facts worker
+readable_facts working.worker
 admin apps celery_app management
 """
 FILES = [
@@ -89,16 +89,24 @@ def test_imports_run_one_way(path):
 
 def test_imports_run_one_way_inside_proving():
     levels = {name: level for level, row in enumerate(INSIDE_PROVING.strip().splitlines()) for name in row.split()}
-    inside = [path for path in FILES if path.parts[0] == "proving" and path != Path("proving/__init__.py")]
-    names = {path: path.with_suffix("").parts[1] for path in inside}
-    assert set(names.values()) == set(levels)
+
+    def row_of(module: str) -> str | None:
+        """Return the name in a row that a module's dotted name begins with. None if it only opens a folder of such."""
+        parts = module.split(".")[1:]
+        return next((name for name in (".".join(parts[:2]), *parts[:1]) if name in levels), None)
+
+    inside = {_name(path): path for path in FILES if path.parts[0] == "proving" and len(path.parts) > 1}
+    rows = {module: row_of(module) for module in inside}
+    folders = {name.partition(".")[0] for name in levels if "." in name}
+    assert {module for module, row in rows.items() if row is None} == {"proving", *(f"proving.{f}" for f in folders)}
+    assert set(rows.values()) - {None} == set(levels)
     imported = {
-        (names[path], parts[1])
-        for path in inside
-        for parts in (module.split(".") for module in _imported_by(path))
-        if parts[0] == "proving" and len(parts) > 1 and parts[1] != names[path]
+        (row, other_row)
+        for module, path in inside.items()
+        for other in _imported_by(path)
+        if (row := rows[module]) and (other_row := rows.get(other)) and row != other_row
     }
-    assert ("registry_setup", "sources") in imported
+    assert ("registries.registry_setup", "sources") in imported
     assert [pair for pair in sorted(imported) if levels[pair[0]] <= levels[pair[1]]] == []
 
 
@@ -110,7 +118,7 @@ def test_no_modules_import_each_other_in_a_circle():
         for name, path in names.items()
     }
     assert "config.gunicorn" in names
-    assert imported["proving.worker"] >= {"proving.reconcile.turn", "proving.lanes"}
+    assert imported["proving.working.worker"] >= {"proving.reconcile.turn", "proving.working.lanes"}
     TopologicalSorter(imported).prepare()
 
 
@@ -230,16 +238,16 @@ def test_few_modules_can_spend_money():
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
-    assert senders == {"reconcile/apply.py", "creations.py"}
+    assert senders == {"reconcile/apply.py", "registries/creations.py"}
     assert tenders == {
-        "worker.py",
-        "creations.py",
-        "registry_setup.py",
+        "working/worker.py",
+        "registries/creations.py",
+        "registries/registry_setup.py",
     }
 
 
 def test_chains_can_be_used_without_django():
-    for path in (PROJECT / "chains").glob("*.py"):
+    for path in (PROJECT / "chains").rglob("*.py"):
         assert "django" not in path.read_text().replace("Django", "")
 
 

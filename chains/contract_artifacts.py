@@ -1,0 +1,150 @@
+"""Compiled contracts: their ABI and code, and the addresses at which they are created.
+
+They are in `contracts/artifacts`, which is committed. So no compiler is needed: `python -m contracts.build` makes them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from eth_typing import ABI
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
+ARTIFACTS_DIR = Path(__file__).parents[1] / "contracts" / "artifacts"
+# The zero address, which stands for no contract.
+NO_CONTRACT = "0x" + "00" * 20
+
+# The deterministic deployer that most chains have (github.com/Arachnid/deterministic-deployment-proxy). It creates a
+# contract by CREATE2 from a salt (32 bytes) and the creation code. Its own transaction has no chain id, and a signature
+# that nobody has a key for. So anybody can send it on any chain, once its signer has the wei that it costs.
+DEPLOYER = "0x4e59b44847b379578588920cA78FbF26c0B4956C"
+DEPLOYER_CODE = bytes.fromhex(
+    "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe0"
+    "3601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
+)
+DEPLOYER_SIGNER, DEPLOYER_COST = "0x3fAB184622Dc19b6109349B94811493BF2a45362", 10**16
+DEPLOYER_TRANSACTION = bytes.fromhex(
+    "f8a58085174876e800830186a08080b853604580600e600039806000f350fe"
+    + DEPLOYER_CODE.hex()
+    + "1ba0"
+    + "22" * 32
+    + "a0"
+    + "22" * 32
+)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A contract to deploy: its ABI, and its creation bytecode without constructor arguments.
+
+    `runtime` is the deployed code, with zeros for the immutables. `immutables` has the offsets of each immutable by its
+    name. An immutable takes 32 bytes.
+    """
+
+    abi: ABI
+    bytecode: bytes
+    runtime: bytes
+    immutables: Mapping[str, Sequence[int]]
+
+    def deployed(self, **immutables: int) -> bytes:
+        """Return the deployed code with the values of all immutables. Addresses are given as numbers."""
+        return _filled(
+            self.runtime, {place: immutables[name] for name in self.immutables for place in self.immutables[name]}
+        )
+
+
+def _filled(code: bytes, words: Mapping[int, int]) -> bytes:
+    """Return the code with these words at their places."""
+    filled = bytearray(code)
+    for place, value in words.items():
+        filled[place : place + 32] = value.to_bytes(32)
+    return bytes(filled)
+
+
+@cache
+def load_artifact(name: str) -> Artifact:
+    """Return the artifact of a contract by its name, such as `FactsRegistry`.
+
+    The names of contracts for tests begin with `test/`.
+
+    Raises FileNotFoundError if there is no such contract.
+    """
+    stored = json.loads((ARTIFACTS_DIR / f"{name}.json").read_text())
+    return Artifact(
+        abi=stored["abi"],
+        bytecode=bytes.fromhex(stored["bytecode"].removeprefix("0x")),
+        runtime=bytes.fromhex(stored["deployedBytecode"].removeprefix("0x")),
+        immutables=stored["immutables"],
+    )
+
+
+def create2_address(creation_code: bytes, salt: int = 0) -> str:
+    """Return the address at which the deterministic deployer creates a contract (EIP-1014)."""
+    parts = b"\xff", bytes.fromhex(DEPLOYER.removeprefix("0x")), salt.to_bytes(32), keccak(creation_code)
+    return to_checksum_address(keccak(b"".join(parts))[12:])
+
+
+def code_digest() -> str:
+    """Return a keccak-256 hash over the code of all contracts except those for tests.
+
+    It hashes the keccak-256 hashes of the creation bytecodes, which include constructors, in the order of names.
+    """
+    names = sorted(path.stem for path in ARTIFACTS_DIR.glob("*.json"))
+    return "0x" + keccak(b"".join(keccak(load_artifact(name).bytecode) for name in names)).hex()
+
+
+@dataclass(frozen=True)
+class _BadVersion:
+    """A deployed version that must not be trusted any more, recognised by its code.
+
+    Deployed contracts differ in their immutables, so `code_hash` is the keccak-256 of the code with zeros for them. The
+    compiler returns that code as `evm.deployedBytecode.object`, for the version's sources and the settings in
+    `contracts.build`. `immutables` are the offsets in its `immutableReferences`.
+    """
+
+    code_hash: str
+    immutables: tuple[int, ...]  # the offset of each, which takes 32 bytes
+    why: str  # a clause
+
+    def is_of(self, code: bytes) -> bool:
+        return "0x" + keccak(_filled(code, dict.fromkeys(self.immutables, 0))).hex() == self.code_hash
+
+
+_FORGED_FACTS = "facts can be forged there, because a branch of a proof could pop below the bottom of the stack"
+
+_BAD_VERSIONS = (
+    # Versions of FactsRegistry, oldest first.
+    _BadVersion("0xa6b557313a5e348e67cf39efaf5ccc17a575f9c2f892f0483b3c7fb1c760a823", (253, 1452, 8523), _FORGED_FACTS),
+    _BadVersion("0x3022b7fb1d068b480df93f0716dd5a3ae9e85b193a24ddee4bc84c6bcfda3b2b", (253, 1452, 8475), _FORGED_FACTS),
+    _BadVersion("0x9f3e4c7126d26ffa16822503d482a1da1d08f023da396da3943ea559f1720bfa", (264, 1588, 8427), _FORGED_FACTS),
+    _BadVersion("0xc5e893d1f302d6cf57589c2caacd1a7f7947baaa0b79b5447e5cd3ae120eedf7", (264, 1588, 8603), _FORGED_FACTS),
+)
+
+
+def why_bad(code: bytes) -> str | None:
+    """Return a clause that says why a contract with this code must not be trusted.
+
+    None if nothing is known against it.
+    """
+    return next((version.why for version in _BAD_VERSIONS if version.is_of(code)), None)
+
+
+# FactsRegistry before it proved receipts, logs and transactions: the hash of its code as in `_BadVersion`, and the
+# offsets of its immutables. Whoever has such a registry goes on to use it for everything else.
+_EARLIER_HASH = "0x92cd21a6707d82d9eece43b4c7864612140c61a59937a7f3efd20a5a6341aaaf"
+_EARLIER_IMMUTABLES = {
+    "beaconChainHistory": (875, 7818, 9381, 9551),
+    "blockHashSource": (286, 8723),
+    "historyWindow": (1662, 6801),
+    "sourceChainId": (1884,),
+}
+
+
+def is_earlier_registry(code: bytes, **immutables: int) -> bool:
+    """Return whether this is the code of an earlier FactsRegistry, which is still right, with these immutables."""
+    places = {place: immutables[name] for name, found in _EARLIER_IMMUTABLES.items() for place in found}
+    empty = _filled(code, dict.fromkeys(places, 0))
+    return "0x" + keccak(empty).hex() == _EARLIER_HASH and _filled(empty, places) == code

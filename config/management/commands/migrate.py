@@ -1,0 +1,36 @@
+"""`manage.py migrate`. Only this command creates SQLite's file. It gives only the owner access to the file."""
+
+from functools import partial
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.core.management.commands import migrate
+from django.db import connection
+
+from config.database import statements
+from config.database.sqlite import sqlite_file
+
+
+class Command(migrate.Command):
+    # Only the operator's settings are checked. Other checks load pages and the API, and need SQLite's file.
+    requires_system_checks = ["settings"]
+
+    def handle(self, *arguments: Any, **options: Any) -> None:
+        if connection.vendor == "sqlite" and not (file := sqlite_file()).exists():
+            log = file.with_name(f"{file.name}-wal")
+            if log.exists() and log.stat().st_size:
+                raise CommandError(
+                    f"{file} is gone, and {log.name} has what was written last: put the file back beside it."
+                )
+            try:
+                # SQLite gives its additional files the same mode.
+                file.touch(mode=0o600)
+            except OSError as error:
+                raise CommandError(f"{file} can't be made: {error.strerror}.") from None
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                # Django computes between a migration's statements. On a busy machine that takes seconds.
+                cursor.execute("SET idle_in_transaction_session_timeout = '1min'")
+        # A migration locks several tables. A worker of the former version may hold one and wait for another. On a busy
+        # service that is frequent: the database waits a second, then ends either transaction.
+        statements.retried(partial(super().handle, *arguments, **options), tries=60)

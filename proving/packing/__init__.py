@@ -1,0 +1,1 @@
+"""Packing: which transactions prove a block's missing facts, and the gas that they take."""

@@ -1,0 +1,508 @@
+"""The packing of one block's missing facts into as few transactions as the limits allow."""
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Self
+
+from eth_utils.crypto import keccak
+
+from chains.encoding import hex_data
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_errors import ChainError, ImplausibleGas
+from chains.nodes.questions import BlockIdentifier
+from chains.nodes.rpc import result
+from chains.transaction_fields import TRANSACTION_GAS, gas_before_execution, least_gas_limit
+from chains.tries import packed
+from chains.tries.header import Header
+from chains.tries.packed import (
+    CODE_HASH,
+    IMPLIED_HEADER_FIELDS,
+    NONCE_AND_BALANCE,
+    STORAGE_ROOT,
+    AccountToProve,
+    BlockBranch,
+    HeaderParts,
+)
+from chains.tries.packed_entries import encode_receipts, encode_transactions
+from chains.tries.trie import NO_ACCOUNT
+from config.database.statements import chunks
+from proving import facts
+from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, Missing, SlotFact, header_words
+from proving.models import AccountProof, BlockTrie, SlotProof
+from proving.registries.deployments import Call, Deployment, in_one_call
+from queries.columns import HeaderField
+from queries.models import Block, Query
+
+# Maximum bytes and gas of packed proofs. Nodes accept no transaction above 128 KiB, and EIP-7825 limits its gas to
+# 16,777,216. The rest of a transaction needs some of that.
+MAX_BYTES = 110_000
+MOST_GAS_OF_PROOFS = 13_000_000
+# Limits of a transaction that several blocks share. They are lower, so that fewer blocks are affected if one proof
+# reverts, and so that a block of the chain has room for the transaction.
+SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
+# Maximum hops in one transaction, so that its gas stays below the limit of proofs.
+MAX_HOPS = 40
+# Maximum gas of verifying and storing an account or slot, without calldata, and its packed bytes without trie nodes.
+_ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
+_SLOT_GAS, _SLOT_BYTES = 30_000, 70
+_NODE_GAS = 6_000
+# Maximum gas of accumulating a header, and of each of its fields.
+_HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
+# Maximum gas of proving a time, without calldata.
+_TIME_GAS = 120_000
+# Maximum gas of other calls in the same transaction, per byte of calldata.
+_GAS_BESIDE = 60
+_ROWS_PER_READ = 50
+# Maximum gas of a transaction (EIP-7825).
+MAX_GAS = 16_777_216
+# Factor on a gas estimate, for changes until the transaction is mined, for example by a transaction before it.
+GAS_MARGIN = 1.15
+# Gas of a byte of calldata, and the minimum gas per byte (EIP-7623).
+_BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
+# Minimum gas of the parts of a proof, without calldata. In order: writing a word that was zero (EIP-2929); then,
+# without such words, a header, an account, a slot, a trie node, and a receipt or transaction; and a hop with its word.
+_NEW_WORD_GAS = 22_100
+_LEAST_HEADER_GAS, _LEAST_ACCOUNT_GAS, _LEAST_SLOT_GAS = 12_000, 2_000, 3_000
+_LEAST_NODE_GAS, _LEAST_TRANSACTION_GAS, _LEAST_HOP_GAS = 800, 4_000, 29_000
+# Maximum bytes and gas of a proof of entries, so that a header and other calls fit beside it.
+_ENTRY_PROOF_BYTES, _ENTRY_PROOF_GAS = 124_000, 12_000_000
+# Maximum bytes of the trie nodes on the way to a receipt or transaction, and maximum gas of rebuilding them.
+_ENTRY_NODES_BYTES, _ENTRY_NODES_GAS = 1_000, 20_000
+# Maximum gas of a log that is read, of a log that is stored too, of storing a receipt's fields or a hash, and of a
+# byte of what is hashed.
+_LOG_GAS, _STORED_GAS, _HASHED_BYTE_GAS = 3_000, 26_000, 3
+# An estimate of more than this multiple of the upper bound is false. Forks make operations dearer, but not so much.
+MOST_TIMES_BOUND = 2
+
+
+def most_gas_after(head: Header) -> int:
+    """Return the maximum gas of a transaction in the next block."""
+    # Some chains leave the limit empty.
+    return min(MAX_GAS, head.gas_limit or MAX_GAS)
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A transaction to send. An empty `to` creates a contract.
+
+    `queries` are the ids of the queries that it is for, and `accumulates` the blocks whose headers it carries. If
+    `extends` is given, the id of a registry, the transaction extends that registry's trust to blocks that the queries
+    need. It then proves facts only of the block that it accumulates, if any.
+    """
+
+    to: str
+    data: bytes
+    queries: Collection[int] = ()
+    accumulates: Sequence[Block] = ()
+    extends: int | None = None
+    continued: Collection[int] = ()
+    """Ids of the queries that the next intent goes on to prove."""
+    most_gas: int | None = None
+    """The maximum gas of executing it, without its calldata; None if only a simulation can tell."""
+    least_gas: int = 0
+    """The minimum gas of executing it, without its calldata."""
+    gas_limit: int = 0
+    """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
+    data_fee: int = 0
+    """The wei that it takes beside gas, on rollups, by its simulation."""
+
+    def cost(self, price: int) -> int:
+        """Return its simulated cost in wei at this gas price."""
+        return self.gas_limit * price + self.data_fee
+
+    def gas_bound(self) -> int | None:
+        """Return an upper bound of its gas. None if only a simulation can tell."""
+        if self.most_gas is None:
+            return None
+        size = len(self.data)
+        return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
+
+    def simulation(self, sender: str, block: BlockIdentifier, *, is_bounded: bool) -> Question[int]:
+        """Ask for a plausible estimate of its gas. It has no upper bound on a rollup that charges gas for data."""
+        bound = self.gas_bound() if is_bounded else None
+        most = None if bound is None else MOST_TIMES_BOUND * bound
+        # A pending transaction may write a part of the words.
+        least = 0 if block == "pending" else self.least_gas
+        return questions.gas_estimate(sender, self.to or None, self.data, block, least_execution=least, most=most)
+
+    def gas_limit_by(self, estimates: Sequence[int | ChainError], *, otherwise: Callable[[Self], int | None]) -> int:
+        """Return its gas limit, which is the highest estimate with a margin.
+
+        If no node has a plausible estimate, return that of `otherwise`. If there is none, raise the first error.
+        """
+        gas = max((estimate for estimate in estimates if isinstance(estimate, int)), default=0)
+        if gas >= gas_before_execution(self.to, self.data) + self.least_gas:
+            return max(int(gas * GAS_MARGIN), least_gas_limit(self.to, self.data))
+        is_false = gas or any(isinstance(error, ImplausibleGas) for error in estimates)
+        if is_false and (limit := otherwise(self)):
+            return limit
+        result(estimates[0])
+        raise ImplausibleGas(f"A node's estimate of {gas} gas is less than the transaction takes.")
+
+    def proves(self) -> Collection[int]:
+        """Return the ids of the queries whose facts it proves. For other queries it only makes their blocks known."""
+        if self.extends is None:
+            return self.queries
+        here = Query.objects.filter(pk__in=self.queries, block__in=self.accumulates)
+        return list(here.values_list("pk", flat=True))
+
+
+@dataclass
+class EntryPack:
+    """Facts about entries under one root of a block, for one proof."""
+
+    root: HeaderField
+    facts: list[EntryFact | LogFact] = field(default_factory=list)
+    most_bytes: int = 0
+    """An upper bound of its packed bytes, without a header."""
+    most_gas: int = 0
+    """An upper bound of its gas, without calldata."""
+    values: Sequence[bytes] = ()
+    """All values of the trie, once it is read."""
+    queries: frozenset[int] = frozenset()
+    """The ids of the queries that request these facts."""
+
+    @property
+    def least_gas(self) -> int:
+        """Return the minimum gas, without calldata. Fields of one entry share a word, and each log has its own."""
+        entries = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
+        logs = [fact.entry for fact in self.facts if isinstance(fact, LogFact)]
+        return _LEAST_TRANSACTION_GAS * len(entries.union(logs)) + _NEW_WORD_GAS * (len(entries) + len(logs))
+
+    def encode(self, block: int | HeaderParts) -> bytes:
+        """Return the packed calldata. `block` is as in `encode_receipts`."""
+        indexes = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
+        if self.root == HeaderField.TRANSACTIONS_ROOT:
+            return encode_transactions(block, self.values, indexes)
+        logs: dict[int, list[int]] = {}
+        for fact in self.facts:
+            if isinstance(fact, LogFact):
+                logs.setdefault(fact.entry, []).append(fact.log)
+        return encode_receipts(block, self.values, logs, indexes)
+
+
+def entry_packs(
+    facts: Iterable[EntryFact | LogFact], length_of: Callable[[EntryFact | LogFact], int]
+) -> Iterator[EntryPack]:
+    """Yield the packs of these facts of a block. `length_of` returns the bytes of a fact's receipt or transaction.
+
+    A receipt with more logs to store than fit is in several packs.
+    """
+    pack: EntryPack | None = None
+    before: int | None = None
+    for fact in sorted(
+        facts, key=lambda fact: (fact.root, fact.entry, fact.log + 1 if isinstance(fact, LogFact) else 0)
+    ):
+        length = length_of(fact)
+        new_bytes, new_gas = (2, _STORED_GAS) if isinstance(fact, LogFact) else (0, _STORED_GAS)
+        whole_bytes = new_bytes + length + _ENTRY_NODES_BYTES
+        whole_gas = new_gas + _ENTRY_NODES_GAS + _HASHED_BYTE_GAS * length + _LOG_GAS * (length // 60)
+        if pack is None or pack.root != fact.root or before != fact.entry:
+            new_bytes, new_gas = whole_bytes, whole_gas
+        is_full = pack is not None and (
+            pack.most_bytes + new_bytes > _ENTRY_PROOF_BYTES or pack.most_gas + new_gas > _ENTRY_PROOF_GAS
+        )
+        if pack is None or pack.root != fact.root or is_full:
+            if pack is not None:
+                yield pack
+            pack, new_bytes, new_gas = EntryPack(fact.root), whole_bytes, whole_gas
+        pack.facts.append(fact)
+        pack.most_bytes += new_bytes
+        pack.most_gas += new_gas
+        before = fact.entry
+    if pack is not None:
+        yield pack
+
+
+class _Pack:
+    """The content of one transaction, with an upper bound of its calldata and gas.
+
+    Packing makes no node longer, and no node occurs twice: a node of the state trie occurs once in a transaction, and a
+    node of a storage trie once in its account.
+    """
+
+    def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
+        self.queries = set(queries)
+        self.continued: set[int] = set()
+        """Ids of the queries that another transaction goes on to prove."""
+        self._accounts: dict[str, AccountToProve] = {}
+        self._slots: dict[str, dict[int, list[bytes]]] = {}
+        self._state_nodes: set[bytes] = set()
+        self._storage_nodes: dict[str, set[bytes]] = {}
+        self.least_gas = 0
+        """A lower bound of the gas, without calldata."""
+        self.gas = beside * _GAS_BESIDE
+        """An upper bound of the gas, without calldata."""
+        self._bytes = beside
+
+    @property
+    def accounts(self) -> list[AccountToProve]:
+        return [replace(account, slots=self._slots[address]) for address, account in self._accounts.items()]
+
+    def add_account(self, address: str, account: AccountToProve, queries: Collection[int]) -> bool:
+        """Add an account, and return whether there was room for it."""
+        nodes = set(account.nodes) - self._state_nodes
+        if not self._take(nodes, _ACCOUNT_BYTES, _ACCOUNT_GAS):
+            return False
+        self._accounts[address], self._slots[address], self._storage_nodes[address] = account, {}, set()
+        self._state_nodes |= nodes
+        self.queries.update(queries)
+        return True
+
+    def add_entries(self, pack: EntryPack) -> bool:
+        """Add a proof of entries in a call of its own, and return whether there was room for it."""
+        if self._is_full(pack.most_bytes, pack.most_gas):
+            return False
+        self._bytes += pack.most_bytes
+        self.gas += pack.most_gas
+        self.least_gas += pack.least_gas
+        self.queries.update(pack.queries)
+        return True
+
+    def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
+        """Add a slot, and return whether there was room for it. Its account must have been added before."""
+        nodes = set(slot_nodes) - self._storage_nodes[address]
+        if not self._take(nodes, _SLOT_BYTES, _SLOT_GAS):
+            return False
+        self._slots[address][int(slot, 16)] = slot_nodes
+        self._storage_nodes[address] |= nodes
+        self.queries.update(queries)
+        return True
+
+    def _take(self, nodes: Collection[bytes], more_bytes: int, more_gas: int) -> bool:
+        more_bytes += sum(map(len, nodes))
+        more_gas += len(nodes) * _NODE_GAS
+        if self._accounts and self._is_full(more_bytes, more_gas):
+            return False
+        self._bytes += more_bytes
+        self.gas += more_gas
+        self.least_gas += _LEAST_NODE_GAS * len(nodes)
+        return True
+
+    def _is_full(self, more_bytes: int, more_gas: int) -> bool:
+        return self._bytes + more_bytes > MAX_BYTES or self.gas + more_gas > MOST_GAS_OF_PROOFS
+
+
+def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
+    """Estimate the number of transactions for these accounts and slots, from the number and bytes of their nodes."""
+    packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
+    gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
+    return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / MOST_GAS_OF_PROOFS))
+
+
+def intents(
+    block: Block,
+    registry: Deployment,
+    missing: Missing,
+    *,
+    with_header: bool,
+    stores_root: bool = False,
+    jump: HeaderParts = (),
+    calls: Sequence[Call] = (),
+    proofs: Mapping[tuple[int, str], AccountProof] = MappingProxyType({}),
+) -> Iterator[Intent]:
+    """Yield transactions that prove the missing facts. `missing` has the ids of the queries that request each fact.
+
+    Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
+    the header and proves its fields, and the others depend on it. With `stores_root`, the registry doesn't know the
+    block's state root. The header's hash must be trusted already, or a `jump` or other `calls` in the same transaction
+    must make it trusted. If the only facts are about entries and fit a proof below each root, the header is used
+    without being accumulated. `missing` must have no facts about times, because `proof_of_time` proves these.
+    """
+    header = _header(block) if with_header else None
+    jump, calls = (jump, calls) if with_header else ((), ())
+    beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
+    beside += sum(len(data) for _, data in calls)
+    below = deque(_missing_entries(block, missing))
+    if header and not beside and _asks_only_few_entries(missing, below):
+        to, data = in_one_call(
+            registry.multicall, [(registry.contract.address, pack.encode([header])) for pack in below]
+        )
+        most_gas = sum(pack.most_gas + _HEADER_GAS for pack in below)
+        least_gas = sum(_LEAST_HEADER_GAS + pack.least_gas for pack in below)
+        yield Intent(to, data, set().union(*(pack.queries for pack in below)), most_gas=most_gas, least_gas=least_gas)
+        return
+    fields = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
+    least_gas = 0 if header is None else _least_gas_of_header(header, fields, stores_root=stores_root)
+    for entries in below:
+        # Accumulating the header makes this root a fact, so that the proofs below it need no header.
+        fields.setdefault(entries.root, set()).update(entries.queries)
+    of_header = {query for queries in fields.values() for query in queries} if header else set()
+    for pack in _packs(block, missing, proofs, first=_Pack(of_header, beside=beside)):
+        proof_of_state = packed.encode(
+            block.number if header is None else [*jump, header],
+            bytes.fromhex(block.state_root[2:]),
+            pack.accounts,
+            header_fields=() if header is None else sorted(fields),
+        )
+        header_gas = 0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS
+        in_order = [*calls, (registry.contract.address, proof_of_state)]
+        while below and pack.add_entries(below[0]):
+            in_order.append((registry.contract.address, below.popleft().encode(block.number)))
+        to, data = in_one_call(registry.multicall, in_order)
+        yield Intent(
+            to,
+            data,
+            pack.queries,
+            accumulates=() if header is None else (block,),
+            continued=pack.continued.union(*(pack.queries & entries.queries for entries in below)),
+            most_gas=None if calls else pack.gas + header_gas,
+            least_gas=pack.least_gas + least_gas,
+        )
+        header, calls, least_gas = None, (), 0
+    yield from _one_by_one(block, registry, below)
+
+
+def _one_by_one(block: Block, registry: Deployment, below: deque[EntryPack]) -> Iterator[Intent]:
+    """Yield a transaction for each of these proofs, below roots that are facts by then."""
+    while below:
+        entries = below.popleft()
+        yield Intent(
+            registry.contract.address,
+            entries.encode(block.number),
+            entries.queries,
+            continued=set().union(*(entries.queries & further.queries for further in below)),
+            most_gas=entries.most_gas + _HEADER_GAS,
+            least_gas=entries.least_gas,
+        )
+
+
+def _asks_only_few_entries(missing: Missing, packs: Sequence[EntryPack]) -> bool:
+    """Return whether all facts are about entries, and fit one proof below each root, in one transaction.
+
+    Then each proof uses the header. Accumulating it, with its roots, would cost more.
+    """
+    return (
+        sum(len(pack.facts) for pack in packs) == len(missing)
+        and len(packs) == len({pack.root for pack in packs})
+        and (len(packs) == 1 or sum(pack.most_bytes for pack in packs) <= MAX_BYTES)
+    )
+
+
+def _missing_entries(block: Block, missing: Missing) -> Iterator[EntryPack]:
+    asked = facts.of_entries(missing)
+    if not asked:
+        return
+    rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in asked})
+    tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
+    for pack in entry_packs(asked, lambda fact: len(tries[fact.root][fact.entry])):
+        pack.values = tries[pack.root]
+        pack.queries = frozenset(query for fact in pack.facts for query in missing[fact])
+        yield pack
+
+
+def proof_of_time(
+    block: Block, registry: Deployment, following: Header, timestamp: int, queries: Collection[int]
+) -> Intent:
+    """Return the transaction that proves which block was the latest at a time.
+
+    It also accumulates the block's header.
+    """
+    data = registry.contract.prove_timestamp(_header(block), following.encode(), timestamp)
+    least_gas = _NEW_WORD_GAS + 2 * _LEAST_HEADER_GAS
+    return Intent(
+        registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS, least_gas=least_gas
+    )
+
+
+def _header(block: Block) -> bytes:
+    assert block.header_rlp is not None, "INITIAL_STATE is completed"
+    return bytes(block.header_rlp)
+
+
+def proofs_of(missing: Mapping[int, Missing]) -> dict[tuple[int, str], AccountProof]:
+    """Read the proofs of the accounts that blocks (ids) lack, by block and address. Leave out blocks with many."""
+    few = {block: facts for block, facts in missing.items() if len(facts) <= _ROWS_PER_READ}
+    accounts = [fact for facts in few.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)]
+    rows = AccountProof.objects.filter(block__in=few, address__in={fact.address for fact in accounts})
+    return {(row.block_id, row.address): row for row in rows}
+
+
+def _packs(
+    block: Block,
+    missing: Mapping[Fact, Collection[int]],
+    known: Mapping[tuple[int, str], AccountProof],
+    *,
+    first: _Pack,
+) -> Iterator[_Pack]:
+    fields: dict[str, int] = defaultdict(int)
+    slots: dict[str, dict[str, Collection[int]]] = defaultdict(dict)
+    asking: dict[str, set[int]] = defaultdict(set)
+    for fact, queries in missing.items():
+        if isinstance(fact, AccountFact):
+            fields[fact.address] |= 1 << fact.field
+            asking[fact.address].update(queries)
+        elif isinstance(fact, SlotFact):
+            slots[fact.address][fact.slot] = queries
+    pack = first
+    # Neighbours in a trie share nodes. In the order of keys, most neighbours are in the same transaction.
+    for chunk in chunks(sorted({*fields, *slots}, key=_key), _ROWS_PER_READ):
+        proofs = _proofs(block, chunk, known)
+        for address in chunk:
+            proof = proofs[address]
+            account = AccountToProve(bytes.fromhex(address[2:]), fields[address], _bytes(proof.nodes))
+            if not pack.add_account(address, account, asking[address]):
+                yield pack
+                pack = _Pack()
+                pack.add_account(address, account, asking[address])
+            pack.least_gas += _least_gas_of_account(proof, account.fields)
+            for slot_proof in _slot_proofs(proof, sorted(slots[address], key=_key)):
+                slot, nodes = slot_proof.slot, _bytes(slot_proof.nodes)
+                if not pack.add_slot(address, slot, nodes, slots[address][slot]):
+                    pack.continued.update(asking[address], *slots[address].values())
+                    yield pack
+                    pack = _Pack()
+                    pack.add_account(address, replace(account, fields=0), ())
+                    pack.add_slot(address, slot, nodes, slots[address][slot])
+                # Slots that are zero share words, which may be there.
+                pack.least_gas += _LEAST_SLOT_GAS + _NEW_WORD_GAS * (slot_proof.value != 0)
+    if pack.queries:
+        yield pack
+
+
+def _proofs(
+    block: Block, addresses: Sequence[str], known: Mapping[tuple[int, str], AccountProof]
+) -> dict[str, AccountProof]:
+    """Return the block's proofs of these accounts by address. Read those that aren't known."""
+    proofs = {address: known[block.pk, address] for address in addresses if (block.pk, address) in known}
+    if unread := [address for address in addresses if address not in proofs]:
+        proofs |= {row.address: row for row in AccountProof.objects.filter(block=block, address__in=unread)}
+    return proofs
+
+
+def _slot_proofs(proof: AccountProof, slots: Sequence[str]) -> Iterator[SlotProof]:
+    for chunk in chunks(slots, _ROWS_PER_READ):
+        proofs = {row.slot: row for row in SlotProof.objects.filter(account=proof, slot__in=chunk)}
+        yield from (proofs[slot] for slot in chunk)
+
+
+def _least_gas_of_account(proof: AccountProof, fields: int) -> int:
+    """Return the minimum gas of an account, without trie nodes. One that doesn't exist takes a word for all fields."""
+    words = sum(bool(fields & word) for word in (NONCE_AND_BALANCE, STORAGE_ROOT, CODE_HASH))
+    exists = proof.code_hash != hex_data(NO_ACCOUNT.code_hash)
+    return _LEAST_ACCOUNT_GAS + _NEW_WORD_GAS * (words if exists else min(words, 1))
+
+
+def _least_gas_of_header(header: bytes, fields: Collection[HeaderField], *, stores_root: bool) -> int:
+    """Return the minimum gas of a header. Fields that are zero share a word, which may be there."""
+    words = header_words(Header.decode(header)) if fields else {}
+    stored = (any(words.get(field, b"")) for field in fields if field not in IMPLIED_HEADER_FIELDS)
+    return _LEAST_HEADER_GAS + _NEW_WORD_GAS * (stores_root + sum(stored))
+
+
+def least_gas_of(hops: int) -> int:
+    """Return the minimum gas of consecutive hops. Each but the first begins with a header."""
+    return _LEAST_HOP_GAS * hops + _LEAST_HEADER_GAS * max(0, hops - 1)
+
+
+def _key(text: str) -> bytes:
+    """Return the key of an address or a slot in its trie."""
+    return keccak(bytes.fromhex(text[2:]))
+
+
+def _bytes(nodes: Sequence[str]) -> list[bytes]:
+    return [bytes.fromhex(node[2:]) for node in nodes]

@@ -1,0 +1,1 @@
+"""Registries: their calls and addresses, and their deployment on a destination."""

@@ -1,0 +1,19 @@
+"""The gas to prove one account's balance at a new block, for a connection."""
+
+from chains.chains_file import Connection
+from proving import sources
+from proving.facts import AccountFact
+from proving.packing import gas
+from proving.packing.gas import Route, Sample, UnprovenBlock
+from queries.columns import AccountField
+
+_ANY_ACCOUNT = "0x" + "0" * 40
+
+
+def expected_gas(connection: Connection) -> int:
+    """Return the expected gas on a source chain as large as Ethereum, without a rollup's gas for data."""
+    source = sources.of(connection)
+    needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
+    route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
+    missing = UnprovenBlock(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
+    return gas.estimate([missing], Sample(), route).gas.expected

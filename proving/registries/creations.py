@@ -1,0 +1,185 @@
+"""Creation of contracts at addresses that depend on nothing but their code (EIP-1014), whoever creates them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+from eth_utils.address import to_canonical_address, to_checksum_address
+from eth_utils.crypto import keccak
+from rlp import encode
+
+from chains.chains_file import Chain
+from chains.contract_artifacts import (
+    DEPLOYER,
+    DEPLOYER_CODE,
+    DEPLOYER_COST,
+    DEPLOYER_SIGNER,
+    DEPLOYER_TRANSACTION,
+    create2_address,
+    load_artifact,
+)
+from chains.encoding import hex_data
+from chains.nodes import questions
+from chains.nodes.node_errors import Reverted
+from chains.nodes.rpc import RpcClient, result
+from config.configured_chains import get_rpc
+from proving.models import LIVE_STATES, Transaction
+from proving.packing.packs import Intent
+from proving.registries.deployments import revert_reason
+from proving.sending import orders, signers, signing, transaction_monitor
+from proving.sending.signers import Unsent
+from proving.working import lanes
+from proving.working.lanes import LaneKind, LaneLost, LaneName
+from queries.waits import WaitReason
+
+
+class DeploymentError(Exception):
+    """The registry can't be deployed, or its attesters can't be changed. The message is a sentence with the reason."""
+
+
+@dataclass(frozen=True)
+class Creation:
+    """A contract that anybody can create, at the same address (EIP-1014), by the deterministic deployer."""
+
+    name: str
+    code: bytes
+    """Its creation code, including constructor arguments."""
+    salt: int = 0
+
+    @property
+    def address(self) -> str:
+        return create2_address(self.code, self.salt)
+
+    @property
+    def data(self) -> bytes:
+        """Return the calldata for the deployer."""
+        return self.salt.to_bytes(32) + self.code
+
+    @property
+    def least_gas(self) -> int:
+        """Return the gas of storing the code (Yellow Paper, G_codedeposit), which is most that a creation takes."""
+        return 200 * len(load_artifact(self.name).runtime)
+
+
+def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
+    """Return the contracts that don't exist yet. Raises `ChainError`."""
+    codes = rpc.answers([questions.code(creation.address) for creation in creations])
+    return [creation for creation, code in zip(creations, codes, strict=True) if not code]
+
+
+def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Callable[[str], None]) -> None:
+    """Create the contracts that don't exist yet, and wait until all exist. Monitor transactions if no worker does.
+
+    The constructor of the last one may call the others. An operator who creates the same contracts at the same time
+    doesn't matter. Raises `DeploymentError`, and `ChainError`.
+    """
+    rpc = get_rpc(chain.id)
+    begun: set[str] = set()
+    why: WaitReason | None = None
+    for _ in transaction_monitor.monitor_for(chain, seconds):
+        missing = missing_of(creations, rpc)
+        ready = missing[:-1] or missing
+        # Transactions of a key that chains.toml no longer has may never be mined.
+        live = Transaction.objects.filter(
+            signer__chain_id=chain.id,
+            signer__address__in=signing.senders(chain),
+            to=DEPLOYER,
+            state__in=LIVE_STATES,
+            data__in=[creation.data for creation in creations],
+        )
+        if not missing and not live.exists():
+            return
+        if (first := live.order_by("nonce").first()) and first.waits_for and first.waits_for != why:
+            why = first.waits_for
+            tell(str(why))
+        if not missing or (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
+            continue
+        if begun.issuperset(creation.address for creation in ready):
+            raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
+        if _require_deployer(chain, rpc):
+            begun |= _begin(chain, ready, under_way)
+    if not begun and why is None:
+        names = ", ".join(creation.name for creation in missing)
+        raise DeploymentError(f"For {seconds:.0f} s nothing could be sent to create {names}; run it again.")
+    raise DeploymentError(
+        f"The deploying transactions were not confirmed within {seconds:.0f} s. {why or ''} They are stored: run it "
+        "again to go on waiting for them."
+    )
+
+
+def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transaction]) -> set[str]:
+    """Store and broadcast the transactions that create contracts. Return the addresses; empty: try again.
+
+    Raises `DeploymentError`.
+    """
+    if no_signer := signers.why_none(chain):
+        raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
+    intents = [Intent(DEPLOYER, creation.data, least_gas=creation.least_gas) for creation in creations]
+    try:
+        sent = send(chain, intents, live)
+    except Reverted:
+        # Another operator has created a contract, or a node lags, or a constructor refuses. The deployer hides why.
+        for creation in creations:
+            _require_constructed(get_rpc(chain.id), creation)
+        return set()
+    return {creation.address for creation in creations[: len(sent)]}
+
+
+def _require_constructed(rpc: RpcClient, creation: Creation) -> None:
+    """Raise `DeploymentError` if the contract's constructor refuses with a reason."""
+    try:
+        rpc.call("eth_call", {"data": hex_data(creation.code)}, "latest")
+    except Reverted as reverted:
+        if (reason := revert_reason(reverted.data)).name:
+            raise DeploymentError(f"{creation.name} can't be created: {reason}.") from None
+
+
+def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:
+    """Return whether the chain has the deterministic deployer. Broadcast its published transaction if it is paid for.
+
+    Raises `DeploymentError` if it isn't.
+    """
+    code = rpc.code(DEPLOYER)
+    if code == DEPLOYER_CODE:
+        return True
+    if code:
+        raise DeploymentError(f"{chain.label} has other code than the deterministic deployer's at {DEPLOYER}.")
+    if rpc.nonce(DEPLOYER_SIGNER):
+        raise DeploymentError(
+            f"{chain.label} can never have the deterministic deployer at {DEPLOYER}: the nonce of its published "
+            "transaction is used."
+        )
+    if rpc.balance(DEPLOYER_SIGNER) >= DEPLOYER_COST:
+        (answer,) = rpc.ask([questions.raw_transaction(DEPLOYER_TRANSACTION)])
+        rpc.sent(DEPLOYER_TRANSACTION, answer)
+        return False
+    raise DeploymentError(
+        f"{chain.label} has no deterministic deployer at {DEPLOYER}. Send {chain.cost(DEPLOYER_COST)} to "
+        f"{DEPLOYER_SIGNER}, and run it again: the deployer's published transaction is then broadcast."
+    )
+
+
+def send(chain: Chain, intents: Sequence[Intent], live: QuerySet[Transaction]) -> Sequence[Transaction]:
+    """Store and broadcast transactions, the first ones that money suffices for. Empty: others must be confirmed first.
+
+    No transaction is sent while one is `live`. Raises `DeploymentError`, and `ChainError`.
+    """
+    # If another worker takes the lane meanwhile, nothing is reserved.
+    with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
+        if lane is None or live.exists():
+            return ()
+        (outcome,) = orders.submit_all(chain, lane, [orders.Order(intents)])
+        match result(outcome):
+            case orders.Sent(transactions):
+                return transactions
+            case Unsent(is_brief=True):
+                return ()
+            case Unsent(reason):
+                raise DeploymentError(str(reason))
+    return ()
+
+
+def contract_address(sender: str, nonce: int) -> str:
+    """Return the address of the contract that `sender` creates with this nonce (Yellow Paper, section 7)."""
+    return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])

@@ -1,0 +1,1 @@
+"""Working: a worker with its lanes, heads of chains, counters and pruning."""
