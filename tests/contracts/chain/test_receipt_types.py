@@ -7,9 +7,9 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.packed import RECEIPTS
-from chains.packed_entries import LOG_COUNT, STATUS, TYPE, encode_receipts, nodes, root
-from chains.receipts import TransactionReceipt
+from chains.nodes.receipts import TransactionReceipt
+from chains.tries.packed import RECEIPTS
+from chains.tries.packed_entries import LOG_COUNT, STATUS, TYPE, encode_receipts, nodes, root
 from tests.contracts import tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash
 from tests.contracts.deployed import Deployed
