@@ -112,8 +112,8 @@ library TrieWalk {
                 if (kind == HASH) {
                     (place, cursor) = _takeNode(cursor, last, root);
                     end = cursor;
-                    // A shorter node is embedded in its parent. The root has none.
-                    if (end - place < 32 && depth != 0) revert InvalidProof();
+                    // A shorter node is embedded in its parent. The root has none, and in a trie of receipts no node is short.
+                    if (end - place < 32 && (depth != 0 || reach != NIBBLES)) revert InvalidProof();
                 } else {
                     end = place + kind - EMBEDDED + 1;
                 }
