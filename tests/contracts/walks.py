@@ -160,7 +160,7 @@ def _find_receipt(root: bytes, key: str, remaining: Iterator[bytes]) -> tuple[st
     """Return the digits and the value of the leaf where the walk ends. The value is empty if it ends elsewhere."""
     passed, child = "", root
     while child:
-        node = _referenced(child, remaining, is_root=not passed)
+        node = _referenced(child, remaining)
         if len(node) == 17:
             if node[-1] != b"":
                 raise InvalidProof("The proof has a branch with a value.")

@@ -67,8 +67,9 @@ library TrieWalk {
         if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
-    /// @dev Where the value at an index begins and ends in a trie of receipts, and whether it is the index's own. If not, it
-    /// shows the index absent. So does a walk that comes to no leaf: then `end` is zero. Indexes have 16 bits.
+    /// @dev Where the value at an index begins and ends in a trie of receipts, or one with such keys, as that of withdrawals
+    /// is; and whether it is the index's own. If not, it shows the index absent. So does a walk that comes to no leaf: then
+    /// `end` is zero. Indexes have 16 bits.
     /// @param proof As for `slotValue`. No node below the root is embedded, because a receipt has more than 32 bytes.
     function findReceipt(bytes calldata proof, bytes32 root, uint256 index)
         internal
@@ -111,8 +112,8 @@ library TrieWalk {
                 if (kind == HASH) {
                     (place, cursor) = _takeNode(cursor, last, root);
                     end = cursor;
-                    // A shorter node is embedded in its parent. The root has none.
-                    if (end - place < 32 && depth != 0) revert InvalidProof();
+                    // A shorter node is embedded in its parent. The root has none, and in a trie of receipts no node is short.
+                    if (end - place < 32 && (depth != 0 || reach != NIBBLES)) revert InvalidProof();
                 } else {
                     end = place + kind - EMBEDDED + 1;
                 }
