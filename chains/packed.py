@@ -35,9 +35,7 @@ HASH_BYTES = 32
 HISTORY_ADDRESS = bytes.fromhex(HISTORY_CONTRACT[2:])
 
 # Operation codes. The low bits of most codes are parameters.
-FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
-# The kind of a branch's child is in the high half of a byte, and the child's index in the low half.
-HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
+FULL_BRANCH, BRANCH, BRANCH_WITH_NODES, END_OF_BRANCHES = 0x00, 0x10, 0x20, 0x30
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
 PARENT, HASH_ALONE = 0x38, 0x39
 # Codes for older blocks that are proven by branches in the beacon chain. The last two need no header.
@@ -362,14 +360,13 @@ def branch_operation(node: Sequence[Item], below: Collection[int]) -> bytes:
     if len(below) == 1 and len(hashes) == 16:
         others = [child for place, child in children if place not in below and isinstance(child, bytes)]
         return bytes([FULL_BRANCH]) + b"".join(others)
-    out = bytearray([BRANCH + len(below) - 1, len(children)])
+    nodes = {place: child for place, child in children if place not in below and not isinstance(child, bytes)}
+    masks = [[place for place, _ in children if place not in below and place not in nodes], *([nodes] if nodes else [])]
+    out = bytearray([(BRANCH_WITH_NODES if nodes else BRANCH) + len(below) - 1])
+    out += b"".join(sum(1 << place for place in mask).to_bytes(2) for mask in masks)
     for place, child in children:
-        if place in below:
-            out.append(OWN_CHILD << 4 | place)
-        elif isinstance(child, bytes):
-            out += bytes([HASH_CHILD << 4 | place]) + child
-        else:
-            out += bytes([NODE_CHILD << 4 | place]) + rlp.encode(child)
+        if place not in below:
+            out += child if isinstance(child, bytes) else rlp.encode(child)
     return bytes(out)
 
 

@@ -21,15 +21,10 @@ library CalldataRlp {
             // Where there is an item of the other kind, this is huge, or at least 64.
             uint256 form = CalldataReader.read(place, 1) - kind;
             if (form < 56) return (form, place + 1);
-            uint256 least = 56;
-            if (form == 56) {
-                (size, content) = (CalldataReader.read(place + 1, 1), place + 2);
-            } else {
-                if (form > 58) revert InvalidProof();
-                (size, content) = (CalldataReader.read(place + 1, form - 55), place + form - 54);
-                least = form == 57 ? 1 << 8 : 1 << 16;
-            }
-            if (size < least) revert InvalidProof();
+            // The size is in one to three bytes, of which the first isn't zero.
+            if (form > 58) revert InvalidProof();
+            (size, content) = (CalldataReader.read(place + 1, form - 55), place + form - 54);
+            if (size < 56 || size >> (8 * (form - 56)) == 0) revert InvalidProof();
         }
     }
 

@@ -84,8 +84,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
             record.loose.update(range(self.cursor, self.cursor + size))
         return take(self, size)
 
-    def recording_children(self: decoder._Decoder, size: int, mine: Sequence[decoder._Subtree]) -> list[bytes]:
-        all_children = children(self, size, mine)
+    def recording_children(
+        self: decoder._Decoder, mine: Sequence[decoder._Subtree], hashes: set[int], nodes: set[int]
+    ) -> list[bytes]:
+        all_children = children(self, mine, hashes, nodes)
         own = {child.place for child in mine}
         record.children |= {(index in own, len(child)) for index, child in enumerate(all_children)}
         return all_children
