@@ -47,13 +47,15 @@ def encode_receipts(
     receipts: Sequence[bytes],
     logs: Mapping[int, Collection[int]] = MappingProxyType({}),
     fields: Collection[int] = (),
+    *,
+    takes_masks: bool = True,
 ) -> bytes:
     """Return packed calldata that proves receipts of a block.
 
     `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
     fact. `receipts` are all values of the block's trie. `logs` has the logs to store, and `fields` the receipts whose
     fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent, possibly
-    together with the fields of another receipt.
+    together with the fields of another receipt. `takes_masks` is as in `packed.encode`.
 
     Raises `CannotPack`.
     """
@@ -65,13 +67,15 @@ def encode_receipts(
         return bytes([operation]) + _name(index) + bytes([depth]) + _without_bloom(receipts[index], wanted)
 
     asked = {*logs, *fields}
-    return _begin(block) + bytes([RECEIPTS]) + _Trie(receipts, leaf).operations(asked)
+    return _begin(block) + bytes([RECEIPTS]) + _Trie(receipts, leaf, takes_masks=takes_masks).operations(asked)
 
 
 def encode_transactions(
     block: bytes | int | HeaderParts,
     transactions: Sequence[bytes],
     hashes: Collection[int],
+    *,
+    takes_masks: bool = True,
 ) -> bytes:
     """Return packed calldata that proves the hashes of transactions by their indexes, as `encode_receipts` does."""
 
@@ -83,7 +87,7 @@ def encode_transactions(
 
     if any(index >= len(transactions) for index in hashes):
         raise CannotPack("The block has no such transaction.")
-    return _begin(block) + bytes([TRANSACTIONS]) + _Trie(transactions, leaf).operations(hashes)
+    return _begin(block) + bytes([TRANSACTIONS]) + _Trie(transactions, leaf, takes_masks=takes_masks).operations(hashes)
 
 
 def root(values: Sequence[bytes]) -> bytes:
@@ -141,8 +145,9 @@ def _begin(block: bytes | int | HeaderParts) -> bytes:
 class _Trie:
     """The trie of values by their index, and a writer of operations for some of them."""
 
-    def __init__(self, values: Sequence[bytes], leaf: Callable[[int, int], bytes]) -> None:
+    def __init__(self, values: Sequence[bytes], leaf: Callable[[int, int], bytes], *, takes_masks: bool = True) -> None:
         """`leaf` returns the operation for an index at a depth."""
+        self._takes_masks = takes_masks
         self._values = values
         self._leaf = leaf
         self._written: dict[str, Item] = {}
@@ -207,7 +212,7 @@ class _Trie:
             if wanted:
                 below.append(place)
         node = [*children, b""]
-        return node, out + branch_operation(node, below) if below else b""
+        return node, out + branch_operation(node, below, takes_masks=self._takes_masks) if below else b""
 
 
 def _key(index: int) -> str:

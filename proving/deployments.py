@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
-from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
+from eth_utils.abi import abi_to_signature, collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
@@ -22,7 +22,7 @@ from chains.nodes import is_answer
 from chains.questions import BlockIdentifier
 from chains.rpc import KEPT_BELOW, RpcClient, result
 from config.configured_chains import get_chains, get_rpc
-from contracts import NO_CONTRACT, create2_address, is_earlier_registry, load_artifact, why_bad
+from contracts import NO_CONTRACT, create2_address, earlier_registry, is_earlier_registry, load_artifact, why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
@@ -99,7 +99,7 @@ def in_one_call(address: str, calls: Sequence[Call]) -> Call:
 
 
 def selector(contract: str, function: str) -> bytes:
-    """Return the selector (4 bytes) of a function of the contract with this name."""
+    """Return the selector (4 bytes) of a function of the contract, by its name, or its signature if it has several."""
     return _selector_and_types(contract, function)[0]
 
 
@@ -112,7 +112,11 @@ def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
 @cache
 def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]:
     abi = load_artifact(contract).abi
-    (entry,) = (candidate for candidate in abi if candidate["type"] == "function" and candidate["name"] == function)
+    (entry,) = (
+        candidate
+        for candidate in abi
+        if candidate["type"] == "function" and function in {candidate["name"], abi_to_signature(candidate)}
+    )
     return function_abi_to_4byte_selector(entry), [collapse_if_tuple(argument) for argument in entry["inputs"]]
 
 
@@ -167,7 +171,9 @@ class Deployment:
     reader: str = ""
     """Address of a `FactsReader` that reads it; empty: none is known."""
     proves_transactions: bool = True
-    """False for a registry of an earlier version, which proves neither transactions nor receipts and logs."""
+    """False for a registry before version 0.3.0, which proves neither transactions nor receipts and logs."""
+    takes_masks: bool = True
+    """False for a registry of version 0.3.0 or before. See `chains.packed.encode`."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -246,6 +252,7 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.jump_origin,
         row.reader,
         proves_transactions(row),
+        takes_masks=_is_current(row),
     )
 
 
@@ -255,8 +262,16 @@ def lacks_logs(row: FactsRegistry) -> WaitReason:
 
 
 def proves_transactions(row: FactsRegistry) -> bool:
-    """Return whether the registry isn't of an earlier version, by its code when that was last compared."""
-    return row.code_hash in {"", hex_data(keccak(expected_code(row)))}
+    """Return whether the registry is of version 0.3.0 at least, by its code when that was last compared."""
+    return _is_current(row) or row.code_hash == _hash(earlier_registry().deployed(**_immutables(row)))
+
+
+def _is_current(row: FactsRegistry) -> bool:
+    return row.code_hash in {"", _hash(expected_code(row))}
+
+
+def _hash(code: bytes) -> str:
+    return hex_data(keccak(code))
 
 
 def not_deployed(destination: int, source: int) -> WaitReason:

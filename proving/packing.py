@@ -172,16 +172,17 @@ class EntryPack:
         logs = [fact.entry for fact in self.facts if isinstance(fact, LogFact)]
         return _LEAST_TRANSACTION_GAS * len(entries.union(logs)) + _NEW_WORD_GAS * (len(entries) + len(logs))
 
-    def encode(self, block: int | HeaderParts) -> bytes:
+    def encode(self, block: int | HeaderParts, registry: Deployment) -> bytes:
         """Return the packed calldata. `block` is as in `encode_receipts`."""
+        takes_masks = registry.takes_masks
         indexes = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
         if self.root == HeaderField.TRANSACTIONS_ROOT:
-            return encode_transactions(block, self.values, indexes)
+            return encode_transactions(block, self.values, indexes, takes_masks=takes_masks)
         logs: dict[int, list[int]] = {}
         for fact in self.facts:
             if isinstance(fact, LogFact):
                 logs.setdefault(fact.entry, []).append(fact.log)
-        return encode_receipts(block, self.values, logs, indexes)
+        return encode_receipts(block, self.values, logs, indexes, takes_masks=takes_masks)
 
 
 def entry_packs(
@@ -319,7 +320,7 @@ def intents(
     below = deque(_missing_entries(block, missing))
     if header and not beside and _asks_only_few_entries(missing, below):
         to, data = in_one_call(
-            registry.multicall, [(registry.contract.address, pack.encode([header])) for pack in below]
+            registry.multicall, [(registry.contract.address, pack.encode([header], registry)) for pack in below]
         )
         most_gas = sum(pack.most_gas + _HEADER_GAS for pack in below)
         least_gas = sum(_LEAST_HEADER_GAS + pack.least_gas for pack in below)
@@ -337,11 +338,12 @@ def intents(
             bytes.fromhex(block.state_root[2:]),
             pack.accounts,
             header_fields=() if header is None else sorted(fields),
+            takes_masks=registry.takes_masks,
         )
         header_gas = 0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS
         in_order = [*calls, (registry.contract.address, proof_of_state)]
         while below and pack.add_entries(below[0]):
-            in_order.append((registry.contract.address, below.popleft().encode(block.number)))
+            in_order.append((registry.contract.address, below.popleft().encode(block.number, registry)))
         to, data = in_one_call(registry.multicall, in_order)
         yield Intent(
             to,
@@ -362,7 +364,7 @@ def _one_by_one(block: Block, registry: Deployment, below: deque[EntryPack]) -> 
         entries = below.popleft()
         yield Intent(
             registry.contract.address,
-            entries.encode(block.number),
+            entries.encode(block.number, registry),
             entries.queries,
             continued=set().union(*(entries.queries & further.queries for further in below)),
             most_gas=entries.most_gas + _HEADER_GAS,
