@@ -30,7 +30,7 @@ library BranchWriter {
         if (place > 15) revert InvalidProof();
         _checkZone();
         assembly ("memory-safe") {
-            // The prefixes of the list and of its first hash. Before each of the other hashes goes the same prefix. A loop
+            // The prefixes of the list and of its first hash. Behind each of the others is the prefix of the next. A loop
             // would take half as much gas again.
             mstore(NODE, shl(224, 0xf90211a0))
             mstore(add(NODE, 4), calldataload(others))
@@ -62,6 +62,7 @@ library BranchWriter {
             mstore(add(NODE, 433), calldataload(add(others, 416)))
             mstore8(add(NODE, 465), 0xa0)
             mstore(add(NODE, 466), calldataload(add(others, 448)))
+            mstore8(add(NODE, 498), 0xa0)
             // Children from the place on move up by one, prefixes included, to make room for ours.
             let ours := add(add(NODE, 3), mul(33, place))
             mcopy(add(ours, 33), ours, sub(add(NODE, 498), ours))
