@@ -227,6 +227,13 @@ def why_no_jump(row: FactsRegistry) -> str:
     return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
 
 
+def why_replaceable(row: FactsRegistry) -> str:
+    """Return a sentence if a new registry could do more than this one, which may be used. Empty if it couldn't."""
+    if not _is_current(row):
+        return f"The facts registry at {row} is of an earlier version."
+    return why_no_jump(row)
+
+
 def deployed(destination: int, source: int) -> FactsRegistry | None:
     """Return the registry in use of a connection. Its code isn't checked."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)

@@ -104,7 +104,7 @@ library SubtreeStack {
 
     /// @dev Makes a subtree that of the branch above it, whose key it has.
     function setBranch(Subtree item, bytes32 ref_, uint256 size_, uint256 depth_) internal pure {
-        if (size_ > 31 || depth_ > MAX_DEPTH) revert InvalidProof();
+        if (depth_ > MAX_DEPTH || size_ > 31) revert InvalidProof();
         assembly ("memory-safe") {
             mstore(item, ref_)
             mstore(add(item, 0x20), size_)
