@@ -21,10 +21,15 @@ library CalldataRlp {
             // Where there is an item of the other kind, this is huge, or at least 64.
             uint256 form = CalldataReader.read(place, 1) - kind;
             if (form < 56) return (form, place + 1);
-            // The size is in one to three bytes, of which the first isn't zero.
+            if (form == 56) {
+                size = CalldataReader.read(place + 1, 1);
+                if (size < 56) revert InvalidProof();
+                return (size, place + 2);
+            }
+            // The size is in two or three bytes, of which the first isn't zero.
             if (form > 58) revert InvalidProof();
             (size, content) = (CalldataReader.read(place + 1, form - 55), place + form - 54);
-            if (size < 56 || size >> (8 * (form - 56)) == 0) revert InvalidProof();
+            if (size >> (8 * (form - 56)) == 0) revert InvalidProof();
         }
     }
 

@@ -96,7 +96,7 @@ contract FactsRegistry is TransactionProof {
         } else {
             bytes32 expected;
             if (first != HEADER) {
-                expected = _takeConstantsBlock(input);
+                expected = _takeConstantsBlock(input, first);
                 if (_storeAlone(input, expected)) return;
             }
             uint256 start = input.cursor;
@@ -271,8 +271,8 @@ contract FactsRegistry is TransactionProof {
     }
 
     /// @dev The hash of a block that needs no header to start from: constants prove it.
-    function _takeConstantsBlock(Calldata memory input) private view returns (bytes32) {
-        uint256 op = input.take(1);
+    function _takeConstantsBlock(Calldata memory input, uint256 op) private view returns (bytes32) {
+        input.cursor = 1;
         if (op == BLOCK_BEFORE_CAPELLA) return _provenHash(input, IBeaconHistory.blockHashBeforeCapella.selector, 0);
         if (op == BLOCK_BEFORE_MERGE) return _provenHash(input, IBeaconHistory.blockHashBeforeMerge.selector, 0);
         _refuseCall();

@@ -41,7 +41,7 @@ class Deployed:
         """
         artifact = artifact or load_artifact(name)
         self.chain = chain
-        # By its name, or its signature. A name with several functions means the last of them.
+        # Names and signatures lead to functions. A name with several functions leads to the last of them.
         functions = filter_abi_by_type("function", artifact.abi)
         self._functions = {entry["name"]: entry for entry in functions}
         self._functions |= {abi_to_signature(entry): entry for entry in functions}
