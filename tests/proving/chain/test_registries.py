@@ -230,6 +230,7 @@ def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(s
     after = submit(key, asked)
     assert work_until_done(after).status == BatchStatus.DONE
     assert registry().address != row.address
+    assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
     assert "is of an earlier version" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
