@@ -397,13 +397,13 @@ FAULTS = (
     # --- The stack ----------------------------------------------------------------------------------------------------
     # Memory below the bottom of the stack is popped as if it were subtrees.
     SourceFault(
-        "SubtreeStackProofs.check_pop_takes_what_is_in_the_open_stack_and_nothing_else",
+        "SubtreeStackProofs.check_fold_takes_what_is_in_the_open_stack_and_nothing_else",
         STACK,
         "lt(lowest, bottom)",
         "0",
     ),
     SourceFault(
-        "SubtreeStackProofs.check_pop_takes_what_is_in_the_open_stack_and_nothing_else",
+        "SubtreeStackProofs.check_fold_takes_what_is_in_the_open_stack_and_nothing_else",
         STACK,
         "gt(sub(count, 1), 15)",
         "gt(count, 16)",
@@ -538,50 +538,55 @@ FAULTS = (
         "let ours := add(add(NODE, 3), mul(33, place))",
         "let ours := add(add(NODE, 3), mul(33, and(place, 7)))",
     ),
-    # Keys may be proven absent below a branch.
+    # A branch is as deep as its child.
     SourceFault(
         "OperationsProofs.check_a_full_branch",
         TRIE,
-        "stack.push(hash, 0, key, depth, 0, 0);",
-        "stack.push(hash, 0, key, depth, depth + 1, 0);",
+        "child.setBranch(hash, 0, depth);",
+        "child.setBranch(hash, 0, depth + 1);",
     ),
     # A branch is hashed without its value.
-    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "end := add(base, 17)", "end := add(base, 16)"),
-    # The indexes of a branch's children may come in any order.
-    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "if lt(at, next) { refuse() }", ""),
-    # Leftover bytes of an earlier node are read as the next index.
     SourceFault(
         "OperationsProofs.check_a_branch_of_two",
         BRANCH,
-        "next := add(at, length)\n                mstore(next, EMPTY_STRINGS)",
-        "next := add(at, length)",
+        "end := sub(add(end, 17), cursor)",
+        "end := sub(add(end, 16), cursor)",
     ),
+    # The subtrees of a branch may come in any order.
+    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "if iszero(gt(bit, own)) { refuse() }", ""),
+    # A place may have two children.
+    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "if and(own, others) { refuse() }", ""),
+    # Leftover bytes of an earlier node are read as the last places.
+    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "mstore(at, EMPTY_STRINGS)", ""),
     # An empty child counts as a child.
-    SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "lt(length, 2)", "0"),
+    SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "xor(mload(add(child, SIZE)), 1)", "1"),
     # The number of children isn't checked.
     SourceFault(
-        "OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "if lt(size, add(none, 2)) { refuse() }", ""
+        "OperationsProofs.check_a_branch_of_one_is_refused",
+        BRANCH,
+        "if iszero(and(real, sub(real, 1))) { refuse() }",
+        "",
     ),
     # A child of another branch is accepted, because the last nibble of the branch's path isn't compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
-        "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
-        "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), not(0xf0))",
+        "xor(shr(4, path), parent)",
+        "and(xor(shr(4, path), parent), not(0x0f))",
     ),
     # A child of another branch is accepted, because only the last four nibbles of the path are compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
-        "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
-        "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), 0xfffff)",
+        "xor(shr(4, path), parent)",
+        "and(xor(shr(4, path), parent), 0xffff)",
     ),
     # A child at another depth is accepted.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
-        "if xor(mload(add(child, DEPTH)), depth) { refuse() }",
-        "",
+        "or(xor(mload(add(child, DEPTH)), depth), xor(shr(4, path), parent))",
+        "xor(shr(4, path), parent)",
     ),
     # An extension may lead to a leaf.
     SourceFault(
@@ -607,7 +612,12 @@ FAULTS = (
         "",
     ),
     # A leaf may be deeper than the maximum.
-    SourceFault("OperationsProofs.check_a_slot", STACK, "depth_ > MAX_DEPTH", "depth_ > MAX_DEPTH + 1"),
+    SourceFault(
+        "OperationsProofs.check_a_slot",
+        STACK,
+        "size_ > 31 || depth_ > MAX_DEPTH",
+        "size_ > 31 || depth_ > MAX_DEPTH + 1",
+    ),
     # An account may store nothing and have no open storage.
     SourceFault(
         "OperationsProofs.check_an_account",

@@ -435,13 +435,17 @@ def calldata(block_number: int, fact: Fact) -> str:
     return hex_data(_calldata(block_number, fact, tries=False))
 
 
+# `accountField` of a slot is another function.
+_ACCOUNT_FIELD = "accountField(address,uint256,uint8)"
+
+
 def _calldata(block_number: int, fact: Fact, *, tries: bool) -> bytes:
     """Return the calldata that reads a fact. If it `tries`, `Registry.decode_try` reads the answer."""
     # Each argument is one word.
     function, words = "", tuple[int, ...]()
     match fact:
         case AccountFact():
-            function, words = "accountField", (int(fact.address, 16), block_number, fact.field)
+            function, words = _ACCOUNT_FIELD, (int(fact.address, 16), block_number, fact.field)
         case SlotFact():
             function, words = "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
         case HeaderFact():

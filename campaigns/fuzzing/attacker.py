@@ -25,24 +25,23 @@ from chains.tries.packed import (
     AT_SAME,
     BLOCK_HASH,
     BRANCH,
+    BRANCH_WITH_NODES,
     CLOSES_STORAGE,
     CODE_HASH_FOLLOWS,
     END_OF_BRANCHES,
     EXTENSION,
     FULL_BRANCH,
     HASH_BYTES,
-    HASH_CHILD,
     HISTORY_ADDRESS,
     MAX_DEPTH,
     NIBBLES,
-    NODE_CHILD,
     OPEN_STORAGE,
-    OWN_CHILD,
     SLOT,
     STORAGE_ROOT_FOLLOWS,
     ZERO_SLOT,
 )
 from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from tests.contracts.operations import HASH_CHILD, NODE_CHILD, OWN_CHILD, branch
 from tests.contracts.worlds import NEAR_SLOTS
 
 Fault = Literal[
@@ -64,9 +63,9 @@ Fault = Literal[
     "children",
     "form of a child",
     "size of an embedded node",
-    "number of children",
+    "mask of hashes",
+    "mask of nodes",
     "number of subtrees",
-    "subtree left over",
     "only child",
     "full branch of no hash",
     "sixteen hashes",
@@ -366,15 +365,14 @@ class Attacker:
             size = self._chance.pick((1, 32, 33, 40, 56, 64))
             node = bytes([0xBF + size]) + self._chance.randbytes(size - 1)
             children = self._replace_child(children, bytes([NODE_CHILD << 4]), node)
-        if count > 1 and self._wrong("subtree left over"):
-            left_over = self._chance.pick(own)
-            children = [child for child in children if child[0] != OWN_CHILD << 4 | left_over]
-        size = len(children)
         if self._wrong("number of subtrees"):
             count = self._chance.pick((count % 16 + 1, max(count - 1, 1)))
-        if self._wrong("number of children"):
-            size += self._chance.pick((1, -1))
-        self._operations.append(bytes([BRANCH + count - 1, size]) + b"".join(children))
+        hashes = nodes_mask = 0
+        if self._wrong("mask of hashes"):
+            hashes = 1 << self._chance.below(16)
+        if self._wrong("mask of nodes"):
+            nodes_mask = 1 << self._chance.below(16)
+        self._operations.append(branch(count, *children, hashes=hashes, nodes=nodes_mask))
         return Node(_AT_BRANCH, key, 0, "", is_hash)
 
     def _siblings(self, places: list[int], nodes: Sequence[Node]) -> list[bytes]:
@@ -727,17 +725,8 @@ def any_fault(chance: Chance) -> Fault | None:
 def forms(operation: bytes) -> Iterator[str]:
     """Yield the names that a tally counts for an operation: its first byte, and the kinds of a branch's children."""
     yield f"{operation[0]:02x}"
-    cursor = 2 if BRANCH <= operation[0] < END_OF_BRANCHES else len(operation)
-    while cursor < len(operation):
-        form = operation[cursor] >> 4
-        if form == OWN_CHILD:
-            cursor += 1
-            yield "own child"
-        elif form == HASH_CHILD:
-            cursor += 1 + HASH_BYTES
-            yield "hash child"
-        else:
-            # A list of less than 56 bytes begins with its length. After disorder, these may be any bytes.
-            prefix = int.from_bytes(operation[cursor + 1 : cursor + 2])
-            cursor += 2 + max(prefix - 0xC0, 0)
-            yield "node child"
+    if BRANCH <= operation[0] < END_OF_BRANCHES:
+        yield from ["own child"] * ((operation[0] & 0x0F) + 1)
+        yield from ["hash child"] * int.from_bytes(operation[1:3]).bit_count()
+    if BRANCH_WITH_NODES <= operation[0] < END_OF_BRANCHES:
+        yield from ["node child"] * int.from_bytes(operation[3:5]).bit_count()

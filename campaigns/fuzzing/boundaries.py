@@ -12,7 +12,6 @@ from campaigns.fuzzing.operations import (
     Names,
     branch,
     node,
-    place_of,
     prefix,
     siblings,
     slot_name,
@@ -32,28 +31,29 @@ from chains.tries.packed import (
     AT_LEAF,
     AT_SAME,
     BLOCK_HASH,
-    BRANCH,
+    BRANCH_WITH_NODES,
     CLOSES_STORAGE,
     EXTENSION,
     FULL_BRANCH,
     HASH_BYTES,
-    HASH_CHILD,
     HISTORY_ADDRESS,
     MAX_DEPTH,
     NIBBLES,
-    NODE_CHILD,
-    OWN_CHILD,
     SLOT,
     STORE_NONCE_AND_BALANCE,
     ZERO_SLOT,
 )
 from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from devnet.devchain import DevChain
+from tests.contracts import operations
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.nearly import nearly
+from tests.contracts.operations import hash_child, node_child
 
 _DEPTHS = range(MAX_DEPTH + 1)
 _BYTES = range(256)
+# Masks of a branch's places: none, each alone, and some of many.
+_MASKS = (0, *(1 << place for place in range(16)), 0x0003, 0x8001, 0x7FFF, 0xFFFE, 0x5555, 0xAAAA, 0xFFFF)
 # Depths of leaves at which the path takes one byte, has an odd number of nibbles, or makes the leaf shorter than a
 # hash.
 _LEAF_DEPTHS = (0, 1, 8, 9, 10, 54, 55, 56, 57, 61, 62)
@@ -207,19 +207,18 @@ def _branch_of_length(chance: Chance, length: int) -> Case:
     more += [0] * (16 - len(more))
     chance.shuffle(more)
     own = chance.pick([place for place in PLACES if more[place]])
-    parts = [bytes([BRANCH, sum(map(bool, more))])]
+    parts = []
     item = _anything(chance, 2)
     item.key = item.key & ~(15 << 4 * 62) | own << 4 * 62
     for place, size in enumerate(more):
         reference = b"\xa0" + chance.randbytes(HASH_BYTES) if size == 32 else node(chance, size + 1) if size else b""
         if place == own:
             item = _Subtree(reference, item.key, 2)
-            parts.append(bytes([OWN_CHILD << 4 | place]))
         elif size == 32:
-            parts.append(bytes([HASH_CHILD << 4 | place]) + reference[1:])
+            parts.append(hash_child(place, reference[1:]))
         elif size:
-            parts.append(bytes([NODE_CHILD << 4 | place]) + reference)
-    return Case(b"".join(parts), [item])
+            parts.append(node_child(place, reference))
+    return Case(operations.branch(1, *parts), [item])
 
 
 def _branch_of_kinds(chance: Chance, _: int) -> Case:
@@ -242,59 +241,44 @@ def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
     return Case(branch(chance, taken, places[-taken:], [], []), items[len(items) - there :])
 
 
-def _child(chance: Chance, form: int, others: int) -> Case:
-    """Return a case with a child that begins with the byte `form`, after `others` other children."""
-    [item] = siblings(chance, chance.getrandbits(256), 3, [chance.pick((form & 15, chance.below(16)))])
-    before = [place for place in PLACES[:others] if place != place_of(item)]
-    parts = [bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES) for place in before]
-    own = bytes([OWN_CHILD << 4 | place_of(item)])
-    kinds = {HASH_CHILD: chance.randbytes(HASH_BYTES), NODE_CHILD: node(chance)}
-    parts.append(bytes([form]) + kinds.get(form >> 4, b""))
-    if form >> 4 != OWN_CHILD:
-        parts.insert(0 if place_of(item) < min([*before, form & 15]) else len(parts), own)
-    return Case(bytes([BRANCH, len(parts)]) + b"".join(parts), [item])
+def _masks(chance: Chance, hashes: int, nodes: int) -> Case:
+    """Return a case with a branch of these masks, whose children are there. Some masks give a place two children."""
+    [item] = siblings(chance, chance.getrandbits(256), 3, [chance.below(16)])
+    count = (hashes | nodes).bit_count()
+    content = [node(chance) if nodes >> place & 1 else chance.randbytes(HASH_BYTES) for place in PLACES[:count]]
+    return Case(bytes([BRANCH_WITH_NODES]) + hashes.to_bytes(2) + nodes.to_bytes(2) + b"".join(content), [item])
 
 
 def _node_child(chance: Chance, first: int, place: int) -> Case:
     """Return a case with an embedded node that begins with this byte."""
     [item] = siblings(chance, chance.getrandbits(256), 3, [15])
     content = chance.randbytes(first - 0xC0 if 0xC0 < first <= 0xF7 else chance.below(3))
-    child = bytes([NODE_CHILD << 4 | place, first]) + content
-    return Case(bytes([BRANCH, 2]) + child + bytes([OWN_CHILD << 4 | 15]), [item])
+    return Case(operations.branch(1, node_child(place, bytes([first]) + content)), [item])
 
 
 # --- Wrong at any depth -----------------------------------------------------------------------------------------------
 
 
-def _hash_child(chance: Chance, place: int) -> bytes:
-    return bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES)
-
-
-def _own_child(place: int) -> bytes:
-    return bytes([OWN_CHILD << 4 | place])
-
-
-def _branch(taken: int, *children: bytes) -> bytes:
-    return bytes([BRANCH + taken - 1, len(children)]) + b"".join(children)
-
-
 # Branches that each break exactly one rule. They take a subtree as child 5.
 _WRONG_BRANCHES: dict[str, Callable[[Chance], bytes]] = {
-    "a hash out of order": lambda chance: _branch(1, _own_child(5), _hash_child(chance, 3)),
-    "a node out of order": lambda chance: _branch(1, _own_child(5), bytes([NODE_CHILD << 4 | 3]) + node(chance)),
-    "a subtree out of order": lambda chance: _branch(1, _hash_child(chance, 7), _own_child(5)),
-    "a subtree left over": lambda chance: _branch(2, _own_child(5), _hash_child(chance, 9)),
-    "an only child": lambda _: _branch(1, _own_child(5)),
-    "a node of 32 bytes": lambda chance: _branch(
-        1, _own_child(5), bytes([NODE_CHILD << 4 | 9, 0xDF]) + chance.randbytes(31)
+    "a hash at the subtree's place": lambda chance: operations.branch(
+        1, _hash_child(chance, 5), _hash_child(chance, 9)
     ),
+    "a node at the subtree's place": lambda chance: operations.branch(
+        1, node_child(5, node(chance)), _hash_child(chance, 9)
+    ),
+    "an only child": lambda _: operations.branch(1),
+    "a node of 32 bytes": lambda chance: operations.branch(1, node_child(9, b"\xdf" + chance.randbytes(31))),
 }
+
+
+def _hash_child(chance: Chance, place: int) -> bytes:
+    return hash_child(place, chance.randbytes(HASH_BYTES))
 
 
 def _wrong_branch(chance: Chance, depth: int, how: str) -> Case:
     operation = _WRONG_BRANCHES[how](chance)
-    taken = operation[0] - BRANCH + 1
-    children = siblings(chance, chance.getrandbits(256), depth, (5, 7)[:taken])
+    children = siblings(chance, chance.getrandbits(256), depth, (5,))
     if how == "an only child":
         # The stack's subtree is a real child, so the branch would have only one child.
         children = [_hashed(chance, children[0].key, depth)]
@@ -367,7 +351,7 @@ _FAMILIES: _Families = [
     (_branch_of_length, product((*range(19, 530), *range(50, 62), *range(250, 262)))),
     (_branch_of_kinds, product(range(3000))),
     (_branch_of_count, product(range(17), range(1, 17))),
-    (_child, product(_BYTES, (0, 1, 8, 16))),
+    (_masks, product(_MASKS, _MASKS)),
     (_node_child, product(_BYTES, (0, 7, 14))),
     (_any, product(_BYTES, (False, True), (0, 1, 2, 3, 23, 40, 100, 482))),
     (_any_of_slot, product(_BYTES, (HISTORY_ADDRESS, b"\1" * 20), (b"", b"\3\1\7", b"\3", b"\3\1\7\7"))),

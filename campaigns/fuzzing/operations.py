@@ -20,24 +20,22 @@ from chains.tries.packed import (
     AT_LEAF,
     AT_SAME,
     BLOCK_HASH,
-    BRANCH,
     CLOSES_STORAGE,
     CODE_HASH_FOLLOWS,
     EXTENSION,
     FULL_BRANCH,
     HASH_BYTES,
-    HASH_CHILD,
     MAX_DEPTH,
     NIBBLES,
-    NODE_CHILD,
     OPEN_STORAGE,
-    OWN_CHILD,
     SLOT,
     STORAGE_ROOT_FOLLOWS,
     ZERO_SLOT,
 )
 from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from tests.contracts import operations
 from tests.contracts.decoder import EMPTY, _Subtree
+from tests.contracts.operations import hash_child, node_child
 
 PLACES = range(16)
 _IMPLIED = (EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, bytes(32))
@@ -404,16 +402,13 @@ def group_size(stack: Sequence[_Subtree]) -> int:
 def branch(chance: Chance, count: int, mine: Iterable[int], hashes: Iterable[int], nodes: Iterable[int]) -> bytes:
     """Return a branch of `count` subtrees and other children. `nodes` are the positions of embedded nodes."""
     mine, nodes = set(mine), set(nodes)
-    children = sorted({*mine, *hashes, *nodes})
-    parts = [bytes([BRANCH + count - 1, len(children)])]
-    for place in children:
-        if place in mine:
-            parts.append(bytes([OWN_CHILD << 4 | place]))
-        elif place in nodes:
-            parts.append(bytes([NODE_CHILD << 4 | place]) + (no_node(chance) if chance.happens(0.01) else node(chance)))
+    children = []
+    for place in sorted({*hashes, *nodes} - mine):
+        if place in nodes:
+            children.append(node_child(place, no_node(chance) if chance.happens(0.01) else node(chance)))
         else:
-            parts.append(bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES))
-    return b"".join(parts)
+            children.append(hash_child(place, chance.randbytes(HASH_BYTES)))
+    return operations.branch(count, *children)
 
 
 def mutate(chance: Chance, operation: bytes) -> bytes:

@@ -181,7 +181,8 @@ def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
             stack = model.open_stack
         below = None if model.storage is None else model.state
         operation = begun.writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
-        if not number and BRANCH + begun.beyond <= operation[0] < END_OF_BRANCHES:
+        is_branch = BRANCH <= operation[0] < END_OF_BRANCHES
+        if not number and is_branch and operation[0] & 0x0F >= begun.beyond:
             # The operation takes the existing subtrees, and also has children for those that only seem to be there.
             operation = bytes([operation[0] - begun.beyond]) + operation[1:]
         if chance.happens(0.15):

@@ -285,7 +285,8 @@ class Composer:
         branches = [at for at, operation in enumerate(operations) if BRANCH <= operation[0] < END_OF_BRANCHES]
         if branches:
             place = self._chance.pick(branches)
-            operations[place] = bytes([BRANCH + self._chance.below(16)]) + operations[place][1:]
+            form = operations[place][0] & 0xF0
+            operations[place] = bytes([form | self._chance.below(16)]) + operations[place][1:]
 
     def _move_storage(self, operations: list[bytes]) -> None:
         """Open an account's storage elsewhere, or again."""

@@ -35,9 +35,7 @@ HASH_BYTES = 32
 HISTORY_ADDRESS = bytes.fromhex(HISTORY_CONTRACT[2:])
 
 # Operation codes. The low bits of most codes are parameters.
-FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
-# The kind of a branch's child is in the high half of a byte, and the child's index in the low half.
-HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
+FULL_BRANCH, BRANCH, BRANCH_WITH_NODES, END_OF_BRANCHES = 0x00, 0x10, 0x20, 0x30
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
 PARENT, HASH_ALONE = 0x38, 0x39
 # Codes for older blocks that are proven by branches in the beacon chain. The last two need no header.
@@ -101,6 +99,7 @@ def encode(
     *,
     header_fields: Iterable[int] = (),
     history_window: int = HISTORY_WINDOW,
+    takes_masks: bool = True,
 ) -> bytes:
     """Return the packed calldata that proves the accounts, in any order, at one block.
 
@@ -111,7 +110,8 @@ def encode(
     - the block's number, if the registry has accumulated its header. At least one account is then required.
 
     `state_root` is the block's (32 bytes). `header_fields` are indexes of fields in the header's RLP.
-    `history_window` is the registry's number of slots that hold block hashes.
+    `history_window` is the registry's number of slots that hold block hashes. Registries of version 0.3.0 don't take
+    the masks of branches' children: each child has a byte that tells its kind and place.
 
     Raises `CannotPack` if the input is inconsistent. The caller has verified the proofs.
     """
@@ -122,7 +122,7 @@ def encode(
         beyond = [slot for slot in account.history if slot >= history_window]
         if beyond:
             raise CannotPack(f"Slot {min(beyond)} is none of the {history_window} in which block hashes are kept.")
-    operations = _state_operations(state_root, by_key) if by_key else b""
+    operations = _state_operations(state_root, by_key, takes_masks=takes_masks) if by_key else b""
     if isinstance(block, int):
         if header_fields:
             raise CannotPack("Fields of a header can only be stored together with the header.")
@@ -200,8 +200,9 @@ def _header_operation(places: Iterable[int]) -> bytes:
     return bytes([HEADER_FACTS]) + mask.to_bytes(4) if mask else b""
 
 
-def _state_operations(state_root: bytes, accounts: Mapping[bytes, AccountToProve]) -> bytes:
-    subtrees = _Encoder(node for account in accounts.values() for node in account.nodes)
+def _state_operations(state_root: bytes, accounts: Mapping[bytes, AccountToProve], *, takes_masks: bool) -> bytes:
+    nodes = (node for account in accounts.values() for node in account.nodes)
+    subtrees = _Encoder(nodes, takes_masks=takes_masks)
 
     def present(key: bytes, depth: int, value: bytes) -> bytes:
         account = accounts[key]
@@ -221,13 +222,13 @@ def _state_operations(state_root: bytes, accounts: Mapping[bytes, AccountToProve
             return _account_operation(store | flags << 1) + head + account.address + integers + roots
         flags &= CODE_HASH_FOLLOWS
         code_hash = roots[-HASH_BYTES:] if flags else b""
-        opened = _open_storage(account, storage_root)
+        opened = _open_storage(account, storage_root, takes_masks=takes_masks)
         return opened + _account_operation(store | CLOSES_STORAGE | flags << 1) + head + integers + code_hash
 
     def absent(key: bytes, how: int, after: Callable[[bytes], bytes]) -> bytes:
         account = accounts[key]
         if account.slots or account.history:
-            opened = _open_storage(account, EMPTY_TRIE_ROOT)
+            opened = _open_storage(account, EMPTY_TRIE_ROOT, takes_masks=takes_masks)
             return opened + bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + after(b"")
         return bytes([ABSENT_ACCOUNT | how]) + after(account.address)
 
@@ -245,14 +246,14 @@ def _account_operation(bits: int) -> bytes:
     return bytes([ACCOUNT | bits | bits.bit_count() % 2])
 
 
-def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
+def _open_storage(account: AccountToProve, storage_root: bytes, *, takes_masks: bool) -> bytes:
     if account.history and account.address != HISTORY_ADDRESS:
         raise CannotPack(f"The account 0x{account.address.hex()} is not the history contract.")
     if account.history.keys() & account.slots.keys():
         raise CannotPack("A slot of the history contract is requested both as a fact and as a block hash.")
     proofs = {**account.slots, **account.history}
     slots = {keccak(slot.to_bytes(32)): slot for slot in proofs}
-    subtrees = _Encoder(node for nodes in proofs.values() for node in nodes)
+    subtrees = _Encoder((node for nodes in proofs.values() for node in nodes), takes_masks=takes_masks)
 
     def name(key: bytes) -> bytes:
         digits = shortest(slots[key])
@@ -287,7 +288,8 @@ class _Leaves:
 class _Encoder:
     """A writer of a trie's nodes, children before parents, as the contract's stack of subtrees needs them."""
 
-    def __init__(self, nodes: Iterable[bytes]) -> None:
+    def __init__(self, nodes: Iterable[bytes], *, takes_masks: bool) -> None:
+        self._takes_masks = takes_masks
         self._nodes = {keccak(node): node for node in set(nodes)}
 
     def trie(self, root: bytes, keys: Sequence[bytes], leaves: _Leaves) -> bytes:
@@ -352,24 +354,45 @@ class _Encoder:
             below.setdefault(int(key.hex()[depth], 16), []).append(key)
         for place, inside in below.items():
             self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
-        out += branch_operation(node, below)
+        out += branch_operation(node, below, takes_masks=self._takes_masks)
 
 
-def branch_operation(node: Sequence[Item], below: Collection[int]) -> bytes:
-    """Return the operation for a branch whose children at the places `below` are on the stack."""
+def branch_operation(node: Sequence[Item], below: Collection[int], *, takes_masks: bool = True) -> bytes:
+    """Return the operation for a branch whose children at the places `below` are on the stack.
+
+    `takes_masks` is as in `encode`.
+    """
     children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
     hashes = [child for _, child in children if isinstance(child, bytes) and child]
     if len(below) == 1 and len(hashes) == 16:
         others = [child for place, child in children if place not in below and isinstance(child, bytes)]
         return bytes([FULL_BRANCH]) + b"".join(others)
+    if not takes_masks:
+        return _branch_of_bytes(children, below)
+    nodes = {place for place, child in children if place not in below and not isinstance(child, bytes)}
+    masks = [[place for place, _ in children if place not in below and place not in nodes], *([nodes] if nodes else [])]
+    out = bytearray([(BRANCH_WITH_NODES if nodes else BRANCH) + len(below) - 1])
+    out += b"".join(sum(1 << place for place in mask).to_bytes(2) for mask in masks)
+    for place, child in children:
+        if place not in below:
+            out += child if isinstance(child, bytes) else rlp.encode(child)
+    return bytes(out)
+
+
+def _branch_of_bytes(children: Sequence[tuple[int, Item]], below: Collection[int]) -> bytes:
+    """Return a branch as version 0.3.0 takes it.
+
+    The number of children comes first. In each child's first byte, the low half is its place, and the high half 0
+    before a hash, 1 before a node, and 2 for a subtree on the stack.
+    """
     out = bytearray([BRANCH + len(below) - 1, len(children)])
     for place, child in children:
         if place in below:
-            out.append(OWN_CHILD << 4 | place)
+            out.append(2 << 4 | place)
         elif isinstance(child, bytes):
-            out += bytes([HASH_CHILD << 4 | place]) + child
+            out += bytes([place]) + child
         else:
-            out += bytes([NODE_CHILD << 4 | place]) + rlp.encode(child)
+            out += bytes([1 << 4 | place]) + rlp.encode(child)
     return bytes(out)
 
 

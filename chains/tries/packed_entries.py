@@ -48,12 +48,15 @@ def encode_receipts(
     receipts: Sequence[bytes],
     logs: Mapping[int, Collection[int]] = MappingProxyType({}),
     fields: Collection[int] = (),
+    *,
+    takes_masks: bool = True,
 ) -> bytes:
     """Return packed calldata that proves receipts of a block.
 
     `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
     fact. `receipts` are all values of the block's trie. `logs` has the logs to store, and `fields` the receipts whose
     fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent.
+    `takes_masks` is as in `packed.encode`. Without it, the fields of another receipt may be stored, too.
 
     Raises `CannotPack`.
     """
@@ -65,13 +68,15 @@ def encode_receipts(
         return bytes([operation]) + _name(index) + bytes([depth]) + _without_bloom(receipts[index], wanted)
 
     asked = {*logs, *fields}
-    return _begin(block) + bytes([RECEIPTS]) + _Trie(receipts, leaf).operations(asked)
+    return _begin(block) + bytes([RECEIPTS]) + _Trie(receipts, leaf, takes_masks=takes_masks).operations(asked)
 
 
 def encode_transactions(
     block: bytes | int | HeaderParts,
     transactions: Sequence[bytes],
     hashes: Collection[int],
+    *,
+    takes_masks: bool = True,
 ) -> bytes:
     """Return packed calldata that proves the hashes of transactions by their indexes, as `encode_receipts` does."""
 
@@ -80,7 +85,7 @@ def encode_transactions(
 
     if any(index >= len(transactions) for index in hashes):
         raise CannotPack("The block has no such transaction.")
-    return _begin(block) + bytes([TRANSACTIONS]) + _Trie(transactions, leaf).operations(hashes)
+    return _begin(block) + bytes([TRANSACTIONS]) + _Trie(transactions, leaf, takes_masks=takes_masks).operations(hashes)
 
 
 def root(values: Sequence[bytes]) -> bytes:
@@ -138,8 +143,9 @@ def _begin(block: bytes | int | HeaderParts) -> bytes:
 class _Trie:
     """The trie of values by their index, and a writer of operations for some of them."""
 
-    def __init__(self, values: Sequence[bytes], leaf: Callable[[int, int], bytes]) -> None:
+    def __init__(self, values: Sequence[bytes], leaf: Callable[[int, int], bytes], *, takes_masks: bool = True) -> None:
         """`leaf` returns the operation for an index at a depth."""
+        self._takes_masks = takes_masks
         self._values = values
         self._leaf = leaf
         self._written: dict[str, Item] = {}
@@ -173,7 +179,8 @@ class _Trie:
             if others:
                 first = key if key in asked else others[0]
                 out = self._at_leaf(there[key], depth, asked[first])
-                others.remove(first)
+                # A registry of version 0.3.0 is shown every absence behind a leaf whose facts it stores.
+                others = [other for other in others if other != (first if self._takes_masks else key)]
         elif reach := _shared(keys[0][depth:], keys[-1][depth:]):
             path = keys[0][depth : depth + reach]
             inside = {key: asked[key] for key in others if key[depth:].startswith(path)}
@@ -196,7 +203,7 @@ class _Trie:
 
     def _at_leaf(self, index: int, depth: int, asked: int) -> bytes:
         """Return the operation that proves the asked index at the leaf of an index."""
-        if asked == index:
+        if asked == index or not self._takes_masks:
             return self._leaf(index, depth)
         return _absent(asked, AT_LEAF, _whole_leaf(index, depth, self._values[index]))
 
@@ -211,7 +218,7 @@ class _Trie:
             if wanted:
                 below.append(place)
         node = [*children, b""]
-        return node, out + branch_operation(node, below) if below else b""
+        return node, out + branch_operation(node, below, takes_masks=self._takes_masks) if below else b""
 
 
 def _key(index: int) -> str:

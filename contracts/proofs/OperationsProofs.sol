@@ -49,13 +49,9 @@ contract OperationsProofs is Symbolic {
     function check_a_branch_takes_nothing_from_below_the_bottom(uint256 count) external {
         count = _each(count, 1, 16);
         bytes memory image = _image(count - 1);
-        bytes memory children;
-        for (uint256 place = 0; place < count; ++place) {
-            children = abi.encodePacked(children, uint8(0x20 | place));
-        }
-        if (count < 16) children = abi.encodePacked(children, hex"0f", svm.createBytes(32, "hash"));
-        bytes memory size = abi.encodePacked(uint8(count < 16 ? count + 1 : count));
-        _assertRefused(image, count - 1, false, abi.encodePacked(uint8(0x10 + count - 1), size, children));
+        bytes memory children = hex"0000";
+        if (count < 16) children = abi.encodePacked(hex"8000", svm.createBytes(32, "hash"));
+        _assertRefused(image, count - 1, false, abi.encodePacked(uint8(0x10 + count - 1), children));
     }
 
     /// @dev The other operations that need a subtree, on an empty stack.
@@ -120,19 +116,20 @@ contract OperationsProofs is Symbolic {
         bytes32 ref = bytes32(_word(image, BOTTOM + REF));
         bytes memory first = size == 0 ? abi.encodePacked(hex"a0", ref) : abi.encodePacked(bytes4(ref));
         bytes memory second;
-        bytes memory operation = abi.encodePacked(uint8(0x10 + count - 1), hex"02", uint8(0x20 | place));
+        bytes memory operation;
         if (form == 0) {
             bytes memory hash = svm.createBytes(32, "hash");
             second = abi.encodePacked(hex"a0", hash);
-            operation = abi.encodePacked(operation, uint8(other), hash);
+            operation = abi.encodePacked(hex"10", uint16(1 << other), hash);
         } else if (form == 1) {
             second = abi.encodePacked(hex"c2", svm.createBytes(2, "node"));
-            operation = abi.encodePacked(operation, uint8(0x10 | other), second);
+            operation = abi.encodePacked(hex"200000", uint16(1 << other), second);
         } else {
             second = abi.encodePacked(hex"a0", _word(image, BOTTOM + SUBTREE + REF));
-            operation = abi.encodePacked(operation, uint8(0x20 | other));
+            operation = hex"110000";
         }
-        if (other <= place) return _assertRefused(image, count, false, operation);
+        // Other children may have any place, and subtrees come by rising places.
+        if (other == place || (form == 2 && other < place)) return _assertRefused(image, count, false, operation);
 
         bytes memory left = _assertAccepted(image, count, false, operation);
         bytes memory list;
@@ -152,13 +149,9 @@ contract OperationsProofs is Symbolic {
         bytes memory image = _image(count);
         _setWord(image, BOTTOM + SIZE, 0);
         uint256 depth = _word(image, BOTTOM + DEPTH);
-        bytes memory operation = abi.encodePacked(uint8(0x10 + count - 1), hex"02", uint8(0x20 | place));
-        if (isHash) {
-            operation = abi.encodePacked(operation, uint8(other), svm.createBytes(32, "hash"));
-        } else {
-            _setWord(image, BOTTOM + SUBTREE + SIZE, 0);
-            operation = abi.encodePacked(operation, uint8(0x20 | other));
-        }
+        bytes memory operation = hex"110000";
+        if (isHash) operation = abi.encodePacked(hex"10", uint16(1 << other), svm.createBytes(32, "hash"));
+        else _setWord(image, BOTTOM + SUBTREE + SIZE, 0);
         (bool accepted,,) = _run(image, count, false, operation);
         unchecked {
             uint256 below = 256 - 4 * depth;
@@ -179,7 +172,7 @@ contract OperationsProofs is Symbolic {
         bytes memory image = _image(2);
         _setWord(image, BOTTOM + SIZE, empty & 1);
         _setWord(image, BOTTOM + SUBTREE + SIZE, empty >> 1);
-        _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
+        _assertRefused(image, 2, false, hex"110000");
     }
 
     /// @dev To a branch that is a hash, or of 17 bytes. One nibble more than there are above it is too many.

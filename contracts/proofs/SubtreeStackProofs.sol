@@ -39,8 +39,8 @@ contract StackUser {
         return (Subtree.unwrap(stack.peek()), stack);
     }
 
-    function pop(Stack memory stack, uint256 count) external pure returns (uint256, Stack memory) {
-        return (Subtree.unwrap(stack.pop(count)), stack);
+    function fold(Stack memory stack, uint256 count) external pure returns (uint256, Stack memory) {
+        return (Subtree.unwrap(stack.fold(count)), stack);
     }
 
     function only(Stack memory stack) external pure returns (uint256, Stack memory) {
@@ -67,15 +67,15 @@ contract SubtreeStackProofs is Symbolic {
     }
 
     /// @dev Bottom and top are any words, also outside of the zone or in the wrong order.
-    function check_pop_takes_what_is_in_the_open_stack_and_nothing_else(Stack memory stack, uint256 count)
+    function check_fold_takes_what_is_in_the_open_stack_and_nothing_else(Stack memory stack, uint256 count)
         external
         view
     {
         bool isThere = _isInZone(stack) && count >= 1 && count <= 16 && stack.top - stack.bottom >= count * SUBTREE;
-        try user.pop(stack, count) returns (uint256 lowest, Stack memory left) {
+        try user.fold(stack, count) returns (uint256 lowest, Stack memory left) {
             assert(isThere);
             assert(lowest >= stack.bottom && lowest + count * SUBTREE == stack.top);
-            assert(left.bottom == stack.bottom && left.top == lowest);
+            assert(left.bottom == stack.bottom && left.top == lowest + SUBTREE);
         } catch {
             assert(!isThere);
         }

@@ -30,17 +30,39 @@ library BranchWriter {
         if (place > 15) revert InvalidProof();
         _checkZone();
         assembly ("memory-safe") {
-            // The prefixes of the list and of its first hash. Each of the other hashes is written with the next prefix.
+            // The prefixes of the list and of its first hash. Behind each of the others is the prefix of the next. A loop
+            // would take half as much gas again.
             mstore(NODE, shl(224, 0xf90211a0))
-            for { let at := add(NODE, 4) } lt(at, add(NODE, 499)) { at := add(at, 99) } {
-                mstore(at, calldataload(others))
-                mstore8(add(at, 32), 0xa0)
-                mstore(add(at, 33), calldataload(add(others, 32)))
-                mstore8(add(at, 65), 0xa0)
-                mstore(add(at, 66), calldataload(add(others, 64)))
-                mstore8(add(at, 98), 0xa0)
-                others := add(others, 96)
-            }
+            mstore(add(NODE, 4), calldataload(others))
+            mstore8(add(NODE, 36), 0xa0)
+            mstore(add(NODE, 37), calldataload(add(others, 32)))
+            mstore8(add(NODE, 69), 0xa0)
+            mstore(add(NODE, 70), calldataload(add(others, 64)))
+            mstore8(add(NODE, 102), 0xa0)
+            mstore(add(NODE, 103), calldataload(add(others, 96)))
+            mstore8(add(NODE, 135), 0xa0)
+            mstore(add(NODE, 136), calldataload(add(others, 128)))
+            mstore8(add(NODE, 168), 0xa0)
+            mstore(add(NODE, 169), calldataload(add(others, 160)))
+            mstore8(add(NODE, 201), 0xa0)
+            mstore(add(NODE, 202), calldataload(add(others, 192)))
+            mstore8(add(NODE, 234), 0xa0)
+            mstore(add(NODE, 235), calldataload(add(others, 224)))
+            mstore8(add(NODE, 267), 0xa0)
+            mstore(add(NODE, 268), calldataload(add(others, 256)))
+            mstore8(add(NODE, 300), 0xa0)
+            mstore(add(NODE, 301), calldataload(add(others, 288)))
+            mstore8(add(NODE, 333), 0xa0)
+            mstore(add(NODE, 334), calldataload(add(others, 320)))
+            mstore8(add(NODE, 366), 0xa0)
+            mstore(add(NODE, 367), calldataload(add(others, 352)))
+            mstore8(add(NODE, 399), 0xa0)
+            mstore(add(NODE, 400), calldataload(add(others, 384)))
+            mstore8(add(NODE, 432), 0xa0)
+            mstore(add(NODE, 433), calldataload(add(others, 416)))
+            mstore8(add(NODE, 465), 0xa0)
+            mstore(add(NODE, 466), calldataload(add(others, 448)))
+            mstore8(add(NODE, 498), 0xa0)
             // Children from the place on move up by one, prefixes included, to make room for ours.
             let ours := add(add(NODE, 3), mul(33, place))
             mcopy(add(ours, 33), ours, sub(add(NODE, 498), ours))
@@ -50,20 +72,19 @@ library BranchWriter {
         }
     }
 
-    /// @dev Writes the branch whose children are `count` subtrees, from `lowest` on, and others. Two of them must be real:
-    /// a subtree can also be an empty place. Of all `size` children, in order of place, calldata holds a byte whose low half
-    /// is the place. Its high half is 0 before a hash, 1 before a node of less than 32 bytes, and 2 for the next subtree.
-    /// @param cursor Offset of the first child's byte in calldata.
+    /// @dev Writes the branch whose children are `count` subtrees, from `lowest` on, and others. Two children at least must
+    /// be real: a subtree can also be an empty place. Calldata holds a mask of the places of hashes; where `hasNodes` is
+    /// set a mask of those of nodes of less than 32 bytes; then these hashes and nodes in order of place. A mask has two
+    /// bytes, and bit n of it is place n. The subtrees' own keys tell their places.
+    /// @param cursor Offset of the masks in calldata.
     /// @return end End of the list, for `NodeWriter.finish`.
     /// @return Offset in calldata after the children.
-    function put(Subtree lowest, uint256 count, uint256 size, uint256 cursor)
+    function put(Subtree lowest, uint256 count, bool hasNodes, uint256 cursor)
         internal
         pure
         returns (uint256 end, uint256)
     {
         _checkZone();
-        Subtree child = lowest;
-        Subtree behind = lowest.above(count);
         end = NodeWriter.begin();
         assembly ("memory-safe") {
             function refuse() {
@@ -71,53 +92,69 @@ library BranchWriter {
                 revert(0x1c, 4)
             }
 
-            // All children are at the depth of the lowest, and their keys begin with the branch's path and their place.
-            let depth := mload(add(lowest, DEPTH))
-            let bits := sub(256, shl(2, depth))
-            let parent := shl(4, shr(add(bits, 4), mload(add(lowest, KEY))))
-            // Children that are none: empty places.
-            let none := 0
-            // Address of a place's child, less the place: every place takes one byte, and a child the others.
-            let base := end
-            // Where the next child begins, at the lowest.
-            let next := base
-            mstore(base, EMPTY_STRINGS)
-            let left := size
-            // Places rise, so there are at most sixteen rounds. Each adds at most 32 to the base, and writes at most 33 bytes
-            // from there and its place on, and a word behind them. All of it is in the zone: see `_checkZone`.
-            for {} left { left := sub(left, 1) } {
-                let form := byte(0, calldataload(cursor))
-                cursor := add(cursor, 1)
-                let place := and(form, 0x0f)
-                let at := add(base, place)
-                if lt(at, next) { refuse() }
-                if lt(form, 0x10) {
+            let hashes := shr(240, calldataload(cursor))
+            cursor := add(cursor, 2)
+            // Places of children that are there.
+            let real := hashes
+            if hasNodes {
+                let nodes := shr(240, calldataload(cursor))
+                cursor := add(cursor, 2)
+                // Without nodes a branch has the other form. No place has two children.
+                if or(iszero(nodes), and(nodes, hashes)) { refuse() }
+                real := or(real, nodes)
+            }
+
+            // Places of subtrees. All are at the depth of the lowest, and their keys begin with the branch's path.
+            let own := 0
+            let others := real
+            let child := lowest
+            {
+                let depth := mload(add(lowest, DEPTH))
+                let bits := sub(256, shl(2, depth))
+                let parent := shr(add(bits, 4), mload(add(lowest, KEY)))
+                for { let left := count } left { left := sub(left, 1) } {
+                    let path := shr(bits, mload(add(child, KEY)))
+                    if or(xor(mload(add(child, DEPTH)), depth), xor(shr(4, path), parent)) { refuse() }
+                    let bit := shl(and(path, 0x0f), 1)
+                    // Places rise, so this one is above all before it.
+                    if iszero(gt(bit, own)) { refuse() }
+                    own := or(own, bit)
+                    // An empty place has one byte, which no other reference has.
+                    if xor(mload(add(child, SIZE)), 1) { real := or(real, bit) }
+                    child := add(child, SUBTREE)
+                }
+            }
+            if and(own, others) { refuse() }
+            // With fewer than two children it would be no branch.
+            if iszero(and(real, sub(real, 1))) { refuse() }
+            others := or(own, others)
+
+            // Each place takes one byte, and a child the others: of a hash, as many as it has in calldata.
+            let at := end
+            end := sub(add(end, 17), cursor)
+            child := lowest
+            // The bits rise to at most 15, so there are at most sixteen rounds. Each writes at most 33 bytes, and all are in
+            // the zone: see `_checkZone`.
+            for { let bit := 1 } 1 { bit := shl(1, bit) } {
+                // Hashes are most of the children: two at once, and then one that is left.
+                for {} iszero(and(not(hashes), mul(3, bit))) { bit := shl(2, bit) } {
                     mstore8(at, 0xa0)
                     mstore(add(at, 1), calldataload(cursor))
-                    next := add(at, 33)
-                    mstore(next, EMPTY_STRINGS)
-                    base := add(base, 32)
+                    mstore8(add(at, 33), 0xa0)
+                    mstore(add(at, 34), calldataload(add(cursor, 32)))
+                    at := add(at, 66)
+                    cursor := add(cursor, 64)
+                }
+                if and(hashes, bit) {
+                    mstore8(at, 0xa0)
+                    mstore(add(at, 1), calldataload(cursor))
+                    at := add(at, 33)
                     cursor := add(cursor, 32)
                     continue
                 }
-
-                let length
-                switch shr(4, form)
-                case 1 {
-                    // A list of 2 to 31 bytes, prefix included, tells its own length: whatever is in it, the children after
-                    // it stay in their places.
-                    let node := calldataload(cursor)
-                    length := sub(byte(0, node), 0xbf)
-                    if gt(sub(length, 2), 29) { refuse() }
-                    mstore(at, node)
-                    cursor := add(cursor, length)
-                }
-                case 2 {
-                    // The next subtree, if one is left. It must be a child of this very branch, at this place.
-                    if iszero(lt(child, behind)) { refuse() }
-                    if xor(mload(add(child, DEPTH)), depth) { refuse() }
-                    if xor(shr(bits, mload(add(child, KEY))), or(parent, place)) { refuse() }
-                    length := mload(add(child, SIZE))
+                if gt(bit, others) { break }
+                if and(own, bit) {
+                    let length := mload(add(child, SIZE))
                     switch length
                     case 0 {
                         mstore8(at, 0xa0)
@@ -129,20 +166,28 @@ library BranchWriter {
                         mstore(at, mload(child))
                     }
                     child := add(child, SUBTREE)
+                    at := add(at, length)
+                    end := sub(add(end, length), 1)
+                    continue
                 }
-                default { refuse() }
-                // An empty place has one byte, which no other reference has.
-                none := add(none, lt(length, 2))
-                next := add(at, length)
-                mstore(next, EMPTY_STRINGS)
-                base := sub(add(base, length), 1)
+                if and(others, bit) {
+                    // A list of 2 to 31 bytes, prefix included, tells its own length: whatever is in it, the children after
+                    // it stay in their places.
+                    let node := calldataload(cursor)
+                    let length := sub(byte(0, node), 0xbf)
+                    if gt(sub(length, 2), 29) { refuse() }
+                    mstore(at, node)
+                    at := add(at, length)
+                    cursor := add(cursor, length)
+                    end := sub(end, 1)
+                    continue
+                }
+                mstore8(at, 0x80)
+                at := add(at, 1)
             }
-            // All subtrees are in it.
-            if lt(child, behind) { refuse() }
-            // With fewer than two children it would be no branch.
-            if lt(size, add(none, 2)) { refuse() }
             // The places after the last child are empty, and so is the value.
-            end := add(base, 17)
+            mstore(at, EMPTY_STRINGS)
+            end := add(end, cursor)
         }
         return (end, cursor);
     }

@@ -17,13 +17,6 @@ library CalldataReader {
         return input.cursor >= msg.data.length;
     }
 
-    /// @dev The value of the next byte.
-    function takeByte(Calldata memory input) internal pure returns (uint256 value) {
-        unchecked {
-            value = peek(input);
-            ++input.cursor;
-        }
-    }
 
     /// @dev The big-endian number in the next `size` bytes, at most 32; zero in none.
     function take(Calldata memory input, uint256 size) internal pure returns (uint256 value) {
@@ -62,16 +55,20 @@ library CalldataReader {
 
     /// @dev Passes `size` bytes, and tells where they begin.
     function skip(Calldata memory input, uint256 size) internal pure returns (uint256 place) {
+        place = input.cursor;
+        input.cursor = behind(place, size);
+    }
+
+    /// @dev Where what follows `size` bytes begins, all of which were sent.
+    function behind(uint256 place, uint256 size) internal pure returns (uint256 next) {
         unchecked {
-            place = input.cursor;
-            uint256 next = place + size;
+            next = place + size;
             // Neither beyond the end, nor, by a sum that overflows, before where it was.
             bool outside;
             assembly ("memory-safe") {
                 outside := or(gt(next, calldatasize()), lt(next, place))
             }
             if (outside) revert InvalidProof();
-            input.cursor = next;
         }
     }
 }

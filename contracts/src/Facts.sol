@@ -108,7 +108,12 @@ abstract contract Facts {
         return value;
     }
 
-    /// @notice As `accountField`, but answers (false, 0) where nothing is proven.
+    /// @notice The value of a storage slot of an account, as `accountStorageSlotValues`.
+    function accountField(address account, uint256 blockNumber, bytes32 slot) external view returns (bytes32) {
+        return accountStorageSlotValues(account, blockNumber, slot);
+    }
+
+    /// @notice As `accountField` of a field, but answers (false, 0) where nothing is proven.
     function tryAccountField(address account, uint256 blockNumber, AccountField field)
         public
         view
@@ -120,14 +125,7 @@ abstract contract Facts {
         assembly ("memory-safe") {
             place := field
         }
-        if (place <= uint256(AccountField.BALANCE)) {
-            uint256 summary = facts.summary;
-            uint256 presence = summary >> PRESENCE_SHIFT;
-            proven = presence != 0;
-            if (place == uint256(AccountField.NONCE)) value = bytes32(uint256(uint64(summary >> NONCE_SHIFT)));
-            else if (presence == EXISTS_WITH_LARGE_BALANCE) value = bytes32(facts.largeBalance);
-            else value = bytes32(uint256(uint184(summary)));
-        } else {
+        if (place > uint256(AccountField.BALANCE)) {
             assembly ("memory-safe") {
                 // Storage root and code hash are at the places in the struct that they have in the enumeration.
                 value := sload(add(facts.slot, place))
@@ -137,13 +135,20 @@ abstract contract Facts {
                 proven = true;
                 if (place == uint256(AccountField.STORAGE_ROOT)) value = PackedTrie.EMPTY_TRIE_ROOT;
             }
+        } else {
+            uint256 summary = facts.summary;
+            uint256 presence = summary >> PRESENCE_SHIFT;
+            proven = presence != 0;
+            if (place != uint256(AccountField.BALANCE)) value = bytes32(uint256(uint64(summary >> NONCE_SHIFT)));
+            else if (presence == EXISTS_WITH_LARGE_BALANCE) value = bytes32(facts.largeBalance);
+            else value = bytes32(uint256(uint184(summary)));
         }
     }
 
     /// @notice The value of a storage slot of an account; zero if the slot, or the account, doesn't exist.
     /// @dev Reverts with SlotNotProven where nothing is proven.
     function accountStorageSlotValues(address account, uint256 blockNumber, bytes32 slot)
-        external
+        public
         view
         returns (bytes32)
     {

@@ -28,6 +28,8 @@ contract FactsRegistry is TransactionProof {
     uint256 private constant OLD_BLOCK = 0x3a;
     uint256 private constant BLOCK_BEFORE_CAPELLA = 0x3b;
     uint256 private constant BLOCK_BEFORE_MERGE = 0x3c;
+    // A header, by its RLP's first byte.
+    uint256 private constant HEADER = 0xf9;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
     uint256 public immutable sourceChainId;
@@ -51,6 +53,9 @@ contract FactsRegistry is TransactionProof {
     /// @notice The block hash source, or the beacon history, is one of another chain.
     error SourceOfAnotherChain(uint256 itsSourceChainId);
 
+    /// @notice There is no such function here, and no proof begins like this.
+    error UnknownFunction(bytes4 selector);
+
     /// @dev Reverts with SourceOfAnotherChain.
     /// @param historyWindow_ Number of slots to which the source chain's history contract (EIP-2935) writes.
     /// @param beaconChainHistory_ Zero, unless field 19 of the source chain's headers is the root of its own beacon chain.
@@ -69,12 +74,14 @@ contract FactsRegistry is TransactionProof {
 
     /// @notice Stores what the packed calldata proves of one block, all or nothing. Facts that are stored already stay
     /// as they are, at no error; their proofs must be valid all the same.
-    /// @dev No selector of a function here begins as packed calldata does, by 0x01 to 0x08, 0x3b, 0x3c or 0xf9.
+    /// @dev No selector of a function here begins as packed calldata does, by 0x01 to 0x08, 0x3b, 0x3c or 0xf9. A call of a
+    /// function that isn't here is refused as such, unless its selector does: then it is refused as a proof.
     fallback() external {
         Calldata memory input;
         uint256 blockNumber;
         bytes32 root;
-        uint256 first = input.peek();
+        // Behind the end of calldata are zeros.
+        uint256 first = CalldataRlp.number(0, 1);
         if (first < OLD_BLOCK) {
             blockNumber = _takeBlockNumber(input, first);
             uint256 trie = input.peek();
@@ -89,8 +96,8 @@ contract FactsRegistry is TransactionProof {
             if (root == 0) revert UnknownBlock(blockNumber);
         } else {
             bytes32 expected;
-            if (first < 0x80) {
-                expected = _takeConstantsBlock(input);
+            if (first != HEADER) {
+                expected = _takeConstantsBlock(input, first);
                 if (_storeAlone(input, expected)) return;
             }
             uint256 start = input.cursor;
@@ -108,7 +115,7 @@ contract FactsRegistry is TransactionProof {
                     expected = _provenHash(
                         input,
                         IBeaconHistory.oldBlockHash.selector,
-                        _rootIn(start, PackedHeader.PARENT_BEACON_BLOCK_ROOT)
+                        _parentBeaconBlockRoot(start)
                     );
                     if (_storeAlone(input, expected)) return;
                 }
@@ -129,7 +136,7 @@ contract FactsRegistry is TransactionProof {
             if (_isTransactions(op)) {
                 // The header is only used: storing its state root would cost as much as a log.
                 _checkStateRoot(blockNumber, root);
-                _storeTransactions(input, blockNumber, op, _rootIn(start, _rootPlace(op)));
+                _storeTransactions(input, blockNumber, op, PackedHeader.rootAt(start, _rootPlace(op)));
                 return;
             }
             _accumulate(blockNumber, root);
@@ -176,14 +183,22 @@ contract FactsRegistry is TransactionProof {
 
     // --- Blocks -----------------------------------------------------------------------------------------------------
 
-    /// @dev The number that packed calldata begins with, instead of a header: its size, then its bytes.
+    /// @dev The number that packed calldata begins with, instead of a header: its size, then its bytes. Whoever takes what
+    /// follows checks that all of it was sent.
     function _takeBlockNumber(Calldata memory input, uint256 size) private pure returns (uint256 blockNumber) {
         unchecked {
-            if (size == 0 || size > 8) revert InvalidProof();
-            blockNumber = CalldataRlp.number(input.skip(1 + size) + 1, size);
+            if (size == 0 || size > 8) _refuseCall();
+            blockNumber = CalldataRlp.number(1, size);
+            input.cursor = 1 + size;
             // Zero takes one byte.
             if (size > 1 && blockNumber >> (8 * size - 8) == 0) revert InvalidProof();
         }
+    }
+
+    /// @dev Refuses calldata that doesn't begin as a proof does.
+    function _refuseCall() private pure {
+        if (msg.data.length < 4) revert InvalidProof();
+        revert UnknownFunction(msg.sig);
     }
 
     /// @dev Reads a header up to its number and passes it. Fields 3 (state root) and 8 (number) have kept their places
@@ -230,11 +245,10 @@ contract FactsRegistry is TransactionProof {
         (time,) = PackedHeader.takeInteger(PackedHeader.skip(rest, end, 2), end);
     }
 
-    /// @dev A field of a header that is the root of a tree: 4, 5, or 19, of the beacon block before its own (EIP-4788).
-    function _rootIn(uint256 start, uint256 place) private pure returns (bytes32 root) {
-        (uint256 cursor, uint256 end) = PackedHeader.open(start);
-        cursor = PackedHeader.skip(cursor, end, place);
-        (uint256 content, uint256 size,) = PackedHeader.take(cursor, end);
+    /// @dev Field 19 of a header whose first fields are read: the root of the beacon block before its own (EIP-4788).
+    function _parentBeaconBlockRoot(uint256 start) private pure returns (bytes32 root) {
+        (, uint256 end) = PackedHeader.open(start);
+        (uint256 content, uint256 size,) = PackedHeader.take(PackedHeader.parentBeaconBlockRoot(start, end), end);
         root = PackedHeader.word(content, size);
         if (size != 32 || root == 0) revert InvalidHeader();
     }
@@ -253,16 +267,16 @@ contract FactsRegistry is TransactionProof {
 
     /// @dev What is left of calldata: the trie, and operations under its root.
     function _storeTransactions(Calldata memory input, uint256 blockNumber, uint256 trie, bytes32 root) private {
-        input.skip(1);
-        if (_proveTransactions(blockNumber, input, trie) != root) revert InvalidProof();
+        // This byte was looked at.
+        if (_proveTransactions(blockNumber, input.cursor + 1, trie) != root) revert InvalidProof();
     }
 
     /// @dev The hash of a block that needs no header to start from: constants prove it.
-    function _takeConstantsBlock(Calldata memory input) private view returns (bytes32) {
-        uint256 op = input.take(1);
+    function _takeConstantsBlock(Calldata memory input, uint256 op) private view returns (bytes32) {
+        input.cursor = 1;
         if (op == BLOCK_BEFORE_CAPELLA) return _provenHash(input, IBeaconHistory.blockHashBeforeCapella.selector, 0);
         if (op == BLOCK_BEFORE_MERGE) return _provenHash(input, IBeaconHistory.blockHashBeforeMerge.selector, 0);
-        revert InvalidProof();
+        _refuseCall();
     }
 
     /// @dev What a function of the beacon history answers to the branch that comes next: its size, then its bytes. It isn't

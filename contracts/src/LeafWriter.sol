@@ -92,11 +92,9 @@ library LeafWriter {
     /// @dev The prefix of a list or string of so many bytes that aren't their own encoding, as a number, and its bytes.
     function _prefix(uint256 kind, uint256 length) private pure returns (uint256 prefix, uint256 size) {
         unchecked {
-            if (length < 56) return (kind + length, 1);
-            if (length < 1 << 8) return ((kind + 56) << 8 | length, 2);
-            if (length < 1 << 16) return ((kind + 57) << 16 | length, 3);
+            if (length < 1 << 8) return length < 56 ? (kind + length, 1) : ((kind + 56) << 8 | length, 2);
             // The zone of memory is shorter than four bytes can tell.
-            return ((kind + 58) << 24 | length, 4);
+            return length < 1 << 16 ? ((kind + 57) << 16 | length, 3) : ((kind + 58) << 24 | length, 4);
         }
     }
 }

@@ -16,6 +16,7 @@ library PackedHeader {
     uint256 internal constant TRANSACTIONS_ROOT = 4;
     uint256 internal constant RECEIPTS_ROOT = 5;
     uint256 internal constant LOGS_BLOOM = 6;
+    uint256 private constant DIFFICULTY = 7;
     uint256 internal constant NUMBER = 8;
     uint256 internal constant EXTRA_DATA = 12;
     uint256 internal constant PARENT_BEACON_BLOCK_ROOT = 19;
@@ -73,6 +74,23 @@ library PackedHeader {
             (, size, next) = take(cursor + DIFFICULTY_PLACE, end);
             if (size > 32) revert InvalidHeader();
             (blockNumber, next) = takeInteger(next, end);
+        }
+    }
+
+    /// @dev The root of transactions or of receipts, of a header whose first fields `takeFirst` has read.
+    function rootAt(uint256 start, uint256 place) internal pure returns (bytes32) {
+        unchecked {
+            // Behind the header's prefix and the field's own.
+            return bytes32(
+                CalldataRlp.number(start + 4 + (place == RECEIPTS_ROOT ? RECEIPTS_ROOT_PLACE : TRANSACTIONS_ROOT_PLACE), 32)
+            );
+        }
+    }
+
+    /// @dev Where field 19 begins, of a header whose first fields `takeFirst` has read.
+    function parentBeaconBlockRoot(uint256 start, uint256 end) internal pure returns (uint256) {
+        unchecked {
+            return skip(start + 3 + DIFFICULTY_PLACE, end, PARENT_BEACON_BLOCK_ROOT - DIFFICULTY);
         }
     }
 

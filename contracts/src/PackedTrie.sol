@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
 import {BranchWriter} from "./BranchWriter.sol";
 import {Calldata, CalldataReader} from "./Calldata.sol";
 import {InvalidProof} from "batch-query-client/InvalidProof.sol";
@@ -30,47 +31,52 @@ library PackedTrie {
     /// @dev Replaces the subtree on top by the branch of sixteen hashes that holds it. The other fifteen are in
     /// calldata. Repeats this while the next operation is the same. Such branches are the upper levels of every large
     /// trie, and most of the work.
-    function fullBranches(Stack memory stack, Calldata memory input) internal pure {
+    /// @param cursor Where the other hashes begin.
+    /// @return Where the operation that follows begins.
+    function fullBranches(Stack memory stack, uint256 cursor) internal pure returns (uint256) {
         unchecked {
-            Subtree child = stack.pop(1);
+            Subtree child = stack.peek();
             if (child.size() != 0) revert InvalidProof();
             bytes32 hash = child.ref();
             uint256 key = child.key();
             uint256 depth = child.depth();
-            // The first operation is passed already, those after it aren't.
-            uint256 others = input.skip(15 * 32);
             while (true) {
                 if (depth == 0) revert InvalidProof();
-                hash = BranchWriter.hashFullBranch(hash, prefix(key, depth) & 0x0f, others);
+                // No subtree is as deep as a word has nibbles.
+                hash = BranchWriter.hashFullBranch(hash, key >> (256 - 4 * depth) & 0x0f, cursor);
                 --depth;
-                if (input.atEnd() || input.peek() != FULL_BRANCH) break;
-                others = input.skip(1 + 15 * 32) + 1;
+                cursor = CalldataReader.behind(cursor, 15 * 32);
+                // Behind the end of calldata are zeros.
+                if (cursor == msg.data.length || CalldataRlp.number(cursor, 1) != FULL_BRANCH) break;
+                ++cursor;
             }
-            stack.push(hash, 0, key, depth, 0, 0);
+            child.setBranch(hash, 0, depth);
+            return cursor;
         }
     }
 
-    /// @dev Replaces the topmost `count` subtrees, 1 to 16, by the branch that holds them. How many children it has and
-    /// which is in calldata, as `BranchWriter` reads it.
-    function branch(Stack memory stack, Calldata memory input, uint256 count) internal pure {
+    /// @dev Replaces the topmost `count` subtrees, 1 to 16, by the branch that holds them. Its other children are in
+    /// calldata, as `BranchWriter` reads them.
+    /// @param cursor Where the other children begin.
+    /// @return Where the operation that follows begins.
+    function branch(Stack memory stack, uint256 cursor, uint256 count, bool hasNodes) internal pure returns (uint256) {
         unchecked {
-            uint256 children = input.take(1);
-            Subtree lowest = stack.pop(count);
-            (uint256 key, uint256 depth) = (lowest.key(), lowest.depth());
+            Subtree lowest = stack.fold(count);
+            uint256 depth = lowest.depth();
             if (depth == 0) revert InvalidProof();
-            (uint256 end, uint256 cursor) = BranchWriter.put(lowest, count, children, input.cursor);
-            input.skip(cursor - input.cursor);
+            (uint256 end, uint256 next) = BranchWriter.put(lowest, count, hasNodes, cursor);
             // A full branch belongs to `fullBranches`, so that a proof has one form only.
             if (count == 1 && end == NodeWriter.begin() + BranchWriter.FULL_LENGTH) revert InvalidProof();
             (bytes32 ref, uint256 size) = NodeWriter.finish(end);
-            stack.push(ref, size, key, depth - 1, 0, 0);
+            lowest.setBranch(ref, size, depth - 1);
+            return CalldataReader.behind(cursor, next - cursor);
         }
     }
 
     /// @dev Replaces the branch on top by an extension of `length` nibbles that leads to it.
     function extend(Stack memory stack, uint256 length) internal pure {
         unchecked {
-            Subtree child = stack.pop(1);
+            Subtree child = stack.pop();
             uint256 depth = child.depth();
             if (length == 0 || length > depth) revert InvalidProof();
             // Extensions lead to branches, and to nothing else: not to a leaf, an empty place or another extension.

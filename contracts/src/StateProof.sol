@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
 import {Calldata, CalldataReader} from "./Calldata.sol";
 import {Facts} from "./Facts.sol";
 import {InvalidProof} from "batch-query-client/InvalidProof.sol";
@@ -20,6 +21,8 @@ abstract contract StateProof is Facts {
     // Operations, by their first byte.
     uint256 internal constant FULL_BRANCH = 0x00;
     uint256 internal constant BRANCH = 0x10; // to 0x1f, by how many subtrees it takes
+    uint256 internal constant BRANCH_WITH_NODES = 0x20; // to 0x2f
+    uint256 private constant END_OF_BRANCHES = 0x30;
     uint256 private constant OPEN_STORAGE = 0x30;
     uint256 private constant ZERO_SLOT = 0x32; // to 0x35
     uint256 internal constant EXTENSION = 0x36;
@@ -82,10 +85,12 @@ abstract contract StateProof is Facts {
     /// @dev Runs the operations that are left of calldata.
     function _runOperations(Proof memory proof) internal {
         MemoryZones.check();
-        while (!proof.input.atEnd()) {
-            uint256 op = proof.input.take(1);
-            if (op == FULL_BRANCH) PackedTrie.fullBranches(proof.stack, proof.input);
-            else if (op >> 4 == BRANCH >> 4) PackedTrie.branch(proof.stack, proof.input, (op & 0x0f) + 1);
+        uint256 cursor;
+        while ((cursor = proof.input.cursor) < msg.data.length) {
+            uint256 op = CalldataRlp.number(cursor, 1);
+            proof.input.cursor = ++cursor;
+            if (op == FULL_BRANCH) proof.input.cursor = PackedTrie.fullBranches(proof.stack, cursor);
+            else if (_isBranch(op)) proof.input.cursor = PackedTrie.branch(proof.stack, cursor, _countOf(op), op >= BRANCH_WITH_NODES);
             else if (op >= ACCOUNT) _account(proof, op);
             else if (op == SLOT) _slot(proof);
             else if (op == OPEN_STORAGE) _openStorage(proof);
@@ -268,6 +273,20 @@ abstract contract StateProof is Facts {
         assembly ("memory-safe") {
             mstore(0, slot)
             key := keccak256(0, 32)
+        }
+    }
+
+    /// @dev How many subtrees the operation of a branch takes.
+    function _countOf(uint256 op) internal pure returns (uint256) {
+        unchecked {
+            return (op & 0x0f) + 1;
+        }
+    }
+
+    function _isBranch(uint256 op) internal pure returns (bool) {
+        unchecked {
+            // Below BRANCH the difference is huge.
+            return op - BRANCH < END_OF_BRANCHES - BRANCH;
         }
     }
 

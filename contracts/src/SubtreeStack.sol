@@ -87,12 +87,31 @@ library SubtreeStack {
         return _topmost(stack, 1);
     }
 
-    /// @dev Takes the topmost `count` subtrees off, 1 to 16. They can be read until the next is pushed.
-    /// @return The lowest of them.
-    function pop(Stack memory stack, uint256 count) internal pure returns (Subtree) {
-        Subtree lowest = _topmost(stack, count);
-        stack.top = Subtree.unwrap(lowest);
-        return lowest;
+    /// @dev Takes the topmost subtree off. It can be read until the next is pushed.
+    function pop(Stack memory stack) internal pure returns (Subtree item) {
+        item = _topmost(stack, 1);
+        stack.top = Subtree.unwrap(item);
+    }
+
+    /// @dev Takes the topmost `count` subtrees off, 1 to 16, but for the lowest, which becomes that of the node above them.
+    /// All can be read until then.
+    function fold(Stack memory stack, uint256 count) internal pure returns (Subtree lowest) {
+        unchecked {
+            lowest = _topmost(stack, count);
+            stack.top = Subtree.unwrap(lowest) + SUBTREE;
+        }
+    }
+
+    /// @dev Makes a subtree that of the branch above it, whose key it has.
+    function setBranch(Subtree item, bytes32 ref_, uint256 size_, uint256 depth_) internal pure {
+        if (depth_ > MAX_DEPTH || size_ > 31) revert InvalidProof();
+        assembly ("memory-safe") {
+            mstore(item, ref_)
+            mstore(add(item, 0x20), size_)
+            mstore(add(item, 0x60), depth_)
+            mstore(add(item, 0x80), 0)
+            mstore(add(item, 0xa0), 0)
+        }
     }
 
     /// @dev The only subtree of the open stack.

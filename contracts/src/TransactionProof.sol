@@ -40,26 +40,41 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     /// @dev Runs the operations that are left of calldata, stores what they prove, and answers the root of the trie in
     /// which it all holds. Nothing may be kept unless that root is trusted.
+    /// @param cursor Where the operations begin.
     /// @param trie RECEIPTS or TRANSACTIONS.
-    function _proveTransactions(uint256 blockNumber, Calldata memory input, uint256 trie) internal returns (bytes32) {
+    function _proveTransactions(uint256 blockNumber, uint256 cursor, uint256 trie) internal returns (bytes32) {
         Stack memory stack = Stack(MemoryZones.STACK, MemoryZones.STACK);
+        Calldata memory input;
         MemoryZones.check();
-        while (!input.atEnd()) {
-            uint256 op = input.takeByte();
-            if (op == FULL_BRANCH) PackedTrie.fullBranches(stack, input);
-            else if (op >> 4 == BRANCH >> 4) PackedTrie.branch(stack, input, (op & 0x0f) + 1);
-            else if (op == EXTENSION) PackedTrie.extend(stack, input.takeByte());
-            else if (trie == TRANSACTIONS && op == TRANSACTION) _transaction(stack, input, blockNumber);
-            else if (trie == RECEIPTS && _isReceipt(op)) _receipt(stack, input, blockNumber, op);
-            else if (trie == RECEIPTS && op >> 3 == ABSENT_TRANSACTION >> 3) {
-                _absentTransaction(stack, input, blockNumber, op & 7);
-            } else revert InvalidProof();
+        unchecked {
+            while (cursor < msg.data.length) {
+                uint256 op = CalldataRlp.number(cursor, 1);
+                ++cursor;
+                if (op == FULL_BRANCH) {
+                    cursor = PackedTrie.fullBranches(stack, cursor);
+                } else if (_isBranch(op)) {
+                    cursor = PackedTrie.branch(stack, cursor, _countOf(op), op >= BRANCH_WITH_NODES);
+                } else if (trie == RECEIPTS && _isReceipt(op)) {
+                    cursor = _receipt(stack, cursor, blockNumber, op);
+                } else {
+                    input.cursor = cursor;
+                    if (op == EXTENSION) PackedTrie.extend(stack, input.take(1));
+                    else if (trie == TRANSACTIONS && op == TRANSACTION) _transaction(stack, input, blockNumber);
+                    else if (trie == RECEIPTS && op >> 3 == ABSENT_TRANSACTION >> 3) {
+                        _absentTransaction(stack, input, blockNumber, op & 7);
+                    } else revert InvalidProof();
+                    cursor = input.cursor;
+                }
+            }
         }
         return PackedTrie.root(stack);
     }
 
     function _isReceipt(uint256 op) private pure returns (bool) {
-        return op == FIELDS || op == LOGS || op == FIELDS_AND_LOGS;
+        unchecked {
+            // A bit for each of the three. Below LOGS the difference is huge.
+            return (1 | 1 << (FIELDS - LOGS) | 1 << (FIELDS_AND_LOGS - LOGS)) >> (op - LOGS) & 1 != 0;
+        }
     }
 
     /// @dev The leaf of a transaction. The facts have the hash of its value, whatever that is.
@@ -86,18 +101,24 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     /// @dev The leaf of a receipt: its index, its depth, the logs to store, and its bytes without the bloom, which follows
     /// from the logs.
-    function _receipt(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 op) private {
+    /// @return end Where the operation that follows begins.
+    function _receipt(Stack memory stack, uint256 start, uint256 blockNumber, uint256 op)
+        private
+        returns (uint256 end)
+    {
         unchecked {
-            (uint256 index, uint256 wanted) = _readIndex(input.cursor);
+            (uint256 index, uint256 wanted) = _readIndex(start);
             uint256 depth = CalldataRlp.number(wanted, 1);
             ++wanted;
             uint256 place = wanted;
             if (op != FIELDS) {
-                do place += 2;
-                while (CalldataRlp.number(place - 2, 2) & 1 != 0);
+                while (CalldataRlp.number(place, 2) & 1 != 0) place += 2;
+                place += 2;
             }
-            (uint256 fields, uint256 behind, uint256 end) = _readFields(place);
-            input.skip(end - input.cursor);
+            uint256 fields;
+            uint256 behind;
+            (fields, behind, end) = _readFields(place);
+            CalldataReader.behind(start, end - start);
             uint256 size = end - place + LeafWriter.BLOOM;
             uint256 value = LeafWriter.begin(stack, size);
             uint256 bloom = LeafWriter.putReceipt(value, place, behind, end);

@@ -18,7 +18,7 @@ contract TransactionHarness is TransactionProof {
             blockNumber := calldataload(0)
             trie := calldataload(32)
         }
-        bytes32 root = _proveTransactions(blockNumber, Calldata(64), trie);
+        bytes32 root = _proveTransactions(blockNumber, 64, trie);
         assembly ("memory-safe") {
             mstore(0, root)
             return(0, 32)

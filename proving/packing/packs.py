@@ -173,16 +173,16 @@ class EntryPack:
         logs = [fact.entry for fact in self.facts if isinstance(fact, LogFact)]
         return _LEAST_TRANSACTION_GAS * len(entries.union(logs)) + _NEW_WORD_GAS * (len(entries) + len(logs))
 
-    def encode(self, block: int | HeaderParts) -> bytes:
-        """Return the packed calldata. `block` is as in `encode_receipts`."""
+    def encode(self, block: int | HeaderParts, *, takes_masks: bool = True) -> bytes:
+        """Return the packed calldata, as `encode_receipts` does."""
         indexes = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
         if self.root == HeaderField.TRANSACTIONS_ROOT:
-            return encode_transactions(block, self.values, indexes)
+            return encode_transactions(block, self.values, indexes, takes_masks=takes_masks)
         logs: dict[int, list[int]] = {}
         for fact in self.facts:
             if isinstance(fact, LogFact):
                 logs.setdefault(fact.entry, []).append(fact.log)
-        return encode_receipts(block, self.values, logs, indexes)
+        return encode_receipts(block, self.values, logs, indexes, takes_masks=takes_masks)
 
 
 def packs_of_entries(
@@ -313,7 +313,7 @@ def intents(
     must make it trusted. If the only facts are about entries and fit a proof below each root, the header is used
     without being accumulated. `missing` must have no facts about times, because `proof_of_time` proves these.
     """
-    contract = registry.contract.address
+    contract, takes_masks = registry.contract.address, registry.takes_masks
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
     other_bytes = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
@@ -321,7 +321,8 @@ def intents(
     entry_packs = deque(_missing_entries(block, missing))
     if header and not other_bytes and _asks_only_few_entries(missing, entry_packs):
         # Each proof uses the header. Accumulating it, with its roots, would cost more.
-        to, data = in_one_call(registry.multicall, [(contract, pack.encode([header])) for pack in entry_packs])
+        proofs_of_entries = [(contract, pack.encode([header], takes_masks=takes_masks)) for pack in entry_packs]
+        to, data = in_one_call(registry.multicall, proofs_of_entries)
         yield Intent(
             to,
             data,
@@ -343,11 +344,12 @@ def intents(
             bytes.fromhex(block.state_root[2:]),
             state_pack.accounts,
             header_fields=() if header is None else sorted(queries_by_field),
+            takes_masks=takes_masks,
         )
         header_gas = 0 if header is None else _HEADER_GAS + len(queries_by_field) * _HEADER_FIELD_GAS
         all_calls = [*calls, (contract, proof_of_state)]
         while entry_packs and state_pack.add_entries(entry_packs[0]):
-            all_calls.append((contract, entry_packs.popleft().encode(block.number)))
+            all_calls.append((contract, entry_packs.popleft().encode(block.number, takes_masks=takes_masks)))
         to, data = in_one_call(registry.multicall, all_calls)
         yield Intent(
             to,
@@ -364,7 +366,7 @@ def intents(
         pack = entry_packs.popleft()
         yield Intent(
             contract,
-            pack.encode(block.number),
+            pack.encode(block.number, takes_masks=takes_masks),
             pack.queries,
             continued=set().union(*(pack.queries & further.queries for further in entry_packs)),
             most_gas=pack.most_gas + _HEADER_GAS,

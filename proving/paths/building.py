@@ -204,7 +204,11 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         account = _history_to_prove(connection, following, answer)
         block = header.number if place == 0 and path.start is None else header.encode()
         data = packed.encode(
-            block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
+            block,
+            header.state_root,
+            [account],
+            history_window=connection.source_rpc.chain.history_window,
+            takes_masks=connection.registry.takes_masks,
         )
         size += len(data) + _CALL_BYTES
         if calls and size > packs.MAX_BYTES:

@@ -11,11 +11,18 @@ from weakref import WeakKeyDictionary
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
-from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
+from eth_utils.abi import abi_to_signature, collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains.contract_artifacts import NO_CONTRACT, create2_address, is_earlier_registry, load_artifact, why_bad
+from chains.contract_artifacts import (
+    NO_CONTRACT,
+    create2_address,
+    earlier_registry,
+    is_earlier_registry,
+    load_artifact,
+    why_bad,
+)
 from chains.encoding import hex_data
 from chains.nodes import questions
 from chains.nodes.chain_nodes import is_answer
@@ -99,7 +106,7 @@ def in_one_call(address: str, calls: Sequence[Call]) -> Call:
 
 
 def selector(contract: str, function: str) -> bytes:
-    """Return the selector (4 bytes) of a function of the contract with this name."""
+    """Return the selector (4 bytes) of a function of the contract, by its name, or its signature if it has several."""
     return _selector_and_types(contract, function)[0]
 
 
@@ -112,7 +119,11 @@ def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
 @cache
 def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]:
     abi = load_artifact(contract).abi
-    (entry,) = (candidate for candidate in abi if candidate["type"] == "function" and candidate["name"] == function)
+    (entry,) = (
+        candidate
+        for candidate in abi
+        if candidate["type"] == "function" and function in {candidate["name"], abi_to_signature(candidate)}
+    )
     return function_abi_to_4byte_selector(entry), [collapse_if_tuple(argument) for argument in entry["inputs"]]
 
 
@@ -167,7 +178,9 @@ class Deployment:
     reader: str = ""
     """Address of a `FactsReader` that reads it; empty: none is known."""
     proves_transactions: bool = True
-    """False for a registry of an earlier version, which proves neither transactions nor receipts and logs."""
+    """False for a registry before version 0.3.0, which proves neither transactions nor receipts and logs."""
+    takes_masks: bool = True
+    """False for a registry of version 0.3.0 or before. See `chains.tries.packed.encode`."""
 
     @property
     def addresses(self) -> Sequence[str]:
@@ -221,6 +234,13 @@ def why_no_jump(row: FactsRegistry) -> str:
     return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
 
 
+def why_replaceable(row: FactsRegistry) -> str:
+    """Return a sentence if a new registry could do more than this one, which may be used. Empty if it couldn't."""
+    if not _is_current(row):
+        return f"The facts registry at {row} is of an earlier version."
+    return why_no_jump(row)
+
+
 def deployed(destination: int, source: int) -> FactsRegistry | None:
     """Return the registry in use of a connection. Its code isn't checked."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
@@ -246,6 +266,7 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.jump_origin,
         row.reader,
         proves_transactions(row),
+        takes_masks=_is_current(row),
     )
 
 
@@ -255,8 +276,16 @@ def lacks_logs(row: FactsRegistry) -> WaitReason:
 
 
 def proves_transactions(row: FactsRegistry) -> bool:
-    """Return whether the registry isn't of an earlier version, by its code when that was last compared."""
-    return row.code_hash in {"", hex_data(keccak(expected_code(row)))}
+    """Return whether the registry is of version 0.3.0 at least, by its code when that was last compared."""
+    return _is_current(row) or row.code_hash == _hash(earlier_registry().deployed(**_immutables(row)))
+
+
+def _is_current(row: FactsRegistry) -> bool:
+    return row.code_hash in {"", _hash(expected_code(row))}
+
+
+def _hash(code: bytes) -> str:
+    return hex_data(keccak(code))
 
 
 def not_deployed(destination: int, source: int) -> WaitReason:

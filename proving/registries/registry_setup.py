@@ -72,7 +72,7 @@ def deploy(
         deployments.check(row)
         if not replace and row.refused:
             raise DeploymentError(str(row.refusal))
-        if not row.refused and not (replace and deployments.why_no_jump(row)):
+        if not row.refused and not (replace and deployments.why_replaceable(row)):
             return row
         _require_same_chain(chain)
         replaced = row
@@ -145,7 +145,7 @@ def _retire(row: FactsRegistry) -> None:
     done = Batch.objects.filter(Exists(proven), status=BatchStatus.DONE)
     last = done.order_by("-finished_at").values_list("finished_at", flat=True).first()
     row.replaced_at, row.due_at = max(filter(None, (timezone.now(), last))), None
-    row.replaced_because = row.refused or deployments.why_no_jump(row)
+    row.replaced_because = row.refused or deployments.why_replaceable(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks.update(is_checkpoint=False)
     of_done = Query.objects.filter(block=OuterRef("pk"), batch__status=BatchStatus.DONE)

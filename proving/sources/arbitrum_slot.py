@@ -132,7 +132,8 @@ def _call_to_prove(parent: OpenConnection, number: int, outbox: str, confirmed: 
     if proof.value != int.from_bytes(confirmed.hash):
         return NotYet(wait("outbox_differed", chain=parent.config.source_id, block=number))
     account = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
-    return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [account])
+    data = packed.encode(header.encode(), header.state_root, [account], takes_masks=parent.registry.takes_masks)
+    return parent.registry.contract.address, data
 
 
 def _slot(header: Header) -> int:

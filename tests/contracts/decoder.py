@@ -374,7 +374,7 @@ class _Decoder:
             if op == packed.FULL_BRANCH:
                 self._full_branch()
             elif packed.BRANCH <= op < packed.END_OF_BRANCHES:
-                self._branch(op - packed.BRANCH + 1)
+                self._branch(op)
             elif op == packed.OPEN_STORAGE:
                 self._open_storage()
             elif op == packed.EXTENSION:
@@ -422,41 +422,43 @@ class _Decoder:
             child, [child.reference if index == child.place else self._hash_child() for index in range(16)]
         )
 
-    def _branch(self, count: int) -> None:
-        """Read a branch that takes `count` children from the stack."""
-        size = self._reader.byte()
+    def _branch(self, op: int) -> None:
+        """Read a branch that takes children from the stack: the masks of hashes and nodes, and then these."""
+        count = (op & 0x0F) + 1
+        hashes = self._places()
+        nodes = self._places() if op >= packed.BRANCH_WITH_NODES else set()
+        _refuse_if(op >= packed.BRANCH_WITH_NODES and not nodes, "A mask of nodes has no place.")
         mine = self._pop(count)
-        children = self._children(size, mine)
+        children = self._children(mine, hashes, nodes)
         _refuse_if(sum(child != EMPTY for child in children) < 2, "A branch has fewer than two children.")
         if count == 1 and all(len(child) == len(b"\xa0") + packed.HASH_BYTES for child in children):
             raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
         self._push_branch(mine[0], children)
 
-    def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
-        """Read `size` children, some of which come from the stack. Return all sixteen; the others are empty."""
+    def _children(self, mine: Sequence[_Subtree], hashes: set[int], nodes: set[int]) -> list[bytes]:
+        """Read the children at these places, beside those from the stack. Return all sixteen; the others are empty."""
+        own = [self._own_place(child, mine[0]) for child in mine]
+        _refuse_if(own != sorted(set(own)), "The children of a branch are out of order.")
+        _refuse_if(len({*own, *hashes, *nodes}) < len(own) + len(hashes) + len(nodes), "A place has two children.")
         children = [EMPTY] * 16
-        before, remaining = -1, list(mine)
-        for _ in range(size):
-            form, index = divmod(self._reader.byte(), 16)
-            _refuse_if(index <= before, "The children of a branch are out of order.")
-            before = index
-            if form == packed.HASH_CHILD:
+        for index in sorted({*own, *hashes, *nodes}):
+            if index in hashes:
                 children[index] = self._hash_child()
-            elif form == packed.NODE_CHILD:
+            elif index in nodes:
                 children[index] = self._node_child()
-            elif form == packed.OWN_CHILD and remaining:
-                children[index] = self._own_child(remaining.pop(0), mine[0], index)
             else:
-                raise InvalidPacked("There is no such child of a branch.")
-        _refuse_if(remaining, "A branch takes more subtrees than it has.")
+                children[index] = mine[own.index(index)].reference
         return children
 
+    def _places(self) -> set[int]:
+        mask = int.from_bytes(self._reader.take(2))
+        return {place for place in range(16) if mask >> place & 1}
+
     @staticmethod
-    def _own_child(child: _Subtree, sibling: _Subtree, index: int) -> bytes:
+    def _own_place(child: _Subtree, sibling: _Subtree) -> int:
         if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
             raise InvalidPacked("The children belong to several branches.")
-        _refuse_if(child.place != index, "A child of a branch is at another place.")
-        return child.reference
+        return child.place
 
     def _pop(self, count: int) -> list[_Subtree]:
         """Pop the `count` topmost subtrees, which must be children of one branch."""
@@ -657,7 +659,7 @@ class _TransactionDecoder(_Decoder):
             if op == packed.FULL_BRANCH:
                 self._full_branch()
             elif packed.BRANCH <= op < packed.END_OF_BRANCHES:
-                self._branch(op - packed.BRANCH + 1)
+                self._branch(op)
             elif op == packed.EXTENSION:
                 self._extension(self._reader.byte())
             elif self._is_receipts and op in {

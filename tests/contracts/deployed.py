@@ -41,7 +41,10 @@ class Deployed:
         """
         artifact = artifact or load_artifact(name)
         self.chain = chain
-        self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
+        # Names and signatures lead to functions. A name with several functions leads to the last of them.
+        functions = filter_abi_by_type("function", artifact.abi)
+        self._functions = {entry["name"]: entry for entry in functions}
+        self._functions |= {abi_to_signature(entry): entry for entry in functions}
         self._errors = filter_abi_by_type("error", artifact.abi)
         self._events = filter_abi_by_type("event", artifact.abi)
         if address:

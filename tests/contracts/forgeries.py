@@ -59,9 +59,6 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
     "wiping": [Removal("PackedHeader", "calldatacopy(zone, calldatasize(), size)")],
     # A root is that of the only subtree on the stack.
     "only": [Removal("SubtreeStack", f"if (Subtree.unwrap(lowest) != stack.bottom) {_REVERT}")],
-    # A branch contains all subtrees that it takes, and no other ones.
-    "all children": [Removal("BranchWriter", "            if lt(child, behind) { refuse() }")],
-    "own children": [Removal("BranchWriter", "if iszero(lt(child, behind)) { refuse() }")],
     # Slots are proven in an open storage, and accounts outside of one. An open storage is closed once.
     "storage": [
         Removal("StateProof", f"if (proof.isStorageOpen) {_REVERT}\n        proof.owner", "proof.owner"),
@@ -350,29 +347,6 @@ def a_slot_below_the_root_of_its_storage() -> Forgery:
     return _by_number({"only"}, forged, _slot_is(TEN, 7, 99))
 
 
-def balances_that_a_branch_takes_and_leaves_out() -> Forgery:
-    address = address_below("0")
-    genuine = _genuine((address, 3, []))
-    before = account(address, 1) + branch(1)[:1]
-    assert genuine.startswith(before)
-    above = branch(1 + len(_RICH))[:1] + genuine.removeprefix(before)
-    operations = account(address, 1) + _RICH_ACCOUNTS + above
-    return _by_number({"all children"}, operations, _balances(_RICH))
-
-
-def a_subtree_that_was_popped_but_is_still_in_memory() -> Forgery:
-    """Take a popped subtree that is still in memory. The result is only another form of a genuine proof.
-
-    A hash from memory proves no more than one from calldata. The storages of THREE and TEN are equal, so the first
-    leaves a slot's leaf above the stack exactly where the second has its next one.
-    """
-    operations = _genuine((THREE, 3, [ONE_SLOT, TWO_SLOT, THREE_SLOT]), (TEN, 3, [ONE_SLOT]))
-    leaf = tries.leaf_below(keccak(THREE_SLOT.to_bytes(32)), 1, tries.encode(VALUE))
-    sent = hash_child(3, keccak(leaf))
-    assert operations.count(sent) == 1
-    return _by_number({"own children"}, operations.replace(sent, own_child(3)), {})
-
-
 # --- Open and missing storages ----------------------------------------------------------------------------------------
 
 
@@ -454,8 +428,6 @@ FORGERIES = [
     an_extension_of_the_state_in_a_storage,
     balances_below_the_root,
     a_slot_below_the_root_of_its_storage,
-    balances_that_a_branch_takes_and_leaves_out,
-    a_subtree_that_was_popped_but_is_still_in_memory,
     an_absent_slot_outside_of_its_storage,
     an_absent_account_in_a_storage,
     an_absence_that_is_forgotten_with_a_storage_that_nobody_opened,

@@ -98,21 +98,33 @@ def full_branch(others: Sequence[bytes]) -> bytes:
     return bytes([packed.FULL_BRANCH]) + b"".join(others)
 
 
-def branch(count: int, *children: bytes, size: int | None = None) -> bytes:
-    """Return the branch that has `count` subtrees among its children. `size` replaces the number of children by a wrong
-    one.
+# Kinds of a branch's children, as the functions below return them: the kind in the high half of the first byte, and the
+# place in the low half. A hash or a node follows.
+HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
+
+
+def branch(count: int, *children: bytes, hashes: int = 0, nodes: int = 0) -> bytes:
+    """Return the branch that has `count` subtrees and these children.
+
+    The bits of `hashes` and `nodes` are changed in the masks. Subtrees among the children aren't written, because their
+    keys tell their places.
     """
-    return bytes([packed.BRANCH + count - 1, len(children) if size is None else size]) + b"".join(children)
+    for child in children:
+        hashes ^= (child[0] >> 4 == HASH_CHILD) << (child[0] & 0x0F)
+        nodes ^= (child[0] >> 4 == NODE_CHILD) << (child[0] & 0x0F)
+    operation = packed.BRANCH_WITH_NODES if nodes else packed.BRANCH
+    masks = hashes.to_bytes(2) + (nodes.to_bytes(2) if nodes else b"")
+    return bytes([operation + count - 1]) + masks + b"".join(child[1:] for child in children)
 
 
 def hash_child(index: int, digest: bytes) -> bytes:
-    return bytes([packed.HASH_CHILD << 4 | index]) + digest
+    return bytes([HASH_CHILD << 4 | index]) + digest
 
 
 def node_child(index: int, node: bytes) -> bytes:
-    return bytes([packed.NODE_CHILD << 4 | index]) + node
+    return bytes([NODE_CHILD << 4 | index]) + node
 
 
 def own_child(index: int) -> bytes:
-    """Return a child that is the branch's next subtree."""
-    return bytes([packed.OWN_CHILD << 4 | index])
+    """Return a child that is one of the branch's subtrees."""
+    return bytes([OWN_CHILD << 4 | index])

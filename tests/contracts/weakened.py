@@ -7,12 +7,12 @@ from campaigns.fuzzing.mutated import compile_each
 from chains.contract_artifacts import Artifact
 from contracts.build import read_sources
 
-_CHILD = "xor(shr(bits, mload(add(child, KEY))), or(parent, place))"
-# The comparison of a child's path and index in `BranchWriter`, and versions of it that ignore some nibbles.
+_CHILD = "xor(shr(4, path), parent)"
+# The comparison of a child's path with the branch's in `BranchWriter`, and versions of it that ignore some nibbles.
 UNCOMPARED = {
-    "not the last nibble": (_CHILD, f"and({_CHILD}, not(0xf0))"),
-    "not the first nibble": (_CHILD, f"or(shl(add(bits, 4), {_CHILD}), and({_CHILD}, 0x0f))"),
-    "only the last four nibbles": (_CHILD, f"and({_CHILD}, 0xfffff)"),
+    "not the last nibble": (_CHILD, f"and({_CHILD}, not(0x0f))"),
+    "not the first nibble": (_CHILD, f"shl(add(bits, 8), {_CHILD})"),
+    "only the last four nibbles": (_CHILD, f"and({_CHILD}, 0xffff)"),
 }
 
 

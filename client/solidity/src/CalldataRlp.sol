@@ -89,15 +89,15 @@ library CalldataRlp {
             // Where there is an item of the other kind, this is huge, or at least 64.
             uint256 form = number(place, 1) - kind;
             if (form < 56) return (form, place + 1);
-            uint256 least = 56;
             if (form == 56) {
-                (size, content) = (number(place + 1, 1), place + 2);
-            } else {
-                if (form > 58) revert InvalidProof();
-                (size, content) = (number(place + 1, form - 55), place + form - 54);
-                least = form == 57 ? 1 << 8 : 1 << 16;
+                size = number(place + 1, 1);
+                if (size < 56) revert InvalidProof();
+                return (size, place + 2);
             }
-            if (size < least) revert InvalidProof();
+            // The size is in two or three bytes, of which the first isn't zero.
+            if (form > 58) revert InvalidProof();
+            (size, content) = (number(place + 1, form - 55), place + form - 54);
+            if (size >> (8 * (form - 56)) == 0) revert InvalidProof();
         }
     }
 

@@ -44,12 +44,17 @@ interface IFactsRegistry {
     error LogNotProven(uint256 blockNumber, uint256 txIndex, uint256 logIndex);
     /// @notice Nobody has proven the hash of this transaction here.
     error TransactionNotProven(uint256 blockNumber, uint256 txIndex);
+    /// @notice The registry has no such function.
+    error UnknownFunction(bytes4 selector);
 
     // --- These revert, with the errors above, where nothing is proven --------------------------------------------------
 
     /// @notice One field of an account, left-padded to 32 bytes. Of an account that doesn't exist: nonce 0, balance 0,
     /// storage root of the empty trie, code hash 0 (as EXTCODEHASH, EIP-1052).
     function accountField(address account, uint256 blockNumber, AccountField field) external view returns (bytes32);
+
+    /// @notice The value of a storage slot, as `accountStorageSlotValues`.
+    function accountField(address account, uint256 blockNumber, bytes32 slot) external view returns (bytes32);
 
     /// @notice The value of a storage slot; zero if the slot, or the account, doesn't exist.
     function accountStorageSlotValues(address account, uint256 blockNumber, bytes32 slot)

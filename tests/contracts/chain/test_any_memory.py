@@ -18,7 +18,7 @@ SIZE, DEPTH, REACH = 1, 3, 4
 PLACE = SLOT.key >> 244 & 15
 
 HASH = _Subtree(b"\xa0" + b"\x11" * 32, SLOT.key, 3)
-BRANCH = bytes([0x10, 2, 0x20 | PLACE, 0x0F]) + bytes(32)
+BRANCH = bytes([0x10, 0x80, 0]) + bytes(32)
 FULL_BRANCH = bytes([0x00]) + bytes(15 * 32)
 EXTENSION = bytes([0x36, 1])
 LONG_EXTENSION = bytes([0x36, 20])

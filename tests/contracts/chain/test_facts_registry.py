@@ -76,6 +76,39 @@ def test_a_field_that_does_not_exist_is_an_error(registry, source, function, fie
         registry.call(function, ALICE, BLOCK, field)
 
 
+@pytest.mark.parametrize("value", [0, 1, 2**256 - 1])
+def test_account_field_takes_a_slot_too(registry, source, value):
+    of_slot = "accountField(address,uint256,bytes32)"
+    for name in (of_slot, "accountStorageSlotValues"):
+        with pytest.raises(Reverted) as reverted:
+            registry.call(name, ALICE, BLOCK, _word(7))
+        assert reverted.value.error == ("SlotNotProven", ALICE, BLOCK, _word(7))
+    storage = _storage({7: value} if value else {8: 1})
+    header, root, nodes = _plant_account(source, tries.account(1, 2, storage.root_hash, b"\x02" * 32))
+    registry.send_raw(encode(header, root, [_account(ALICE, 0, nodes, _slot_proofs(storage, 7))]))
+    assert registry.call(of_slot, ALICE, BLOCK, _word(7)) == _word(value)
+    assert registry.call("accountStorageSlotValues", ALICE, BLOCK, _word(7)) == _word(value)
+
+
+# First bytes of proofs: the size of a number, branches that need no header, and a header.
+BEGINNINGS = {*range(1, 9), 0x3B, 0x3C, 0xF9}
+
+
+@pytest.mark.parametrize("size", [4, 5, 36, 100])
+def test_a_call_of_a_function_that_is_not_there_says_so(simulator, registry, size):
+    calls = [bytes([first]) + b"\xde\xad\xbe" + bytes(size - 4) for first in range(256)]
+    outcomes = simulator.run([Call(registry.address, data) for data in calls])
+    for data, outcome in zip(calls, outcomes, strict=True):
+        says_so = outcome.data[:8] == keccak(text="UnknownFunction(bytes4)")[:4] + data[:4]
+        # Calldata that begins as a proof does is refused as one.
+        assert (outcome.succeeded, says_so) == (False, data[0] not in BEGINNINGS), data.hex()
+
+
+@pytest.mark.parametrize("data", [b"", b"\xde", b"\xde\xad\xbe", b"\x00"])
+def test_calldata_shorter_than_a_selector_is_refused_as_a_proof(registry, data):
+    assert registry.refusal_raw(data) == ("InvalidProof",)
+
+
 @pytest.mark.parametrize("balance", [0, 1, 2**184 - 1, 2**184, 2**184 + 1, 2**255, 2**256 - 2, 2**256 - 1])
 @pytest.mark.parametrize("nonce", [0, 1, 2**64 - 1])
 def test_every_nonce_and_balance_reads_back_exactly(registry, source, nonce, balance):

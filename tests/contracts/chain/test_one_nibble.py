@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from campaigns.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.steps import HARNESS
 from chains.encoding import HISTORY_WINDOW
-from chains.tries.packed import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
+from chains.tries.packed import BRANCH_WITH_NODES, HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
 from tests.contracts import decoder, deployed, operations, tries
 from tests.contracts.nearly import nearly
 from tests.contracts.simulator import Call, Simulator
@@ -114,10 +114,12 @@ def other_places() -> Iterator[Tried]:
     for depth in DEPTHS:
         for index in range(16):
             lower, upper = pair(depth)
-            if index != THREE:
-                yield Tried(f"place {index:x}, not 3, at depth {depth}", [child(depth, index), upper], BOTH, None)
-            if index != TEN:
-                yield Tried(f"place {index:x}, not a, at depth {depth}", [lower, child(depth, index)], BOTH, None)
+            for name, both in {"3": [child(depth, index), upper], "a": [lower, child(depth, index)]}.items():
+                places = [THREE if name == "a" else index, index if name == "a" else TEN]
+                node = tries.branch({place: each.reference for place, each in zip(places, both, strict=True)})
+                above = decoder._Subtree(tries.reference(node), both[0].key, depth - 1)
+                rises = places[0] < places[1]
+                yield Tried(f"place {index:x}, not {name}, at depth {depth}", both, BOTH, above if rises else None)
 
 
 def other_depths() -> Iterator[Tried]:
@@ -132,21 +134,24 @@ def other_depths() -> Iterator[Tried]:
 def wrong_branches() -> Iterator[Tried]:
     """Break one rule of branches at each depth, and keep the others."""
     digest, short = b"\x66" * 32, b"\xc2\x05\x05"
-    three, seven = operations.own_child(THREE), operations.own_child(0x7)
+    three, far = operations.own_child(THREE), operations.hash_child(9, digest)
+    far_alone = operations.branch(1, far)
     wrong = {
-        "a hash out of order": operations.branch(1, three, operations.hash_child(2, digest)),
-        "a node out of order": operations.branch(1, three, operations.node_child(2, short)),
-        "a subtree out of order": operations.branch(1, operations.hash_child(7, digest), three),
-        "a place taken twice": operations.branch(1, three, operations.hash_child(THREE, digest)),
-        "a subtree left over": operations.branch(2, three, operations.hash_child(9, digest)),
-        "a subtree too few": operations.branch(1, three, seven),
+        "a place taken twice, by a hash": operations.branch(1, operations.hash_child(THREE, digest), far),
+        "a place taken twice, by a node": operations.branch(1, operations.node_child(THREE, short), far),
+        "a hash and a node at a place": operations.branch(1, operations.node_child(9, short), far),
+        "a mask of no nodes": bytes([BRANCH_WITH_NODES]) + far_alone[1:3] + bytes(2) + far_alone[3:],
         "an only child": operations.branch(1, three),
         "a node of 32 bytes": operations.branch(1, three, operations.node_child(9, b"\xdf" + b"\x05" * 31)),
         "a node of 1 byte": operations.branch(1, three, operations.node_child(9, b"\xc0")),
     }
     for depth, (how, operation) in product(DEPTHS, wrong.items()):
-        subtrees = [child(depth, index) for index in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
-        yield Tried(f"{how} at depth {depth}", subtrees, operation, None)
+        yield Tried(f"{how} at depth {depth}", [child(depth, THREE)], operation, None)
+    # Places that don't rise: the same place twice, and two subtrees in the wrong order.
+    for depth in DEPTHS:
+        for how, indexes in {"the same place twice": (THREE, THREE), "a subtree out of order": (TEN, THREE)}.items():
+            subtrees = [child(depth, index) for index in indexes]
+            yield Tried(f"{how} at depth {depth}", subtrees, operations.branch(2, far), None)
 
 
 def wrong_children() -> Iterator[Tried]:
@@ -235,7 +240,7 @@ def other_owners_and_slots() -> Iterator[Tried]:
         (true_siblings, 62),
         (other_paths, 61 * 62 // 2),
         (other_paths_twice, sum((61 - distance) * (62 - distance) // 2 for distance in (1, 2, 4, 8, 16, 32))),
-        (other_places, 62 * 30),
+        (other_places, 62 * 32),
         (other_depths, 62 * 63),
         (wrong_branches, 62 * 9),
         (wrong_children, 62 * 3),

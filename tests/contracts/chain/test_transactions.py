@@ -246,7 +246,7 @@ _SHORT = b"\x22" * 31
 # A node that could be above, as the value of a transaction.
 _NODE = tries.branch({8: tries.hash_reference(b"\1" * 32), 0: tries.hash_reference(b"\2" * 32)})
 _TWO = tries.branch({place: tries.hash_reference(bytes([place]) * 32) for place in (1, 2)})
-_HASHES = b"\1" + b"\1" * 32 + b"\2" + b"\2" * 32
+_HASHES = b"\0\6" + b"\1" * 32 + b"\2" * 32
 OPERATIONS = {
     "another index": GOOD[:1] + b"\1\1" + GOOD[2:],
     "an index with a leading zero": GOOD[:1] + b"\1\0" + GOOD[2:],
@@ -285,10 +285,10 @@ FORGERIES: dict[str, tuple[bytes, bytes, int]] = {
         GOOD[:1] + b"\3\1\0\0" + GOOD[2:],
         0x3D,
     ),
-    "an absent transaction with another parity": (keccak(_TWO), b"\x61\0\1\x10\3" + _HASHES + b"\x28", 0x3D),
+    "an absent transaction with another parity": (keccak(_TWO), b"\x61\0\1\x10" + _HASHES, 0x3D),
     "an absent transaction deeper than its key": (
         keccak(tries.extension("80", tries.hash_reference(keccak(_TWO)))),
-        b"\x60\0\3\x10\3\x20" + _HASHES + b"\x36\2",
+        b"\x60\0\3\x10" + _HASHES + b"\x36\2",
         0x3D,
     ),
     "a log that claims more memory than there is": (
@@ -343,7 +343,7 @@ def test_genuine_receipts_in_the_same_form_are_accepted(registry, source):
         (_ROOT, GOOD, 0x3D),
         (_forged(_value()), _packed(_value()), 0x3D),
         (_ROOT, b"\x67\1\1" + WHOLE, 0x3D),
-        (keccak(_TWO), b"\x60\0\1\x10\3" + _HASHES + b"\x28", 0x3D),
+        (keccak(_TWO), b"\x60\0\1\x10" + _HASHES, 0x3D),
     ):
         header = _header_of(receipts_root)
         source.send("set", 9, keccak(header))
@@ -363,7 +363,7 @@ def test_roots_of_another_block_and_of_an_empty_header_are_refused(registry, sou
     source.send("set", 9, keccak(header))
     with pytest.raises(Reverted) as reverted:
         registry.call_raw(header + b"\x3d\x60\0\0")
-    assert reverted.value.error == ("InvalidHeader",)
+    assert reverted.value.error == ("InvalidProof",)
     # Another header of an accumulated block.
     fields = rlp.decode(block.header)
     forged = tries.encode([*fields[:3], b"\x77" * 32, *fields[4:]])

@@ -36,7 +36,7 @@ JUMPS = {
 }
 # Gas of a call's execution, without its transaction.
 # Each function of the registry with a lower selector takes 22 of it.
-ACCOUNT_FIELD = 2_920
+ACCOUNT_FIELD = 2_930
 SHOWN_SLOT = 30_000
 SHOWN_WITHDRAWAL = 21_500
 

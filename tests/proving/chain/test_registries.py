@@ -17,7 +17,7 @@ from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from chains.contract_artifacts import DEPLOYER, NO_CONTRACT
+from chains.contract_artifacts import DEPLOYER, NO_CONTRACT, earlier_registry
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
@@ -26,6 +26,7 @@ from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.explorer.batches import beat, bundle_of, path
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
+from tests.proving.logs import block_with_logs
 from tests.proving.money import limit, pending
 from tests.proving.prices import ETHER, go_on, mine_at
 from tests.service import (
@@ -170,12 +171,14 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
 
 def forgeable_registry(chain: DevChain, block_hash_source: str) -> str:
     """Deploy the version in which facts could be forged. Return the address."""
-    return deploy_code(chain, FORGEABLE, encode(["uint256", "address"], [31337, block_hash_source]))
+    return deploy_code(
+        chain, bytes.fromhex(FORGEABLE.read_text()), encode(["uint256", "address"], [31337, block_hash_source])
+    )
 
 
-def deploy_code(chain: DevChain, path: Path, arguments: bytes) -> str:
-    creation = path.read_text().strip() + arguments.hex()
-    receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": f"0x{creation}", "gas": hex(10**7)})
+def deploy_code(chain: DevChain, code: bytes, arguments: bytes) -> str:
+    creation = "0x" + (code + arguments).hex()
+    receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": creation, "gas": hex(10**7)})
     return str(receipt["contractAddress"])
 
 
@@ -184,7 +187,8 @@ def test_a_registry_of_the_version_before_transactions_is_still_used(service, ke
     """An upgrade leaves such a registry in use, unless it was deployed with other values than are recorded."""
     row = registry()
     arguments = [31337, row.block_hash_source, window, NO_CONTRACT]
-    row.address = deploy_code(service, EARLIER, encode(["uint256", "address", "uint256", "address"], arguments))
+    code = bytes.fromhex(EARLIER.read_text())
+    row.address = deploy_code(service, code, encode(["uint256", "address", "uint256", "address"], arguments))
     row.save()
     restart()
     batch = submit(key, request(ALICE, block=service.head()))
@@ -202,6 +206,32 @@ def test_a_registry_of_the_version_before_transactions_is_still_used(service, ke
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=said)
     assert note in said.getvalue()
+
+
+def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(service, key):
+    row = registry()
+    arguments = [31337, row.block_hash_source, row.history_window, NO_CONTRACT]
+    types = ["uint256", "address", "uint256", "address"]
+    row.address = deploy_code(service, earlier_registry().bytecode, encode(types, arguments))
+    row.save()
+    restart()
+    number = block_with_logs(service)
+    transactions = {"0": {"logs": ["0"]}}
+    account = {ALICE: {"props": ["BALANCE"], "slots": []}}
+    asked = asking({f"block:{number}": {"accounts": account, "transactions": transactions}})
+    before = submit(key, asked)
+    assert work_until_done(before).status == BatchStatus.DONE
+    assert (registry().address, registry().refused) == (row.address, "")
+    assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
+    (shown,) = Client().get("/chains.json").json()["connections"]
+    assert (shown["codeIsRight"], shown["provesTransactions"], shown["notes"]) == (True, True, [])
+
+    deploy(31337, 31337, "--replace")
+    after = submit(key, asked)
+    assert work_until_done(after).status == BatchStatus.DONE
+    assert registry().address != row.address
+    assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
+    assert "is of an earlier version" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
 def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
