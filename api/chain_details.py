@@ -23,8 +23,10 @@ from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
 from proving import sources
+from proving.health import findings
 from proving.health.attester_checks import SIGNED, STALE
-from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
+from proving.health.findings import Findings
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from proving.packing.gas import HOP_GAS, JUMP_GAS
 from proving.registries import balance_costs, deployments, registry_setup
 from queries.api_endpoint import ETAG, conditional, conditional_on
@@ -147,7 +149,7 @@ class ChainDetail(Schema):
     )
     provesEveryBlock: bool = Field(description="Whether they prove accounts at every block.")
     observedAt: Time | None = Field(description="When a worker last looked, whether a node answered or not.")
-    problems: list[str] = Field(description="What was wrong then, in sentences.")
+    problems: list[str] = Field(description="What is wrong, in sentences.")
 
     @property
     def behind(self) -> int:
@@ -161,6 +163,11 @@ class ChainDetail(Schema):
     @property
     def is_stale(self) -> bool:
         return _is_older(self.observedAt, _STALE)
+
+    @property
+    def has_answered(self) -> bool:
+        """Return whether a node told the newest block when a worker last looked."""
+        return self.seenAt is not None and self.observedAt is not None and self.seenAt >= self.observedAt
 
 
 class ChainsDetail(Schema):
@@ -189,16 +196,17 @@ def as_json(request: HttpRequest) -> HttpResponse:
 
 
 def read() -> ChainsDetail:
-    """Read all details in five statements, and two for each connection that relies on another's registry."""
+    """Read all details in a few statements, and two for each connection that relies on another's registry."""
+    found = findings.of_chains()
     watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(
-        connections=list(_connections(watches)),
-        chains=[detail_of_chain(chain, watches[chain.id]) for chain in get_chains().chains],
+        connections=list(_connections(watches, found)),
+        chains=[detail_of_chain(chain, watches[chain.id], found) for chain in get_chains().chains],
     )
 
 
-def detail_of_chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
+def detail_of_chain(chain: Chain, watch: ChainWatch, found: Findings) -> ChainDetail:
     return ChainDetail(
         chainId=chain.id,
         name=chain.name,
@@ -213,7 +221,7 @@ def detail_of_chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
         provesBack=watch.proves_back,
         provesEveryBlock=watch.oldest_provable is not None and watch.oldest_provable <= 1,
         observedAt=watch.looked_at,
-        problems=[sentence for _, sentence, *_ in watch.problems],
+        problems=found.about_chain(chain.id),
     )
 
 
@@ -223,11 +231,10 @@ _Ends = tuple[int, int]
 """Source and destination."""
 
 
-def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail]:
+def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator[ConnectionDetail]:
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     registries = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     rounds = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
-    stops = list(Stop.objects.filter(signer="").order_by("source_chain_id"))
     seconds = _usual_seconds()
     special, usable = set[_Ends](), defaultdict[int, dict[int, str]](dict)
     for ends, row in registries.items():
@@ -243,10 +250,10 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
         ends = connection.source_id, connection.destination_id
         registry, source, took = registries.get(ends), sources.of(connection), seconds[ends]
         proves = bool(registry and deployments.proves_transactions(registry))
-        lacks_logs = str(deployments.lacks_logs(registry)) if registry and not proves else ""
+        is_refused = bool(registry and registry.refused)
+        lacks_logs = [str(deployments.lacks_logs(registry))] if registry and not proves and not is_refused else []
         is_read = registry and not registry.refused and registry.reader == readers.get(ends[1])
         gas, price = balance_costs.expected_gas(connection), watches[connection.destination_id].gas_price
-        stopped = [stop.sentence for stop in stops if stop.chain_id == ends[1] and stop.source_chain_id in {0, ends[0]}]
         yield ConnectionDetail(
             sourceChainId=connection.source_id,
             destinationChainId=connection.destination_id,
@@ -263,14 +270,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
             blockHashSource=registry.block_hash_source if registry else None,
             codeHash=(registry and registry.code_hash) or None,
             codeIsRight=bool(registry and registry.code_hash and not registry.refused),
-            notes=[
-                *stopped,
-                *(
-                    filter(None, (registry.refused or lacks_logs, registry.notice))
-                    if registry
-                    else [str(deployments.not_deployed(connection.destination_id, connection.source_id))]
-                ),
-            ],
+            notes=[*found.about_connection(*ends), *lacks_logs],
             reach=_reach(connection, registry, watches[connection.source_id]),
             oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
             usualTime=UsualTime(seconds=round(statistics.median(took), 1), batches=len(took))

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
-from chains.encoding import hex_data
+from chains.encoding import checksummed, hex_data
 from chains.nodes.receipts import ReceiptLog
 from proving import facts, readable_facts
 from proving.facts import AccountFact, SlotFact
-from proving.readable_facts import ReadableFact, ReceiptPart
+from proving.readable_facts import ReadableFact, ReceiptPart, WithdrawalPart
 from queries import submission
 from queries.api_endpoint import BATCH_REQUEST, ESTIMATING_KEY, JSON, ApiError, body_of, errors
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, Selector, pointer
@@ -30,7 +30,9 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 class ProofRoot(Schema):
-    property: str = Field(description="STORAGE_ROOT of the account, or STATE_ROOT or RECEIPTS_ROOT of the block.")
+    property: str = Field(
+        description="STORAGE_ROOT of the account, or STATE_ROOT, RECEIPTS_ROOT or WITHDRAWALS_ROOT of the block."
+    )
     word: str
     isFact: bool = Field(description="Whether the registry holds it: else the view reverts.")
     batch: dict[str, Any] | None = Field(
@@ -44,17 +46,29 @@ class ProofView(Schema):
     data: str = Field(description="Calldata, with the proof.")
 
 
+class ShownWithdrawal(Schema):
+    place: str = Field(description="Within the block, decimal.")
+    index: str = Field(description="Over all blocks, decimal.")
+    validatorIndex: str
+    address: str
+    amount: str = Field(description="In Gwei, decimal.")
+
+
 class ReadProof(Schema):
     sourceChainId: str
     selector: str = Field(description="As the request named the block.")
     blockNumber: str
-    account: str | None = Field(description="null: it is about a transaction.")
-    property: str = Field(description="The name of a property, or SLOT, or LOG.")
+    account: str | None = Field(description="null: it is about a transaction or a withdrawal.")
+    property: str = Field(description="The name of a property, or SLOT, LOG or WITHDRAWAL.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
     slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
-    transaction: ShownTransaction | None = Field(description="null: it is about an account.")
+    transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
     log: ShownLog | None = Field(description="Of LOG: what the view returns.")
-    word: str = Field(description="32 bytes, as the view returns it. Of LOG: the hash that a registry stores.")
+    withdrawal: ShownWithdrawal | None = Field(description="Of WITHDRAWAL: what the view returns, and its place.")
+    word: str = Field(
+        description="32 bytes, as the view returns it. Of LOG: the hash that a registry stores. Of WITHDRAWAL: the "
+        "amount, in Gwei."
+    )
     value: str | None = Field(description="The word as a number, decimal. null: it isn't one.")
     proof: str = Field(description="One RLP list of the trie's nodes, the root first.")
     root: ProofRoot
@@ -73,10 +87,10 @@ class ReadProofs(Schema):
     openapi_extra=dict(BATCH_REQUEST),
 )
 def read_proofs(request: HttpRequest) -> HttpResponse:
-    """Return the values of accounts, slots, receipts and logs, each with the proof that a contract reads it by.
+    """Return accounts, slots, receipts, logs and withdrawals, each with the proof that a contract reads it by.
 
-    `data` is as in a submission, and may name transactions, at most 100 of all. `fee` may be left out. Nothing is
-    stored.
+    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. `fee` may be left out.
+    Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     parsed = submission.read_counted(key, lambda: body_of(request), SHOWN_PROOFS)
@@ -128,18 +142,34 @@ def _proof(shown: ReadableFact, destination: str) -> dict[str, Any]:
     }
 
 
-def _is_number(fact: AccountFact | SlotFact | ReceiptPart) -> bool:
+def _is_number(fact: AccountFact | SlotFact | ReceiptPart | WithdrawalPart) -> bool:
+    if isinstance(fact, WithdrawalPart):
+        return True
     return fact.log_index is None if isinstance(fact, ReceiptPart) else facts.is_number(fact)
 
 
-def _about(fact: AccountFact | SlotFact | ReceiptPart) -> dict[str, Any]:
+def _about(fact: AccountFact | SlotFact | ReceiptPart | WithdrawalPart) -> dict[str, Any]:
+    nothing = dict.fromkeys(("account", "property", "slot", "slotName", "transaction", "log", "withdrawal"))
+    if isinstance(fact, WithdrawalPart):
+        return nothing | {"property": "WITHDRAWAL", "withdrawal": _withdrawal(fact)}
     if not isinstance(fact, ReceiptPart):
         slot, slot_name = (fact.slot, fact.name) if isinstance(fact, SlotFact) else (None, None)
-        about = {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": slot_name}
-        return about | {"transaction": None, "log": None}
+        return nothing | {"account": fact.address, "property": facts.name(fact), "slot": slot, "slotName": slot_name}
     log: dict[str, Any] | None = None
     if isinstance(fact.content, ReceiptLog):
         log = {"index": str(fact.log_index), **log_json(fact.content)}
     transaction = {"index": str(fact.transaction), "hash": hex_data(fact.hash) if fact.hash else None}
     name = "LOG" if isinstance(fact.content, ReceiptLog) else fact.content.name
-    return {"account": None, "property": name, "slot": None, "slotName": None, "transaction": transaction, "log": log}
+    return nothing | {"property": name, "transaction": transaction, "log": log}
+
+
+def _withdrawal(part: WithdrawalPart) -> dict[str, str | None]:
+    """Return the withdrawal as a `ShownWithdrawal`."""
+    withdrawal = part.withdrawal
+    return {
+        "place": str(part.place),
+        "index": str(withdrawal.index),
+        "validatorIndex": str(withdrawal.validator_index),
+        "address": checksummed(hex_data(withdrawal.address)),
+        "amount": str(withdrawal.amount),
+    }

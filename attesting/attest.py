@@ -65,7 +65,7 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
     try:
         final = nodes.newest_final(views)
     except node_agreement.TooFewNodes as error:
-        logger.warning("Block %d is not signed: %s", number, error)
+        logger.warning("%s: block %d is not signed: %s", chain.label, number, error)
         raise Refused(error.code, str(error)) from None
     if number > final:
         raise Refused(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -29,7 +28,6 @@ REST_SECONDS = 15
 
 _CODE = re.compile(r"[a-z][a-z_]{0,39}")
 _MAX_SENTENCE_CHARS = 300
-_rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
 
 
 # --- Signatures -------------------------------------------------------------------------------------------------------
@@ -202,14 +200,8 @@ def ask(
     sign different hashes: the caller counts how many agree.
     """
     question = AttestationRequest(domain, source_chain_id, block_number)
-    awake = [attester for attester in attesters if time.monotonic() >= _rests_until.get(attester.url, 0)]
-    replies = bounded_http.send_all([_http_request(attester, question, timeout_seconds) for attester in awake])
-    answers = dict(zip(awake, replies, strict=True))
-    for attester, answer in answers.items():
-        if isinstance(answer, TimedOut):
-            _rests_until[attester.url] = time.monotonic() + REST_SECONDS
-    late = TimedOut(f"did not answer within {timeout_seconds:g} seconds")
-    return [_read(attester, question, answers.get(attester, late)) for attester in attesters]
+    answers = bounded_http.send_all([_http_request(attester, question, timeout_seconds) for attester in attesters])
+    return [_read(attester, question, answer) for attester, answer in zip(attesters, answers, strict=True)]
 
 
 def _http_request(attester: Attester, question: AttestationRequest, timeout_seconds: float) -> HttpRequest:
@@ -220,6 +212,7 @@ def _http_request(attester: Attester, question: AttestationRequest, timeout_seco
         max_bytes=MAX_ANSWER_BYTES,
         silence_seconds=timeout_seconds,
         total_seconds=timeout_seconds,
+        rest_seconds=REST_SECONDS,
     )
 
 

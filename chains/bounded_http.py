@@ -8,6 +8,7 @@ if one comes so, its limit holds for what is unpacked.
 import asyncio
 import atexit
 import threading
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -75,6 +76,8 @@ class HttpRequest:
     """Maximum redirects within the host that are followed one after another."""
     shorten: Callable[[bytes], bytes] | None = None
     """Shortens the JSON objects in a part of the answer that ends with one. `max_bytes` limits what is left."""
+    rest_seconds: float = 0
+    """After a time-out, further requests to the URL time out at once for so long."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,16 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     """Send the request. Raises `Failed`."""
     import aiohttp  # noqa: PLC0415 (slow to load, and most commands and pages send no requests)
 
+    late = TimedOut(f"did not answer within {request.silence_seconds:g} seconds")
+    if time.monotonic() < _rests_until.get(request.url, 0):
+        raise late
     try:
         # The library's own time-out doesn't cover closing the connection.
         async with asyncio.timeout(request.total_seconds):
             return await _answer(session, request)
     except TimeoutError:
-        failed: Failed = TimedOut(f"did not answer within {request.silence_seconds:g} seconds")
+        failed: Failed = late
+        _let_rest(request)
     except aiohttp.ClientSSLError:
         failed = Failed("has no valid TLS certificate")
     except aiohttp.ClientConnectorError:
@@ -129,6 +136,17 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
         failed = Failed("broke off its answer")
     # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
+
+
+_rests_until: dict[str, float] = {}  # by URL, on the monotonic clock; only the event loop's thread uses it
+
+
+def _let_rest(request: HttpRequest) -> None:
+    now = time.monotonic()
+    for url in [url for url, until in _rests_until.items() if until <= now]:
+        del _rests_until[url]
+    if request.rest_seconds:
+        _rests_until[request.url] = now + request.rest_seconds
 
 
 async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:

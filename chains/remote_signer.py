@@ -7,7 +7,6 @@ compared with the request. Its URL and token may be secret, so messages name onl
 import json
 import logging
 import ssl
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -32,7 +31,6 @@ REST_SECONDS = 15
 _MAX_ANSWER_BYTES = 2**20
 # Maximum requests at a time: services limit their rate.
 _AT_A_TIME = 8
-_rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
 # Requests at a time, by URL. After a time-out: 1, as a service that signs one by one also signs what was given up.
 _at_a_time: dict[str, int] = {}
 
@@ -117,8 +115,6 @@ class RemoteSigner(Table):
 
     def _ask(self, calls: Sequence[tuple[str, list[Any]]]) -> list[HttpReply | Failed]:
         """Send the calls at the same time. Raises `SignerSilent` if none can be sent now."""
-        if time.monotonic() < _rests_until.get(self.url, 0):
-            raise SignerSilent(_LATE)
         headers, tls = self._headers(), self._tls()
         answers = bounded_http.send_all(
             [
@@ -128,6 +124,7 @@ class RemoteSigner(Table):
                     max_bytes=_MAX_ANSWER_BYTES,
                     silence_seconds=TIMEOUT_SECONDS,
                     total_seconds=TIMEOUT_SECONDS,
+                    rest_seconds=REST_SECONDS,
                     headers=headers,
                     tls=tls,
                 )
@@ -136,8 +133,6 @@ class RemoteSigner(Table):
         )
         is_late = any(isinstance(answer, TimedOut) for answer in answers)
         _at_a_time[self.url] = 1 if is_late else min(_AT_A_TIME, 2 * _at_a_time.get(self.url, _AT_A_TIME))
-        if is_late:
-            _rests_until[self.url] = time.monotonic() + REST_SECONDS
         for answer in answers:
             if isinstance(answer, Failed) or answer.status != HTTPStatus.OK:
                 said = answer if isinstance(answer, Failed) else f"answered with HTTP status {answer.status}"
@@ -169,9 +164,6 @@ class RemoteSigner(Table):
             logger.error("the files for TLS with %s can't be used", self.host)  # noqa: TRY400
             raise SignerSilent("can't be asked, because the files for its TLS can't be used") from None
         return context
-
-
-_LATE = f"did not answer within {TIMEOUT_SECONDS} seconds"
 
 
 def _signed(fields: "TransactionFields", answer: HttpReply | Failed) -> bytes:

@@ -1,6 +1,6 @@
 """Logs without API keys and passwords. Each record is one line of text or JSON.
 
-A lasting failure has a line when it begins, one per minute, and one when it has ended.
+A lasting failure has a line when it begins, and one per minute.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
@@ -121,6 +121,8 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 # Maximum characters of a line from Django, before control characters are escaped. It may quote a path of kilobytes.
 _MOST_OF_DJANGO = 400
+# Maximum characters of a line that is kept until its minute is over.
+_MOST_KEPT = 2 * _MOST_OF_DJANGO
 
 
 class RedactKeys(logging.Filter):
@@ -141,96 +143,96 @@ class RedactKeys(logging.Filter):
 
 # --- Failures that last -----------------------------------------------------------------------------------------------
 
-# Seconds between two lines about a lasting failure, and seconds without it after which it has ended.
-_PAUSE_SECONDS = 60
 # Loggers of libraries that warn of every refused request and every lost connection, which clients can cause.
 _LIBRARIES = ("django.", "psycopg.")
-
-
-@dataclass
-class _LastingFailure:
-    text: str
-    seen_at: float  # `time.monotonic`, like the next field
-    written_at: float = float("-inf")
-    left_out: int = 0
-
-
-_lasting: dict[Hashable, _LastingFailure] = {}
-# The lock is reentrant, because garbage collection inside it may write a line.
-_lasting_lock = threading.RLock()
+_MINUTE_SECONDS = 60
 # Maximum failures that are tracked at a time. Lines about further ones are always written.
 _MOST_FAILURES = 1000
 
 
-def note_ends() -> None:
-    """Write a line for each failure that has ended. Every other log line calls this first."""
-    now = time.monotonic()
-    with _lasting_lock:
-        ended = [kind for kind, failure in list(_lasting.items()) if now - failure.seen_at >= _PAUSE_SECONDS]
-        failures = [_lasting.pop(kind) for kind in ended]
-    for failure in failures:
-        logger.warning("not again for a minute, %s: %s", _left_out(failure.left_out), failure.text)
+@dataclass(frozen=True)
+class _Failure:
+    key: Hashable
+    """The same for lines of which one a minute is written."""
+    record: logging.LogRecord
+    """The record to write, which may be a copy with another text. Other handlers get the unchanged record."""
 
 
-def _left_out(lines: int) -> str:
-    return f"{lines} line{'' if lines == 1 else 's'} left out"
+@dataclass
+class _Minute:
+    """The time after a failure's line in which further lines about it are counted."""
+
+    console: "Console"
+    logger: str
+    level: int
+    began: float  # `time.monotonic`
+    left_out: int = 0
+    last_text: str = ""
+
+
+_minutes: dict[Hashable, _Minute] = {}
+# The lock is reentrant, because garbage collection inside it may write a line.
+_minutes_lock = threading.RLock()
 
 
 class Console(logging.StreamHandler[TextIO]):
-    """A handler that leaves out repeated lines about a failure for a minute.
+    """A handler that writes one warning or error about the same subject a minute.
 
-    Failures of the database and requests that Django refuses are logged without a traceback.
+    The subject is the first argument of the line's template, such as a host or a chain. Failures of the database and
+    requests that Django refuses are logged without a traceback.
     """
 
     def handle(self, record: logging.LogRecord) -> bool:
-        note_ends()
-        may_repeat = record.levelno < logging.WARNING or record.levelno >= logging.CRITICAL
-        written = record if may_repeat else _unrepeated(record)
-        return written is not None and bool(super().handle(written))
+        write_left_out()
+        if record.levelno < logging.WARNING or record.levelno >= logging.CRITICAL:
+            return bool(super().handle(record))
+        failure = _failure(record)
+        with _minutes_lock:
+            if minute := _minutes.get(failure.key):
+                minute.left_out, minute.last_text = minute.left_out + 1, failure.record.getMessage()[:_MOST_KEPT]
+                return False
+            if len(_minutes) < _MOST_FAILURES:
+                _minutes[failure.key] = _Minute(self, record.name, record.levelno, time.monotonic())
+        return bool(super().handle(failure.record))
+
+    def write(self, minute: _Minute) -> None:
+        """Write the last line that a minute has left out."""
+        lines = f"{minute.left_out} line{'' if minute.left_out == 1 else 's'} left out"
+        text = f"{minute.last_text} ({lines} within a minute)"
+        super().handle(logging.LogRecord(minute.logger, minute.level, "", 0, text, None, None))
 
 
-def _unrepeated(record: logging.LogRecord) -> logging.LogRecord | None:
-    """Return the record to write, which may be a copy with another text. None: it is left out."""
+def write_left_out() -> None:
+    """Write a line for each minute that is over and has left out lines. Every other log line calls this first."""
+    now = time.monotonic()
+    with _minutes_lock:
+        over = {key: minute for key, minute in list(_minutes.items()) if now - minute.began >= _MINUTE_SECONDS}
+        for key, minute in over.items():
+            if minute.left_out:
+                _minutes[key] = replace(minute, began=now, left_out=0)
+            else:
+                _minutes.pop(key, None)
+    for minute in over.values():
+        if minute.left_out:
+            minute.console.write(minute)
+
+
+def _failure(record: logging.LogRecord) -> _Failure:
     error = record.exc_info[1] if record.exc_info else None
     status = getattr(record, "status_code", None)
-    kind: Hashable
-    # Other handlers get the unchanged record.
+    subject = str(record.args[0])[:_MOST_OF_DJANGO] if isinstance(record.args, tuple) and record.args else ""
     short = copy(record)
     short.exc_info = short.exc_text = None
     if error and (why := why_unavailable(error)):
-        line = (str(error).splitlines() or [""])[0]
-        kind = why, line[:_MOST_OF_DJANGO]
+        line = (str(error).splitlines() or [""])[0][:_MOST_OF_DJANGO]
         short.msg, short.args = f"{record.getMessage()}: {why} ({line})", None
-    elif record.name.startswith(_LIBRARIES) and (error is None or (status or 500) < 500):
-        kind = record.name, status or record.msg
-    elif error:
-        # Django's message quotes the path, which clients choose.
-        message = record.msg if record.name.startswith(_LIBRARIES) else record.getMessage()[:_MOST_OF_DJANGO]
-        kind, short = (record.name, message, type(error), _places(error)), copy(record)
-    elif getattr(record, "lasts", False):
-        kind = record.name, record.getMessage()
-    else:
-        return record
-    return short if _is_written(kind, short) else None
-
-
-def _places(error: BaseException) -> Hashable:
-    """Return the files and lines of the error's traceback."""
-    return tuple((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
-
-
-def _is_written(kind: Hashable, record: logging.LogRecord) -> bool:
-    """Count a failure. Return whether its line is written. The line then says how many lines were left out."""
-    now, text = time.monotonic(), record.getMessage()[: 2 * _MOST_OF_DJANGO]
-    with _lasting_lock:
-        if kind not in _lasting and len(_lasting) >= _MOST_FAILURES:
-            return True
-        failure = _lasting.setdefault(kind, _LastingFailure(text, now))
-        failure.seen_at = now
-        if now - failure.written_at < _PAUSE_SECONDS:
-            failure.left_out += 1
-            return False
-        if failure.left_out:
-            record.msg, record.args = f"{text} ({_left_out(failure.left_out)})", None
-        failure.text, failure.written_at, failure.left_out = text, now, 0
-        return True
+        return _Failure((why, line), short)
+    if record.name.startswith(_LIBRARIES):
+        # Their messages quote the path, which clients choose.
+        if error is None or (status or 500) < 500:
+            return _Failure((record.name, status or str(record.msg)), short)
+        subject = ""
+    places = tuple(
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__ if error else None)
+    )
+    return _Failure((record.name, record.levelno, str(record.msg), subject, type(error), places), record)

@@ -21,6 +21,7 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving import money, stops
 from proving.health import findings
+from proving.health.findings import Findings
 from proving.models import (
     LIVE_STATES,
     ChainWatch,
@@ -66,7 +67,7 @@ def operator(request: HttpRequest) -> HttpResponse:
         "stops": stops.stoppable(),
         "signers": list(_signers(watches)),
         "queues": list(_queues()),
-        "chains": list(_chains(watches)),
+        "chains": list(_chains(watches, found)),
         "workers": WorkerHeartbeat.objects.order_by("-beat_at")[:_WORKERS],
         "silent_since": timezone.now() - WorkerHeartbeat.SILENCE,
         "undelivered": ProblemReport.objects.exclude(failing_since=None).aggregate(
@@ -221,8 +222,10 @@ class OperatedChain:
         return min(100, 100 * (self.spent or 0) // limit) if limit else 100
 
 
-def _chains(watches: Mapping[int, ChainWatch]) -> Iterator[OperatedChain]:
+def _chains(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator[OperatedChain]:
     for chain in get_chains().chains:
         watch = watches.get(chain.id) or ChainWatch(chain_id=chain.id)
-        resting = [node | {"since": datetime.fromisoformat(node["since"])} for node in watch.resting_nodes]
-        yield OperatedChain(chain, detail_of_chain(chain, watch), resting, watch.spent_in_day)
+        detail = detail_of_chain(chain, watch, found)
+        seen_resting = () if detail.is_stale else watch.resting_nodes
+        resting = [node | {"since": datetime.fromisoformat(node["since"])} for node in seen_resting]
+        yield OperatedChain(chain, detail, resting, watch.spent_in_day)

@@ -68,7 +68,7 @@ class TransactionAdmin(ReadOnlyAdmin):
     search_fields = ("=versions__hash", "nonce__exact", "=shares__batch__pk")
     list_display = (
         *("nonce", brief("Signer", "signer"), "state", brief("Hash", "hash"), brief("Block", "block_number")),
-        *("succeeded", "spent_at", brief("Error", "error", "last_error")),
+        *("succeeded", "spent_at", brief("Error", "error")),
     )
     list_select_related = ("signer",)
     exclude = ("queries", "continued", "accumulates")

@@ -1,10 +1,7 @@
 """Database tables of proving: registries, fetched proofs, the signers' transactions, and workers' heartbeats."""
 
-import zlib
 from collections.abc import Sequence
 from datetime import timedelta
-from io import BytesIO
-from itertools import chain
 from typing import ClassVar, Self
 
 from django.db import models
@@ -12,11 +9,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from ulid import ULID
 
-from chains.encoding import HISTORY_WINDOW
+from chains import encoding
 from config.database.due_rows import DueRow
 from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
-from queries.waits import Value, WaitField, WaitReason, uncoded, wait
+from queries.waits import Value, WaitField, WaitReason, wait
 
 
 class _InUse(models.Manager["FactsRegistry"]):
@@ -35,7 +32,7 @@ class FactsRegistry(DueRow):
     source_chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55; an older version stored rows without it
     block_hash_source = models.CharField(max_length=42)  # address of the contract
-    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # number of slots, as deployed
+    history_window = models.PositiveBigIntegerField(default=encoding.HISTORY_WINDOW)  # number of slots, as deployed
     # Address of the contract that makes several calls in one transaction.
     multicall = models.CharField(max_length=42, blank=True)
     # Address of the contract that proves old blocks by the beacon chain. Empty if there is none.
@@ -44,8 +41,9 @@ class FactsRegistry(DueRow):
     reader = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # number of the source's block at which the last jump began
     wait = WaitField(null=True, blank=True)  # what its upkeep waits for
-    # A sentence for the operator, for example about an attester that contradicts our nodes.
-    notice = models.TextField(blank=True)
+    # A notice for the operator, for example about an attester that contradicts our nodes, and when it was last so.
+    risk = WaitField(null=True, blank=True)
+    risk_seen_at = models.DateTimeField(null=True)
     deployed_at = models.DateTimeField(null=True)  # null: an older version has begun, and not ended, to deploy it
     # keccak-256 of the code at the address when it was last compared. Empty before the first comparison.
     code_hash = models.CharField(max_length=66, blank=True)
@@ -68,6 +66,12 @@ class FactsRegistry(DueRow):
 
     def __str__(self) -> str:
         return f"{self.address} on chain {self.destination_chain_id} for chain {self.source_chain_id}"
+
+    @property
+    def current_risks(self) -> "tuple[WaitReason, ...]":
+        """Return the risks that were seen lately. Nobody looks whether one is over where nothing is asked."""
+        is_current = self.risk_seen_at and timezone.now() - self.risk_seen_at < 3 * AttesterWatch.PERIOD
+        return self.risk.parts if self.risk and is_current else ()
 
     @property
     def refusal(self) -> WaitReason:
@@ -109,35 +113,29 @@ class SlotProof(models.Model):
         return f"{self.slot} of {self.account_id}"
 
 
-_LENGTH = 4
-
-
 class BlockTrie(models.Model):
     """All receipts of a block, or all its transactions. They make a root of its header; a proof takes all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
-    root = models.PositiveSmallIntegerField(choices=HeaderField.choices)  # the field of the header
+    root = models.PositiveSmallIntegerField()  # the field of the header
     count = models.PositiveIntegerField()  # number of the values
-    # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
+    # the trie's values in the order of transactions, as `encoding.compress_values` returns them
     compressed = models.BinaryField()
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["block", "root"], name="one_trie_of_each_root")]
 
     def __str__(self) -> str:
-        return f"{self.get_root_display()} of {self.block_id}"
+        return f"{HeaderField(self.root).label} of {self.block_id}"
 
     @classmethod
     def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
-        lengths = (len(value).to_bytes(_LENGTH) for value in values)
-        content = b"".join(chain(*zip(lengths, values, strict=True)))
-        return cls(block=block, root=root, count=len(values), compressed=zlib.compress(content))
+        return cls(block=block, root=root, count=len(values), compressed=encoding.compress_values(values))
 
     @property
     def values(self) -> list[bytes]:
         """Return the trie's values in the order of transactions."""
-        stored = BytesIO(zlib.decompress(self.compressed))
-        return [stored.read(int.from_bytes(length)) for length in iter(lambda: stored.read(_LENGTH), b"")]
+        return encoding.decompress_values(bytes(self.compressed))
 
 
 class ProvenTransaction(models.Model):
@@ -168,14 +166,17 @@ class Signer(DueRow):
 
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
-    wait = WaitField(null=True, blank=True)  # a notice for the operator, for example about a low balance
+    # A notice for the operator, for example about a low balance, and when a turn of sending last gave it.
+    wait = WaitField(null=True, blank=True)
+    wait_seen_at = models.DateTimeField(null=True)
     # Totals of all its final transactions, including those that are no longer stored.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # number of failed transactions among them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
-    nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
-    receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
+    # The monitor writes these two. While there is one, the row stays due.
+    nonce_fault = WaitField(null=True, blank=True)
+    receipt_fault = WaitField(null=True, blank=True)
     signing_problem = WaitField(null=True, blank=True)  # why its signing service doesn't sign; null: it does
     # Stored transactions have used all nonces from the first observation up to this one. null: there is none yet.
     accounted_nonce = models.PositiveBigIntegerField(null=True)
@@ -183,11 +184,19 @@ class Signer(DueRow):
     foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
     foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none
 
+    # The time after which a problem that no worker sees again isn't shown any more: more than three turns of any lane.
+    SEEN: ClassVar[timedelta] = timedelta(minutes=3)
+
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
 
     def __str__(self) -> str:
         return f"{self.address} on chain {self.chain_id}"
+
+    @classmethod
+    def hindered(cls) -> "models.QuerySet[Signer]":
+        """Select those whose wait was seen lately. Nobody looks whether it is over where nothing is to be sent."""
+        return cls.objects.exclude(wait=None).filter(wait_seen_at__gt=Now() - cls.SEEN).order_by("pk")
 
 
 # A final transaction counts as at least this fraction (1/4) of its maximum cost. Honest transactions rarely cost less
@@ -220,15 +229,6 @@ SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
 
 
-def proves_facts(block: str, transaction: str = "") -> models.Q:
-    """Select a query's transactions that prove its facts. Others only extend the registry's trust.
-
-    `block` is the lookup path to the query's block, and `transaction` the lookup path to the transaction.
-    """
-    prefix = f"{transaction}__" if transaction else ""
-    return models.Q(**{f"{prefix}extends": None}) | models.Q(**{f"{prefix}accumulates": models.F(block)})
-
-
 class Transaction(models.Model):
     """One nonce of a signer: its purpose and its state. Its signed versions compete for the nonce."""
 
@@ -254,7 +254,6 @@ class Transaction(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
     error = WaitField(null=True, blank=True)  # the last error
-    last_error = models.TextField(blank=True)  # the last error as text, of releases before `error`
     pruned_at = models.DateTimeField(null=True)  # when `data`, and `raw` of its versions, were emptied
 
     # Fields of the mined version.
@@ -306,9 +305,8 @@ class Transaction(models.Model):
         """Return what the transaction waits for while it is under way."""
         if self.state != TransactionState.PENDING:
             return wait("transaction_mined", transaction=self.latest_hash)
-        error = self.error or uncoded(self.last_error)
         is_signed = all(version.hash for version in self.versions.all())
-        if error := error or (None if is_signed else self.signer.signing_problem):
+        if error := self.error or (None if is_signed else self.signer.signing_problem):
             return wait("transaction_under_way", transaction=self.label, reason=error)
         return wait("transaction_pending" if self.latest_hash else "transaction_unsigned", transaction=self.label)
 
@@ -545,6 +543,7 @@ class ProblemReport(DueRow):
 class AttesterWatch(models.Model):
     """The last answers of a configured connection's attesters. Workers ask them even without work."""
 
+    PERIOD = timedelta(minutes=2)  # between two rounds; each may add a row to every attester's database
     LONGEST_ROUND = timedelta(seconds=30)  # from asking to the stored answers; then it has failed
 
     source_chain_id = models.PositiveBigIntegerField()

@@ -73,7 +73,7 @@ class BlockAdmin(ReadOnlyAdmin):
     search_fields = ("number__exact",)
     list_display = (
         *("number", brief("Source", "source_chain_id"), brief("Destination", "destination_chain_id"), "due_at"),
-        *("attempts", brief("Waits for", "wait", "waiting_for"), "is_checkpoint"),
+        *("attempts", brief("Waits for", "wait"), "is_checkpoint"),
     )
     list_filter = (_Failing,)
 

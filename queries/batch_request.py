@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from django.db.models import IntegerChoices
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -272,6 +273,19 @@ def _log(value: object) -> int:
     return _decimal(value, "The index of a log", _MOST_TRANSACTIONS)
 
 
+def _withdrawal(value: object) -> int:
+    return _decimal(value, "The place of a withdrawal in its block", _MOST_TRANSACTIONS)
+
+
+def _only_shown(withdrawals: list[int], info: ValidationInfo) -> list[int]:
+    if withdrawals and _context(info).needs_payer:
+        raise _unsupported(
+            "Withdrawals are read by proof, and not stored: ask /read-proofs for them, and prove their header's "
+            "WITHDRAWALS_ROOT."
+        )
+    return withdrawals
+
+
 _Counted = WrapValidator(_counted)
 
 if TYPE_CHECKING:
@@ -302,6 +316,7 @@ SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=_
 BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=_SelectorText), _Counted]
 TransactionKey = Annotated[int | str, BeforeValidator(_transaction, json_schema_input_type=_TransactionText), _Counted]
 LogIndex = Annotated[int, BeforeValidator(_log, json_schema_input_type=_DecimalText), _Counted]
+WithdrawalPlace = Annotated[int, BeforeValidator(_withdrawal, json_schema_input_type=_DecimalText), _Counted]
 Slot = Annotated[storage_layout.Slot, _Counted]
 AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=_AccountText), _Counted]
 Fee = Annotated[
@@ -363,10 +378,14 @@ class BlockRequest(_Strict):
     transactions: dict[TransactionKey, TransactionRequest] = Field(
         default={}, description="By the transaction's hash, or its index in the block."
     )
+    withdrawals: Annotated[list[WithdrawalPlace], AfterValidator(_only_shown)] = Field(
+        default=[],
+        description="Withdrawals by their place in the block, decimal. `/read-proofs` shows them; they aren't stored.",
+    )
 
     @model_validator(mode="after")
     def _not_empty(self) -> "BlockRequest":
-        if not self.accounts and not self.header and not self.transactions:
+        if not self.accounts and not self.header and not self.transactions and not self.withdrawals:
             raise _invalid("Nothing to prove: the block names neither an account, a transaction nor a header property.")
         return self
 
@@ -428,9 +447,18 @@ class BatchRequest(_Strict):
         return queries
 
     @property
+    def withdrawals(self) -> Iterator[tuple[int, Selector, Sequence[int]]]:
+        """Yield the places of withdrawals, which are no queries, with their source chain and block."""
+        for source, blocks in self.data.items():
+            for selector, asked in blocks.items():
+                if asked.withdrawals:
+                    yield source, selector, list(dict.fromkeys(asked.withdrawals))
+
+    @property
     def size(self) -> int:
-        """Return the number of accounts, slots, headers, transactions and logs, which limits count."""
-        return sum(query.item_count for query in self.queries)
+        """Return the number of accounts, slots, headers, transactions, logs and withdrawals, which limits count."""
+        of_withdrawals = sum(len(places) for _, _, places in self.withdrawals)
+        return sum(query.item_count for query in self.queries) + of_withdrawals
 
 
 def _mask(fields: type[IntegerChoices], names: Iterable[str]) -> int:
@@ -562,7 +590,7 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
 
 
 def _named(value: Any) -> int:
-    """Count the accounts, slots, headers, transactions and logs in a body, which may be malformed.
+    """Count the accounts, slots, headers, transactions, logs and withdrawals in a body, which may be malformed.
 
     A block counts as at least one.
     """
@@ -574,7 +602,8 @@ def _named_at(block: Any) -> int:
     header = isinstance(block, dict) and bool(block.get("header"))
     named = _member(block, "transactions").values()
     logs = [each.get(name) for each in named if isinstance(each, dict) for name in ("logs", "blockLogs")]
-    lists = sum(len(of_one) for of_one in (*slots, *logs) if isinstance(of_one, list))
+    withdrawals = block.get("withdrawals") if isinstance(block, dict) else None
+    lists = sum(len(of_one) for of_one in (*slots, *logs, withdrawals) if isinstance(of_one, list))
     return max(1, len(slots) + len(named) + lists + header)
 
 

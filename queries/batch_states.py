@@ -82,7 +82,6 @@ def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, ret
                 rejected_because=reason if isinstance(reason, WaitReason) else None,
                 rejection_retryable=retryable,
                 wait=None,
-                waiting_for="",
                 due_at=None,
             )
             content = {"error": str(reason), "code": code, "retryable": retryable}
@@ -179,7 +178,6 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
             "status": StepStatus.COMPLETED,
             "completed_at": now,
             "error": None,
-            "last_error": "",
         }
         if tx_hash:
             change["transaction_hash"] = tx_hash
@@ -222,7 +220,7 @@ def note_failure(queries: Collection[int], reason: WaitReason) -> None:
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic(savepoint=False):
             lock_batches(chunk)
-            _open_steps(chunk).update(error=reason, last_error="")
+            _open_steps(chunk).update(error=reason)
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
@@ -248,7 +246,6 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
                 completed_at=None,
                 transaction_hash="",
                 error=None,
-                last_error="",
                 went_back_at=now,
                 went_back_because=reason,
             )

@@ -184,3 +184,5 @@ class HeaderField(models.IntegerChoices):
     EXCESS_BLOB_GAS = 18
     PARENT_BEACON_BLOCK_ROOT = 19
     REQUESTS_HASH = 20
+    BLOCK_ACCESS_LIST_HASH = 21
+    SLOT_NUMBER = 22

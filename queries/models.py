@@ -22,7 +22,7 @@ from accounts.models import ApiKey
 from chains.encoding import hex_data
 from config.database.due_rows import DueRow
 from queries.columns import AccountField, EntryField, HeaderField, Uint256Field
-from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
+from queries.waits import Actor, WaitField, WaitReason, wait
 
 # Every start loads the models. This import would add RLP and hashing to that.
 if TYPE_CHECKING:
@@ -117,10 +117,6 @@ class BatchWait:
         return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
 
 
-# A condition on a batch or a block. Versions without codes left `wait` null.
-SAYS_WHAT_IT_WAITS_FOR = ~Q(waiting_for="") | Q(wait__isnull=False)
-
-
 class Batch(DueRow):
     """One submitted request. It is due until it is checked against the chains and all its times have blocks."""
 
@@ -143,8 +139,6 @@ class Batch(DueRow):
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     wait = WaitField(null=True, blank=True)  # why the batch waits, while it is due
-    # A sentence that a version without `wait` stored.
-    waiting_for = models.TextField(blank=True)
     looked_at = models.DateTimeField(null=True)  # when a worker wrote `wait`
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
@@ -226,30 +220,24 @@ class Batch(DueRow):
         )
         if besides is not None:
             blocks = blocks.exclude(failing_since=None, pk__in=besides)
-        by = "wait", "waiting_for"
-        waiting = blocks.filter(SAYS_WHAT_IT_WAITS_FOR).values_list(*by, "source_chain_id")
-        rows = waiting.annotate(Min("failing_since"), Min("due_at")).order_by(*by, "source_chain_id")[:limit]
+        waiting = blocks.exclude(wait=None).values_list("wait", "source_chain_id")
+        rows = waiting.annotate(Min("failing_since"), Min("due_at")).order_by("wait", "source_chain_id")[:limit]
         waits = [
             BatchWait(
                 reason,
-                failing_since=min((row[3] for row in alike if row[3]), default=None),
-                next_try_at=min((row[4] for row in alike if row[3]), default=None),
-                source_chain_ids=tuple(row[2] for row in alike),
+                failing_since=min((row[2] for row in alike if row[2]), default=None),
+                next_try_at=min((row[3] for row in alike if row[2]), default=None),
+                source_chain_ids=tuple(row[1] for row in alike),
             )
-            for key, group in groupby(rows, itemgetter(0, 1))
-            if (alike := list(group)) and (reason := key[0] or uncoded(key[1]))
+            for reason, group in groupby(rows, itemgetter(0))
+            if (alike := list(group)) and reason
         ]
         if self.is_self_funded and self._is_left_to_others():
             waits.insert(0, BatchWait(wait("left_to_payer", batch=self.pk)))
         next_try_at = self.due_at if self.failing_since else None
-        own = self.waits_for.parts if self.waits_for else ()
+        own = self.wait.parts if self.wait else ()
         waits[:0] = [BatchWait(reason, self.failing_since, next_try_at) for reason in own]
         return list({each.reason: each for each in waits}.values())
-
-    @property
-    def waits_for(self) -> WaitReason | None:
-        """Return the batch's own wait, from `wait` or from the column of former versions."""
-        return self.wait or uncoded(self.waiting_for)
 
     def _is_left_to_others(self) -> bool:
         """Return whether the proofs of an open query are stored, so that only transactions are missing."""
@@ -305,7 +293,6 @@ class Block(DueRow):
     path_origin = models.PositiveBigIntegerField(null=True)  # null: not a jump, or a jump that begins at no block
 
     wait = WaitField(null=True, blank=True)
-    waiting_for = models.TextField(blank=True)  # a sentence of an older version, as in `Batch`
     looked_at = models.DateTimeField(null=True)  # when a worker wrote `wait`
     waits_for_path = models.BooleanField(default=False)  # for the block's own path, or for another path that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
@@ -490,8 +477,6 @@ class Step(models.Model):
     completed_at = models.DateTimeField(null=True)
     transaction_hash = models.CharField(max_length=66, blank=True)
     error = WaitField(null=True, blank=True)  # the last failure
-    # A sentence that a version without `error` stored.
-    last_error = models.TextField(blank=True)
     # When and why a reorg last reopened this step. Both stay when the step completes again.
     went_back_at = models.DateTimeField(null=True)
     went_back_because = models.TextField(blank=True)  # a sentence

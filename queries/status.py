@@ -29,7 +29,7 @@ def _says_what_it_waits_for() -> Exists:
     """Return whether a block of the batch's open queries has a wait."""
     # The statement begins with the batch, because other batches may have any number of such blocks.
     of_batch = Query.objects.filter(batch=QueryParameter("batch"), step__isnull=False, block__due_at__isnull=False)
-    return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
+    return Exists(of_batch.filter(block__wait__isnull=False))
 
 
 # Waits are read only if `says` is true: the batch or a block of its open queries has a wait. A self-funded batch
@@ -41,7 +41,7 @@ _KEY_AND_BATCH = CompiledQuery(
         .annotate(
             says=Case(
                 When(
-                    ~Q(own__waiting_for="") | Q(own__wait__isnull=False) | Q(own__sender=Sender.SELF),
+                    Q(own__wait__isnull=False) | Q(own__sender=Sender.SELF),
                     own__status__in=OPEN_STATUSES,
                     then=True,
                 ),

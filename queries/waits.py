@@ -6,7 +6,7 @@ act. Users see the values, so they contain no secrets and no words of a node.
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -40,8 +40,6 @@ SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for 
 ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
 # The code for an error of a chain's nodes.
 NODE_FAILS = "node_fails"
-# The code for a sentence that a version without codes stored.
-_STORED = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class WaitReason:
 
     @property
     def actor(self) -> Actor:
-        """Return who must act. Nobody must for a sentence without a code."""
+        """Return who must act. Nobody must for a code of a later version."""
         return ACTORS.get(self.told.code, Actor.NOBODY)
 
 
@@ -87,9 +85,10 @@ def wait(code: str, /, **values: Value) -> WaitReason:
     return WaitReason(code, tuple(sorted(values.items())))
 
 
-def uncoded(sentence: str) -> WaitReason | None:
-    """Return a reason for a sentence that a version without codes stored. Return None if it is empty."""
-    return WaitReason(_STORED, (("sentence", sentence),)) if sentence else None
+def joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
+    """Return one reason that stands for all. None: there are none."""
+    several = tuple(dict.fromkeys(reasons))
+    return wait("several", reasons=several) if len(several) > 1 else next(iter(several), None)
 
 
 def fault(error: ChainError) -> WaitReason:
@@ -105,8 +104,8 @@ class Words:
 
     def sentence(self, reason: WaitReason) -> str:
         values = dict(reason.values)
-        if reason.code not in SENTENCES:  # no code, or a later version's code
-            return str(values.get("sentence") or f"Waiting: {reason.code}.")
+        if reason.code not in SENTENCES:  # a later version's code
+            return f"Waiting: {reason.code}."
         chain = values.get("chain")
         currency_of = chain if isinstance(chain, int) else 0
         return "".join(

@@ -29,7 +29,7 @@ from chains.tries import packed, packed_entries
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts.build import run_compiler
 from devnet.devchain import PROJECT, DevChain
-from tests.contracts import rollup_sources, tries
+from tests.contracts import rollup_sources, tries, withdrawal_walks
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.blocks import Outcome
@@ -368,7 +368,7 @@ def generated_cases() -> Iterator[Case]:
 # Transactions of a usual mainnet block, and the index of the proven one: three nodes, as for most.
 _TRANSACTIONS, _INDEX = 202, 100
 _LOG_COUNTS = (1, 5, 40)
-_RECEIPTS_ROOT = 5
+_RECEIPTS_ROOT, _WITHDRAWALS_ROOT = 5, 16
 
 
 def receipts_of(count: int) -> tuple[Sequence[bytes], bytes]:
@@ -785,6 +785,20 @@ def measure_shown() -> Iterator[Result]:
             case = Case("", _BLOCK, keccak(header), b"", before=known)
             yield lab.show(case, f"receipt shown, logs: {count}", "receiptByProof", _INDEX, receipt)
             yield lab.show(case, f"a log shown, logs: {count}", "logByProof", _INDEX, count - 1, receipt)
+        case, arguments = a_withdrawal()
+        yield lab.show(case, "a withdrawal shown, of 16", "withdrawalByProof", *arguments)
+
+
+def a_withdrawal() -> tuple[Case, tuple[int, bytes]]:
+    """Return a block whose root of withdrawals is a fact, and the arguments that show one of sixteen recorded ones."""
+    values = withdrawal_walks.values_of(withdrawal_walks.recorded(19_426_587).withdrawals)
+    [walk] = withdrawal_walks.shown(values, [7])
+    chance = random.Random(_SEED)
+    fields = list(rlp.decode(prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance)))
+    fields[_WITHDRAWALS_ROOT] = walk.root
+    header = tries.encode(fields)
+    known = [packed.encode(header, b"", header_fields=[_WITHDRAWALS_ROOT])]
+    return Case("", _BLOCK, keccak(header), b"", before=known), (walk.place, walk.proof)
 
 
 def show(results: Sequence[Result]) -> None:

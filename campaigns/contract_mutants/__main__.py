@@ -42,7 +42,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "FactsReader": (
         pytest(
-            *(f"tests/contracts/chain/test_{each}.py" for each in ("trie_walk", "receipt_walk", "facts_reader")),
+            *(
+                f"tests/contracts/chain/test_{each}.py"
+                for each in ("trie_walk", "receipt_walk", "withdrawal_walk", "facts_reader")
+            ),
             *("-k", "not taken_out"),
         ),
         pytest("tests/contracts/no_database/test_gas_budgets.py", "-k", "shown"),

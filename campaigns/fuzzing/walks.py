@@ -15,6 +15,7 @@ from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.simulator import Call, Simulator
 from tests.contracts.walks import ReceiptWalk, Walk, anyone_reader, difference
+from tests.contracts.withdrawal_walks import WithdrawalWalk
 
 _ROUND = 1000
 
@@ -22,9 +23,10 @@ _ROUND = 1000
 class _LenientWriter:
     """A writer of the nodes on a key's path. In a part of its walks each piece may have a fault."""
 
-    def __init__(self, chance: Chance, name: bytes | int) -> None:
-        """Write the path of a slot (32 bytes), an account (20), or the receipt of an index."""
+    def __init__(self, chance: Chance, name: bytes | int, *, pays: bool = False) -> None:
+        """Write the path of a slot (32 bytes), an account (20), or the receipt or the withdrawal of an index."""
         self._chance = chance
+        self._pays = pays
         # A receipt has many pieces.
         self._faults = chance.pick((0, 0, 0, 0.01, 0.02, 0.05) if isinstance(name, int) else (0, 0, 0.01, 0.03, 0.1))
         self._name = name
@@ -84,7 +86,8 @@ class _LenientWriter:
     def _node(self, depth: int) -> bytes:
         length = self._length
         if depth >= self._reach or self._chance.happens(0.1):
-            value = self._receipt() if isinstance(self._name, int) else self._value()
+            of_index = self._withdrawal if self._pays else self._receipt
+            value = of_index() if isinstance(self._name, int) else self._value()
             return self._listed(self._path(depth, length, leaf=True) + self._string(value))
         if self._chance.happens(0.2) and depth < length - 1:
             reaches = (1, 2, 20, length - 1 - depth, length - depth)
@@ -142,6 +145,14 @@ class _LenientWriter:
             items = chance.pick((items[1:], items[:-1], [*items, b"\0"]))
         return (bytes([type_]) if type_ or self._errs() else b"") + self._listed(b"".join(items))
 
+    def _withdrawal(self) -> bytes:
+        recipient = self._chance.randbytes(self._chance.pick((0, 19, 21, 32)) if self._errs() else 20)
+        numbers = [self._integer(9 if self._errs() else 8) for _ in range(3)]
+        items = [self._string(item) for item in (*numbers[:2], recipient, numbers[2])]
+        if self._errs():
+            items = self._chance.pick((items[1:], items[:-1], [*items, b"\0"]))
+        return self._listed(b"".join(items))
+
     def _log(self) -> bytes:
         chance = self._chance
         emitter = chance.randbytes(chance.pick((0, 19, 21, 32)) if self._errs() else 20)
@@ -186,22 +197,25 @@ def _index(chance: Chance) -> int:
     return chance.pick((0, 1, chance.below(128), 127, 128, 129, 144, 255, 256, 257, chance.below(2**16), 2**16 - 1))
 
 
-def _walk(chance: Chance) -> Walk | ReceiptWalk:
+def _walk(chance: Chance) -> Walk | ReceiptWalk | WithdrawalWalk:
     names: Sequence[bytes | int] = (chance.randbytes(32), chance.randbytes(32), chance.randbytes(20), _index(chance))
     name = chance.pick(names)
+    pays = isinstance(name, int) and chance.happens(0.4)
     if chance.happens(0.02):
         root = tries.EMPTY_ROOT
         proof = bytes.fromhex(
             chance.pick(("c0", "c28180", "c180", "c100", "80", "", "c0c0", "c3818080", "c28181", "f800"))
         )
     else:
-        writer = _LenientWriter(chance, name)
+        writer = _LenientWriter(chance, name, pays=pays)
         root = writer.root
         proof = spoilt(chance, writer.nodes) if chance.happens(0.25) else writer.proof()
     if isinstance(name, bytes):
         return Walk(name, root, proof)
     # The proof of one index is shown for another.
     index = chance.pick((_index(chance), _index(chance), 2**16)) if chance.happens(0.05) else name
+    if pays:
+        return WithdrawalWalk(index, root, proof)
     return ReceiptWalk(index, chance.pick((None, None, 0, 0, 1)), root, proof)
 
 
@@ -224,7 +238,9 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     return tally
 
 
-def _form(walk: Walk | ReceiptWalk, answer: bytes) -> str:
+def _form(walk: Walk | ReceiptWalk | WithdrawalWalk, answer: bytes) -> str:
+    if isinstance(walk, WithdrawalWalk):
+        return "withdrawal"
     if isinstance(walk, ReceiptWalk):
         kind, is_absent = "receipt" if walk.log is None else "log", not any(answer)
     elif len(walk.name) == 32:

@@ -68,7 +68,7 @@ class UnreadableHeader(NodeUnavailable):
 
 
 class OtherRoot(NodeUnavailable):
-    """No node sends a block's receipts, or transactions, in a form that makes the root in the block's header."""
+    """No node sends a block's receipts, transactions or withdrawals so that they make the root in its header."""
 
     kind = InvalidReply.kind
 

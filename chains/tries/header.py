@@ -23,7 +23,7 @@ SHARED_FIELDS = 13
 # Number of fields in Ethereum's headers: before London, and since Amsterdam.
 FEWEST_FIELDS, MOST_FIELDS = 15, 23
 
-_TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _GAS_LIMIT, _BASE_FEE, _BEACON_ROOT = 4, 5, 9, 15, 19
+_TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _GAS_LIMIT, _BASE_FEE, _WITHDRAWALS_ROOT, _BEACON_ROOT = 4, 5, 9, 15, 16, 19
 
 
 class InvalidHeader(ValueError):
@@ -84,6 +84,11 @@ class Header:
     def base_fee_per_gas(self) -> int | None:
         """Return the base fee in wei per gas. None before London, and if the layout is not Ethereum's."""
         return int.from_bytes(self.fields[_BASE_FEE]) if len(self.fields) > _BASE_FEE else None
+
+    @property
+    def withdrawals_root(self) -> bytes:
+        """Return the root of the withdrawals (EIP-4895). Empty before Shanghai and in other layouts."""
+        return self.fields[_WITHDRAWALS_ROOT] if len(self.fields) > _WITHDRAWALS_ROOT else b""
 
     @property
     def beacon_root(self) -> bytes:

@@ -94,7 +94,7 @@ def root(values: Sequence[bytes]) -> bytes:
 def nodes(values: Sequence[bytes], indexes: Collection[int]) -> dict[int, list[bytes]]:
     """Return the trie's nodes on the way to each index, the root first, or to where it shows that there is none.
 
-    Each node has a hash, because no value is short enough to embed.
+    Each node has a hash, because no receipt or transaction is short enough to embed. Withdrawals may be.
     """
     trie = _Trie(values, lambda *_: b"")
     trie.write(())

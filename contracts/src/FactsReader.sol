@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 import {IFacts} from "./IFacts.sol";
 import {Receipt, ReceiptReader} from "./ReceiptReader.sol";
 import {TrieWalk} from "./TrieWalk.sol";
+import {Withdrawal, WithdrawalReader} from "./WithdrawalReader.sol";
 
 /// @title Reads the facts of all source chains, and verifies proofs in the caller's own call.
 /// @notice A contract that was written for Herodotus' Satellite reads this one unchanged: same selectors, same errors.
@@ -20,6 +21,9 @@ contract FactsReader {
     uint8 private constant LOGS_BLOOM = 6;
     uint8 private constant EXTRA_DATA = 12;
     uint8 private constant LAST_HEADER_FIELD = 14;
+
+    /// @dev Satellite's reads don't know this field.
+    uint8 private constant WITHDRAWALS_ROOT = 16;
 
     /// @dev The last field of receipts, EXISTS, by the numbers of `TransactionFacts.ReceiptField`.
     uint8 private constant LAST_RECEIPT_FIELD = 4;
@@ -54,6 +58,10 @@ contract FactsReader {
 
     /// @notice The proof shows that the block has no transaction of this index, or that its receipt has no such log.
     error NoSuchLog(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint256 logIndex);
+
+    /// @notice The proof shows that the block has no withdrawal at this place. See `withdrawalByProof`: of OP Stack chains
+    /// that isn't true of any list.
+    error NoSuchWithdrawal(uint256 chainId, uint256 blockNumber, uint256 place);
 
     /// @param registries One for each source chain, by rising chain id: one encoding for each set, and so one address.
     constructor(address[] memory registries) {
@@ -338,7 +346,7 @@ contract FactsReader {
     // --- Proofs in the caller's own call ----------------------------------------------------------------------------
     //
     // A proof is one RLP list: the nodes that `eth_getProof` gives, root first, each as a byte string. Those of receipts
-    // come from the trie that all receipts of the block make. A proof that isn't exactly that reverts with InvalidProof.
+    // and withdrawals come from the trie that all of the block make. A proof that isn't exactly that reverts with InvalidProof.
 
     /// @notice The value of a slot that is shown under the STORAGE_ROOT of the account, which must be a fact; zero
     /// where the proof shows that there is none.
@@ -392,6 +400,31 @@ contract FactsReader {
         (, uint256 place, uint256 end) = ReceiptReader.read(proof, root, txIndex, logIndex);
         if (end == 0) revert NoSuchLog(chainId, blockNumber, txIndex, logIndex);
         return ReceiptReader.logItems(place, end);
+    }
+
+    /// @notice A withdrawal from the beacon chain (EIP-4895) that is shown under the withdrawals' root (header field 16),
+    /// which must be a fact.
+    ///
+    /// On OP Stack chains since Isthmus this field is another root: that of the storage of the contract which passes
+    /// messages to the chain below. There no withdrawal can be shown, but every place can be shown absent: never take
+    /// NoSuchWithdrawal for an answer about such a chain.
+    /// @param place Counted from 0 within the block, 65,535 at most. (The withdrawal's index counts over all blocks.)
+    /// @return index Counted over all blocks, from 0.
+    /// @return validatorIndex The validator's index.
+    /// @return recipient The account whose balance the withdrawal raised.
+    /// @return amount In Gwei, which is 10^9 wei. On Gnosis it is GNO that is paid, by that chain's own rule.
+    /// @dev Reverts with STORAGE_PROOF_HEADER_FIELD_NOT_SAVED where the root is no fact, and with NoSuchWithdrawal where the
+    /// proof shows that there is none. A withdrawal of less than 29 bytes, and one beside it, reverts with InvalidProof.
+    function withdrawalByProof(uint256 chainId, uint256 blockNumber, uint256 place, bytes calldata proof)
+        external
+        view
+        returns (uint64 index, uint64 validatorIndex, address recipient, uint64 amount)
+    {
+        (bool saved, bytes32 root) = _askOf(chainId, IFacts.tryHeaderField.selector, blockNumber, WITHDRAWALS_ROOT, 0);
+        require(saved, "STORAGE_PROOF_HEADER_FIELD_NOT_SAVED");
+        Withdrawal memory withdrawal = WithdrawalReader.read(proof, root, place);
+        if (!withdrawal.exists) revert NoSuchWithdrawal(chainId, blockNumber, place);
+        return (withdrawal.index, withdrawal.validatorIndex, withdrawal.recipient, withdrawal.amount);
     }
 
     /// @notice The value of a slot under a storage root; zero where the proof shows that there is none.

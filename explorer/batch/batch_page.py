@@ -269,10 +269,9 @@ def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collecti
     """Yield sentences about tasks of the operator, without repetitions and without the batch's own waits."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
-    signers = Signer.objects.filter(chain_id=chain_id).order_by("pk")
-    notices: list[WaitReason | str] = [stop.wait for stop in stops]
-    notices += [signer.wait for signer in signers if signer.wait]
-    notices += [row.notice for row in held_by.values() if row.notice]
+    notices = [stop.wait for stop in stops]
+    notices += [signer.wait for signer in Signer.hindered().filter(chain_id=chain_id) if signer.wait]
+    notices += [risk for row in held_by.values() for risk in row.current_risks]
     return (in_words(notice) for notice in dict.fromkeys(notices) if notice not in waits)
 
 

@@ -23,7 +23,7 @@ from proving.models import FactsRegistry, Transaction
 from proving.reading import query_values
 from proving.reading.query_values import QueryValues, RequestedEntry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, QueryKind, Step, StepKind, StepStatus
-from queries.waits import WaitReason, uncoded
+from queries.waits import WaitReason
 
 # A line shows this number of facts. It names this number of properties, and only counts them if there are more.
 _MOST_IN_ROW, _MOST_NAMED = 3, 4
@@ -222,7 +222,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
             status="STOPPED" if stopped else step.status,
             bar=timeline.bar(batch, step.started_at, step.completed_at),
             transaction_hash=step.transaction_hash,
-            error=step.error or uncoded(step.last_error),
+            error=step.error,
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,

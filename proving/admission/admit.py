@@ -122,18 +122,11 @@ def _give_back(lane: HeldLane, claim: Claim[Batch], batches: Sequence[Batch], en
                 attempts=failures,
                 rejecting_checks=rejecting,
                 rejection_code=end.code,
-                wait=_joined(end.reasons),
-                waiting_for="",
+                wait=waits.joined(end.reasons),
                 looked_at=Now(),
             )
 
     lane.write(write, is_last=len(batches) == len(claim.rows))
-
-
-def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
-    """Join reasons, because a batch may wait for several source chains. Return None if there are no reasons."""
-    different = tuple(dict.fromkeys(reasons))
-    return wait("several", reasons=different) if len(different) > 1 else next(iter(different), None)
 
 
 # --- The decision, when all sources have answered ---------------------------------------------------------------------
@@ -204,7 +197,7 @@ def _unanswered(batch: Batch, account: SpendingAccount | None, estimates: Sequen
     """Return the waits for source chains that haven't answered. None if all have answered."""
     faults = [source.fault for source in estimates if source.fault] or _differences(account, estimates)
     if faults:
-        logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
+        logger.warning("chain %d: batch %s waits: %s", batch.destination_chain_id, batch.pk, faults[0].for_operators)
         return _End(tuple(map(waits.fault, faults)))
     lacking = [source for source in estimates if not source.selected]
     pause = timedelta() if all(source.is_unread for source in lacking) else _UNUSABLE

@@ -5,7 +5,6 @@ Workers check them regularly, even without work, so that pages make no requests.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -27,11 +26,10 @@ from proving.working.lanes import HeldLane
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
-# Pause between two checks. A check may add a row to each attester's database, which stores what the attester signed.
-_PAUSE = timedelta(minutes=2)
-STALE = 3 * _PAUSE
+STALE = 3 * AttesterWatch.PERIOD
 """The age from which answers say little about the present."""
 SIGNED = "signed"
+_CONTRADICTING = {"contradicts", "conflict"}
 
 
 def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[Problem]:
@@ -71,7 +69,8 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
     # Only one worker asks. A time in the future was stored by a clock that was ahead.
-    if not this.exclude(asked_at__range=(Now() - _PAUSE, Now() + _PAUSE)).update(asked_at=Now()):
+    recently = (Now() - AttesterWatch.PERIOD, Now() + AttesterWatch.PERIOD)
+    if not this.exclude(asked_at__range=recently).update(asked_at=Now()):
         return
     contract = FactsRegistry.in_use.filter(**ends).values_list("block_hash_source", flat=True).first()
     try:
@@ -83,6 +82,8 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     before = {(answer["address"], answer["answer"]): answer["since"] for answer in row.answers}
     dated = [answer | {"since": before.get((answer["address"], answer["answer"]), now)} for answer in check.answers]
     lane.write(partial(this.update, block=check.block, answers=dated, answered_at=Now()))
+    if any(answer["answer"] in _CONTRADICTING for answer in check.answers):
+        lane.write(partial(FactsRegistry.in_use.filter(**ends).update, risk_seen_at=Now()))
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,21 @@
 """Problems of the service, and notices about risks: `findings`.
 
-`/healthz`, `/metrics` and the operator's page show them without asking a chain. A worker observes every configured
-chain at least every 15 s, even without work, with a few cheap requests. It stores its observations.
-`check_chains` also asks the chains itself.
+All pages, `/healthz`, `/metrics` and the operator's webhook show them without asking a chain. A worker observes every
+configured chain at least every 15 s, even without work, with a few cheap requests. It stores its observations, and so
+does `check_chains`. A stored problem is shown no more if it isn't seen again for three of its periods.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from django.db.models import Exists, Max, Min, OuterRef
+from django.db.models import Exists, Max, Min, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -97,10 +97,11 @@ def chains() -> Iterator[Problem]:
             yield Problem("chain_not_watched", sentence, _subject(chain_id))
 
 
-def stopped() -> Iterator[Problem]:
+def stopped(*, tells_who: bool = True) -> Iterator[Problem]:
+    """Yield a problem for each stop. Only operators are told who has stopped (`tells_who`)."""
     destinations = [chain.id for chain in get_chains().destinations()]
     for stop in Stop.objects.filter(chain_id__in=destinations).order_by("chain_id", "source_chain_id", "signer"):
-        sentence = stop.sentence_for_operators
+        sentence = stop.sentence_for_operators if tells_who else stop.sentence
         of_signer = _subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
             yield Problem("node_doubtful", sentence, of_signer)
@@ -116,16 +117,20 @@ def troubled_signers() -> Iterator[Problem]:
     """Yield the problems of signers that workers have stored with them."""
     destinations = [chain.id for chain in get_chains().destinations()]
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
-        nonce_problem="", receipt_problem="", signing_problem=None, foreign_count=0
+        nonce_fault=None, receipt_fault=None, signing_problem=None, foreign_count=0
     )
-    for signer in in_trouble.order_by("pk"):
+    # The row of a signer in trouble is due again and again. If it has been due for long, no worker looks at it.
+    is_watched = Q(due_at__gt=Now() - Signer.SEEN)
+    for signer in in_trouble.annotate(is_watched=is_watched).order_by("pk"):
         of_signer = _subject(signer.chain_id, signer=signer.address)
-        if signer.nonce_problem:
-            yield Problem("nonce_gap", signer.nonce_problem, of_signer)
-        if signer.receipt_problem:
-            yield Problem("receipt_unusable", signer.receipt_problem, of_signer)
-        if signer.signing_problem:
-            yield Problem("signer_not_signing", str(signer.signing_problem), of_signer)
+        faults = {
+            "nonce_gap": signer.nonce_fault,
+            "receipt_unusable": signer.receipt_fault,
+            "signer_not_signing": signer.signing_problem,
+        }
+        for code, fault in faults.items():
+            if fault and signer.is_watched:
+                yield Problem(code, str(fault), of_signer)
         if signer.foreign_since:
             yield Problem("foreign_transactions", _about_foreign(signer), of_signer)
 
@@ -155,7 +160,7 @@ def signers() -> Iterator[Problem]:
     )
     # Stops are left out, because `stopped` reports them.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
-    hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(wait=None).order_by("pk")
+    hindered = Signer.hindered().filter(Exists(waiting), ~Exists(stops))
     # A signer that is stuck gets a notice only where another one sends.
     pending = Signer.objects.filter(~Exists(stops), transactions__state=TransactionState.PENDING)
     since = pending.annotate(nonce=Min("transactions__nonce"), since=Min("transactions__spent_at")).order_by("pk")
@@ -198,22 +203,16 @@ def attesters() -> Iterator[Problem]:
 
     Notices of other connections are left out, because nothing would ever remove them.
     """
-    for row in FactsRegistry.in_use.exclude(notice="").order_by("pk"):
+    for row in FactsRegistry.in_use.exclude(risk=None).order_by("pk"):
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
-            yield Problem("", row.notice)
+            for risk in row.current_risks:
+                yield Problem("", str(risk), _connection(row.source_chain_id, row.destination_chain_id))
 
 
-CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
-    workers,
-    standstills,
-    chains,
-    stopped,
-    troubled_signers,
-    signers,
-    facts_registries,
-    storing,
-)
-"""Each raises `django.db.DatabaseError` where the database does not answer."""
+Check: TypeAlias = Callable[[], Iterator[Problem]]
+"""It raises `django.db.DatabaseError` where the database does not answer."""
+_OF_CHAINS: tuple[Check, ...] = (troubled_signers, signers, facts_registries)
+CHECKS: tuple[Check, ...] = (workers, standstills, chains, stopped, *_OF_CHAINS, storing)
 
 
 @dataclass(frozen=True)
@@ -225,10 +224,28 @@ class Findings:
     notices: list[Problem] = field(default_factory=list)
     """Risks that the operator must look into."""
 
+    def about_chain(self, chain_id: int) -> list[str]:
+        return self._about(_subject(chain_id))
 
-def findings() -> Findings:
+    def about_connection(self, source: int, destination: int) -> list[str]:
+        """Return the sentences about a connection. A stop of all sending on its destination is one of them."""
+        stop = Problem("signing_stopped", "", _subject(destination))
+        stops = [problem.sentence for problem in self.problems if problem._replace(sentence="") == stop]
+        return stops + self._about(_connection(source, destination))
+
+    def _about(self, subject: Mapping[str, str]) -> list[str]:
+        found = (*self.problems, *self.notices)
+        return [each.sentence for each in found if subject.items() <= each.values.items()]
+
+
+def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     """Return what workers have found. Raises `django.db.DatabaseError`."""
-    return Findings([problem for check in CHECKS for problem in check()], list(attesters()))
+    return Findings([problem for check in checks for problem in check()], list(attesters()))
+
+
+def of_chains() -> Findings:
+    """Return what workers have found about chains and connections, for public pages."""
+    return findings([chains, partial(stopped, tells_who=False), *_OF_CHAINS])
 
 
 # --- Observations of chains -------------------------------------------------------------------------------------------
@@ -309,7 +326,11 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
 
 def _observe(lane: HeldLane, chain: Chain) -> None:
     rpc, highest = get_rpc(chain.id), heads.highest_lately(chain.id)
-    seen = examine(chain, rpc, highest=highest)
+    note(chain, rpc, examine(chain, rpc, highest=highest), highest, lane)
+
+
+def note(chain: Chain, rpc: RpcClient, seen: Examined, highest: int, lane: HeldLane | None = None) -> None:
+    """Store an observation. A worker writes only while it holds its `lane`; a command has none."""
     columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
@@ -321,19 +342,20 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        note_nonces(chain, seen.nonces, lane)
+        _note_nonces(chain, seen.nonces, lane)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
-    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
+    write = partial(ChainWatch.objects.update_or_create, pk=chain.id, defaults=columns)
+    if lane:
+        lane.write(write)
+    else:
+        write()
     _note_newest_block()
 
 
-def note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane | None = None) -> None:
-    """Store for each signer how many nonces it has used for foreign transactions. `nonces` are the chain's next ones.
-
-    A worker writes only while it holds its `lane`; a command has none.
-    """
-    if not nonces:
+def _note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane | None) -> None:
+    """Store how many nonces each signer has used for foreign transactions. `nonces` are the chain's next ones."""
+    if not nonces and chain.all_signers:
         return
     with locked(chain, nonces) as signers:
         if lane is not None:
@@ -341,14 +363,14 @@ def note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane |
         for address, nonce in nonces.items():
             if nonce is not None:
                 note_nonce(signers[address], nonce)
-        # Taking a stolen key out of chains.toml ends its problem.
+        # Taking a stolen key out of chains.toml ends its problem, also if no other signer is left.
         gone = Signer.objects.filter(chain_id=chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
         gone.update(foreign_count=0, foreign_since=None)
 
 
 def _resting_nodes(chain: Chain, rpc: RpcClient) -> list[dict[str, str]]:
     """Return the nodes that rest after `examine` asked each for its chain id, and since when."""
-    before = ChainWatch.objects.values_list("resting_nodes", flat=True).get(pk=chain.id)
+    before = ChainWatch.objects.filter(pk=chain.id).values_list("resting_nodes", flat=True).first() or ()
     since = {node["host"]: node["since"] for node in before}
     now = timezone.now().isoformat()
     return [

@@ -32,6 +32,7 @@ from proving.models import FactsRegistry
 from proving.registries import deployments, registry_setup
 from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
+from proving.working import heads
 
 _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
@@ -66,10 +67,14 @@ def check(say: Callable[[str], object]) -> list[Problem]:
                 problems += attester_checks.examine(connection, contract, say)
             if registry and (connection.outbox or connection.anchor_state_registry):
                 problems += _check_confirmed(connection, chains, say)
-    if registries is not None:
-        # The nodes were just checked, so the workers' observations of them are left out.
-        problems += [problem for judge in findings.CHECKS if judge is not findings.chains for problem in judge()]
-    return problems
+    if registries is None:
+        return problems
+    # What was just seen of the chains is stored, so it is told as everywhere else.
+    found = findings.findings()
+    for notice in found.notices:
+        say(f"Notice: {notice.sentence}")
+    told = [(problem.code, problem.values) for problem in found.problems]
+    return [*(problem for problem in problems if (problem.code, problem.values) not in told), *found.problems]
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
@@ -97,9 +102,12 @@ def _check_chain(
     _check_nodes(chain, say, must_prove=must_prove)
     problems = _check_beacon(chain, say)
     rpc = RpcClient(chain)
-    seen = findings.examine(chain, rpc)
+    highest = 0
     with suppress(DatabaseError):
-        findings.note_nonces(chain, seen.nonces)
+        highest = heads.highest_lately(chain.id)
+    seen = findings.examine(chain, rpc, highest=highest)
+    with suppress(DatabaseError):
+        findings.note(chain, rpc, seen, highest)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")
@@ -226,9 +234,8 @@ def _check_service(chain: Chain, signer: SignerKey | RemoteSigner, say: Callable
     """Ask a signer's service which accounts it has, and print a line. Nothing is signed."""
     if isinstance(signer, RemoteSigner):
         if problem := signer.problem():
-            yield Problem(
-                "signer_not_signing", f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
-            )
+            sentence = f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
+            yield Problem("signer_not_signing", sentence, {"chainId": str(chain.id), "signer": signer.address})
         else:
             say(f"  The service {signer.host} answers for it.")
 

@@ -274,8 +274,8 @@ def _health() -> Iterator[_Family]:
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
     yield from _families(("code",), counts, ("problems", help_text))
     connections = {(connection.source_id, connection.destination_id) for connection in get_chains().connections}
-    registries = FactsRegistry.in_use.order_by("pk").values_list("source_chain_id", "destination_chain_id", "notice")
-    notices = [(ends, bool(notice)) for *ends, notice in registries if tuple(ends) in connections]
+    registries = [(row, (row.source_chain_id, row.destination_chain_id)) for row in FactsRegistry.in_use.order_by("pk")]
+    notices = [(ends, bool(row.current_risks)) for row, ends in registries if ends in connections]
     help_text = "Whether /healthz has a notice, such as that attesters contradict the nodes."
     yield from _families(("source", "destination"), notices, ("attesters_notice", help_text))
 

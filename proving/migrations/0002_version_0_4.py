@@ -1,3 +1,4 @@
+import queries.waits
 from django.db import migrations, models
 
 
@@ -12,6 +13,16 @@ class Migration(migrations.Migration):
         migrations.AddField("chainwatch", "proofs_measured_at", models.DateTimeField(null=True)),
         migrations.AddField("chainwatch", "measured_head", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("chainwatch", "oldest_provable", models.PositiveBigIntegerField(null=True)),
+        migrations.AddField("factsregistry", "risk", queries.waits.WaitField(blank=True, null=True)),
+        migrations.AddField("factsregistry", "risk_seen_at", models.DateTimeField(null=True)),
+        migrations.AddField("signer", "wait_seen_at", models.DateTimeField(null=True)),
+        migrations.AddField("signer", "nonce_fault", queries.waits.WaitField(blank=True, null=True)),
+        migrations.AddField("signer", "receipt_fault", queries.waits.WaitField(blank=True, null=True)),
+        # Codes stand in other columns instead of these sentences. Version 0.3.0 writes some of them.
+        migrations.AlterField("factsregistry", "notice", models.TextField(blank=True, db_default="")),
+        migrations.AlterField("transaction", "last_error", models.TextField(blank=True, db_default="")),
+        # Header properties that come with forks aren't listed.
+        migrations.AlterField("blocktrie", "root", models.PositiveSmallIntegerField()),
         # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
         migrations.AlterField("factsregistry", "waiting_for", models.TextField(blank=True, db_default="")),
         migrations.AlterField("signer", "notice", models.TextField(blank=True, db_default="")),
@@ -19,7 +30,11 @@ class Migration(migrations.Migration):
         migrations.SeparateDatabaseAndState(
             state_operations=[
                 migrations.RemoveField("factsregistry", "waiting_for"),
+                migrations.RemoveField("factsregistry", "notice"),
                 migrations.RemoveField("signer", "notice"),
+                migrations.RemoveField("signer", "nonce_problem"),
+                migrations.RemoveField("signer", "receipt_problem"),
+                migrations.RemoveField("transaction", "last_error"),
             ]
         ),
     ]

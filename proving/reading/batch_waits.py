@@ -13,7 +13,7 @@ from config.json_objects import PAGE_ONLY
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState
 from queries import batch_json, models
 from queries.models import Batch, BatchStatus, QueryKind, StepKind
-from queries.waits import Actor, WaitReason, uncoded, wait
+from queries.waits import Actor, WaitReason, wait
 
 AtStep = Mapping[str | None, int]
 """The number of queries at each open step. The key None counts queries whose steps are all completed."""
@@ -113,5 +113,5 @@ def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, 
     unsigned = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=None)
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
     of_signer = Max("signer__signing_problem", filter=Exists(unsigned))
-    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"), by_signer=of_signer)
-    return {state: (count, error or uncoded(older) or by_signer) for state, count, error, older, by_signer in rows}
+    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), by_signer=of_signer)
+    return {state: (count, error or by_signer) for state, count, error, by_signer in rows}

@@ -359,7 +359,10 @@ def _end_blocks(lane: HeldLane, claim: Claim[Block], blocks: Sequence[Block], en
             continue
         seconds = due_rows.backoff(block.attempts).total_seconds()
         with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
-            logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
+            sentence = end.for_operators or end.reason
+            # One line a minute is written for each connection and code.
+            subject = f"{end.reason.told.code} from chain {block.source_chain_id} to chain {block.destination_chain_id}"
+            logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)
         concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
         lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
     lane.write(partial(_write_ends, claim, blocks, ends), is_last=len(blocks) == len(claim.rows))
@@ -382,7 +385,7 @@ def _write_ends(claim: Claim[Block], blocks: Sequence[Block], ends: Mapping[int,
             case Fail():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
             case Settled():
-                claim.end(same_end, None, wait=None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                claim.end(same_end, None, wait=None, looked_at=Now(), waits_for_path=False)
                 continue
-        columns = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
+        columns = {"wait": end.reason, "looked_at": Now()}
         claim.end(same_end, pause, attempts=failed, waits_for_path=end.for_path, **columns)

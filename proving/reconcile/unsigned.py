@@ -121,7 +121,7 @@ class _Enough(Exception):
 
 def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> None:
     if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
-        missing.wait(batch.waits_for or wait("check"))
+        missing.wait(batch.wait or wait("check"))
     fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
     if batch.status != BatchStatus.RECEIVED and fetching.exists():
         missing.wait(wait("proofs"))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from django.db import transaction
 from django.db.models import Count, Sum
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from chains.chains_file import Chain
@@ -189,5 +190,6 @@ def show(rows: Collection[Signer], notices: Notices) -> None:
     for row in rows:
         notice = notices[row.address]
         if row.wait != notice:
-            logger.warning("%s", notice or f"the signer {row.address} on chain {row.chain_id} sends again")
-            Signer.objects.filter(pk=row.pk).update(wait=notice)
+            logger.warning("the signer %s: %s", row, notice or "It sends again.")
+        if row.wait or notice:
+            Signer.objects.filter(pk=row.pk).update(wait=notice, wait_seen_at=Now())

@@ -175,7 +175,7 @@ def show_signing_problems(rows: Mapping[str, Signer], problems: Mapping[str, Wai
         problem = problems.get(address)
         is_over = row.signing_problem and not unsigned.filter(transaction__signer=row).exists()
         if problem != row.signing_problem and (problem or is_over):
-            logger.warning("%s", problem or f"the signer {address} on chain {row.chain_id} signs again")
+            logger.warning("the signer %s: %s", row, problem or "It signs again.")
             # The monitor withdraws the problem, also if the transactions have become final meanwhile.
             Signer.objects.filter(pk=row.pk).update(signing_problem=problem, due_at=Coalesce("due_at", Now()))
             row.signing_problem = problem
@@ -297,12 +297,12 @@ def _note(version: SignedTransaction, answer: bytes | ChainError, cause: Refusal
     if isinstance(answer, ChainError) and cause != RefusalCause.SENT:
         problem = _WAITS[cause] if cause in _WAITS else waits.fault(answer)
         why = f"{cause.value}. {answer.for_operators}" if cause else answer.for_operators
-        logger.warning("broadcasting %s: %s", version.hash, why, extra={"lasts": True})
+        logger.warning("broadcasting for %s: %s: %s", tx.signer.address, version.hash, why)
         SignedTransaction.objects.filter(pk=version.pk).update(refused_at=now)
     else:
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=now, refused_at=None)
-    if tx.last_error or problem != tx.error:
-        tx.error, tx.last_error = problem, ""
-        tx.save(update_fields=["error", "last_error"])
+    if problem != tx.error:
+        tx.error = problem
+        tx.save(update_fields=["error"])

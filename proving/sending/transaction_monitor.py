@@ -71,7 +71,7 @@ _MOST_TIMES_DATA_FEE = 16
 # Columns of a transaction that change with its state.
 _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-    *("spent_at", "error", "last_error", "reserved_gwei"),
+    *("spent_at", "error", "reserved_gwei"),
 )
 
 
@@ -120,8 +120,9 @@ def _end(chain: Chain, claim: Claim[Signer], signer: Signer, states: Collection[
         states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
     lively = not set(LIVE_STATES).isdisjoint(states)
     seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-    # The next turn withdraws a problem of signing that is over. While a signer has one, nothing else makes it due.
-    is_left = states or Signer.objects.filter(pk=signer.pk).exclude(signing_problem=None).exists()
+    # The next turn withdraws a problem that is over. While a signer has one, nothing else makes it due.
+    in_trouble = Signer.objects.exclude(signing_problem=None, nonce_fault=None, receipt_fault=None)
+    is_left = states or in_trouble.filter(pk=signer.pk).exists()
     claim.end([signer], timedelta(seconds=seconds) if is_left else None)
 
 
@@ -159,7 +160,7 @@ def _monitor(
     rows = _watched(signer).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
-        _show_receipt_problem(signer, "")
+        _show_faults(signer, nonce=None, receipt=None)
         show_signing_problems({signer.address: signer}, {})
         return (), ()
     # Receipts are requested by hash, so reserved versions are signed first. In a restored backup they may lack hashes.
@@ -170,7 +171,7 @@ def _monitor(
     receipts = _Receipts(rpc, watched, answers, [heads.latest, heads.confirmed])
     comparison = _compare(rpc, signer, watched, receipts, latest=heads.latest, used=used)
     used = comparison.used
-    lowest_open, doubtful, problem = True, 0, comparison.receipt_problem
+    lowest_open, doubtful, receipt_fault = True, 0, comparison.receipt_fault
     # Nonces ascend, so mined transactions come before pending ones, and are written before those are sent again.
     changes: list[_Change] = []
     for tx in watched:
@@ -178,8 +179,8 @@ def _monitor(
             receipt = receipts.canonical(tx)
             if isinstance(receipt, ChainError):
                 # An unusable receipt doesn't keep other nonces from being monitored.
-                sentence = _note_problem(chain, tx, receipt)
-                problem = problem or sentence
+                fault = _note_problem(chain, tx, receipt)
+                receipt_fault = receipt_fault or fault
                 doubtful += isinstance(receipt, ImplausibleReceipt)
                 continue
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
@@ -198,19 +199,19 @@ def _monitor(
         _write(lane, signer, changes)
         changes = []
     _stop_where_doubtful(signer, doubtful)
-    _show_receipt_problem(signer, problem)
-    _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used) or comparison.nonce_problem)
+    nonce_fault = _mend_nonces(chain, rpc, lane, signer, watched, used=used) or comparison.nonce_fault
+    _show_faults(signer, nonce=nonce_fault, receipt=receipt_fault)
     # Final transactions are no longer watched.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
 
 @dataclass
 class _Comparison:
-    """The nonce that the signer uses next by the lowest answer, and sentences on how the nodes' answers differ."""
+    """The nonce that the signer uses next by the lowest answer, and how the nodes' answers differ."""
 
     used: int
-    nonce_problem: str = ""
-    receipt_problem: str = ""
+    nonce_fault: WaitReason | None = None
+    receipt_fault: WaitReason | None = None
     is_of_several: bool = False
     """True if several nodes have told the nonce, so that no lie of one of them shows it as used."""
 
@@ -244,7 +245,7 @@ def _compare(
     comparison.used, comparison.is_of_several = min([used, *nonces.values()]), len(nonces) > 1
     if is_ahead and len(set(nonces.values())) > 1:
         answers = " and ".join(f"{nonce} by {host}" for host, nonce in nonces.items())
-        comparison.nonce_problem = f"The nodes of {rpc.chain.label} tell other nonces of {signer.address}: {answers}."
+        comparison.nonce_fault = wait("nonces_differ", chain=signer.chain_id, signer=signer.address, answers=answers)
     known = [header for header in receipts.headers.values() if isinstance(header, Header)]
     of_nodes = {host: _Receipts(rpc, missing, answers, known) for host, (_, *answers) in told.items()}
     for tx in missing:
@@ -261,9 +262,9 @@ def _compare(
         receipt = receipts.canonical(tx)
         lacking = ", ".join(of_nodes.keys() - having)
         if lacking and isinstance(receipt, Receipt) and receipt.block_number <= latest.number - _DEEP_BLOCKS:
-            comparison.receipt_problem = (
-                f"{lacking} tells no usable receipt of {tx.latest_hash} on chain {signer.chain_id}, and {having[0]} "
-                "does."
+            tx_hash, chain = tx.latest_hash, signer.chain_id
+            comparison.receipt_fault = wait(
+                "receipt_withheld", transaction=tx_hash, chain=chain, lacking=lacking, having=having[0]
             )
     return comparison
 
@@ -305,8 +306,8 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
 
 def _mend_nonces(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, watched: Sequence[Transaction], *, used: int
-) -> str:
-    """Repair a gap of nonces below pending ones, which would never be mined. Return a sentence; empty: no gap.
+) -> WaitReason | None:
+    """Repair a gap of nonces below pending ones, which would never be mined. Return what was found. None: no gap.
 
     A gap arises if a node reports a nonce that is too high, or if the chain loses final blocks.
     """
@@ -323,14 +324,12 @@ def _mend_nonces(
         newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
         gap = range(used if newest is None else newest + 1, lowest)
         if _look_after_final(rpc, lane, signer, below):
-            return (
-                f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
-            )
+            return wait("final_blocks_lost", chain=chain.id, signer=signer.address)
     if not gap:
         # The problem is shown until the gap is filled and the facts of the transactions above it are sent again.
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
-        return signer.nonce_problem if is_filled or is_left else ""
+        return signer.nonce_fault if is_filled or is_left else None
     now = clock.latest()
     in_gap = signer.transactions.filter(nonce__gte=gap.start, nonce__lt=gap.stop)
     stored = in_gap.order_by("nonce").defer("data").prefetch_related("versions")
@@ -345,10 +344,7 @@ def _mend_nonces(
         unused = set(gap).difference(in_gap.values_list("nonce", flat=True))
         for nonce in sorted(unused):
             fill(chain, rpc, lane, signer, nonce=nonce, now=now)
-    return (
-        f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
-        "transactions waited behind them: a node has told a wrong nonce."
-    )
+    return wait("nonces_left_out", chain=chain.id, signer=signer.address, first=gap.start, last=gap.stop - 1)
 
 
 def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
@@ -362,17 +358,13 @@ def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
         stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
 
 
-def _show_problem(signer: Signer, problem: str) -> None:
-    if problem != signer.nonce_problem:
-        logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
-        Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
-        if not signer.nonce_problem:
+def _show_faults(signer: Signer, *, nonce: WaitReason | None, receipt: WaitReason | None) -> None:
+    if nonce != signer.nonce_fault:
+        logger.error("the signer %s: %s", signer, nonce or "Its nonces have no gap any more.")
+        if not signer.nonce_fault:
             counters.count(signer.chain_id, ChainEvent.NONCE_GAP)
-
-
-def _show_receipt_problem(signer: Signer, problem: str) -> None:
-    if problem != signer.receipt_problem:
-        Signer.objects.filter(pk=signer.pk).update(receipt_problem=problem)
+    if (nonce, receipt) != (signer.nonce_fault, signer.receipt_fault):
+        Signer.objects.filter(pk=signer.pk).update(nonce_fault=nonce, receipt_fault=receipt)
 
 
 def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: QuerySet[Transaction]) -> bool:
@@ -488,15 +480,15 @@ def _intrinsic_gas(raw: bytes) -> int:
     return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
 
 
-def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
-    """Store why a receipt can't be used, and return the sentence."""
+def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> WaitReason:
+    """Store why a receipt can't be used, and return it."""
     reasons = problem.reasons if isinstance(problem, NodeUnavailable) else ()
     why = "; ".join(reasons) or str(problem).removesuffix(".")
     reason = wait("receipt_unusable", transaction=tx.latest_hash, chain=chain.id, problem=why)
     if tx.error != reason:
-        logger.error("the receipt of %s can't be used: %s", tx.latest_hash, problem.for_operators)
-        Transaction.objects.filter(pk=tx.pk).update(error=reason, last_error="")
-    return str(reason)
+        logger.error("%s: the receipt of %s can't be used: %s", tx.signer, tx.latest_hash, problem.for_operators)
+        Transaction.objects.filter(pk=tx.pk).update(error=reason)
+    return reason
 
 
 class _Change(NamedTuple):
@@ -577,7 +569,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     error = None if receipt.status == 1 else wait("transaction_reverted")
     # The error differs if the receipt was unusable meanwhile.
-    if (tx.state, tx.hash, tx.block_hash, tx.error, tx.last_error) == (state, tx_hash, block_hash, error, ""):
+    if (tx.state, tx.hash, tx.block_hash, tx.error) == (state, tx_hash, block_hash, error):
         return None
     before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
     if tx.state == TransactionState.PENDING:
@@ -590,7 +582,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     tx.data_fee = _data_fee(rpc, tx, receipt)
     # A cancellation never counts as success, because the transaction didn't do its task.
     tx.succeeded = receipt.status == 1 and not is_cancellation
-    tx.error, tx.last_error = error, ""
+    tx.error = error
     # Pages show that a confirmed transaction counts as spent. They don't show that it becomes final.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
@@ -608,7 +600,8 @@ def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
     # A wrong answer about one transaction must not use up a day's limits.
     if paid > min(balance, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
         logger.error(
-            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            "the signer %s: a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            tx.signer,
             hex_data(receipt.tx_hash),
             paid,
         )
@@ -628,7 +621,7 @@ def _vanished(tx: Transaction) -> _Change:
 
 
 def _displaced(tx: Transaction, why: WaitReason, now: datetime) -> _Change:
-    tx.state, tx.spent_at, tx.error, tx.last_error = TransactionState.DISPLACED, now, why, ""
+    tx.state, tx.spent_at, tx.error = TransactionState.DISPLACED, now, why
     return _Change(tx)
 
 

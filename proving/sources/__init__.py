@@ -5,12 +5,13 @@ Paths (`proving.paths.planning`) lead from a block that a source vouches for to 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol
 
+from django.db.models.functions import Now
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
@@ -22,7 +23,7 @@ from proving.connections import OpenConnection
 from proving.models import FactsRegistry
 from proving.packing.gas import Amount
 from proving.registries.deployments import Call, call
-from queries.waits import WaitReason, chain_of, wait
+from queries.waits import WaitReason, chain_of, joined, wait
 
 logger = logging.getLogger(__name__)
 
@@ -184,16 +185,21 @@ def why_unknown(
     others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
     names = ", ".join(others)
     reason = wait("implementation_changed", chain=chain_id, source=source, names=names) if others else None
-    note(connection, [str(reason or "")])
+    note(connection, [reason] if reason else [])
     return reason
 
 
-def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
+def note(connection: OpenConnection, reasons: Sequence[WaitReason]) -> None:
     """Tell the operator what is wrong, or that all is well again."""
-    notice = " ".join(filter(None, sentences))
+    risk = joined(reasons)
     rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
-    if rows.exclude(notice=notice).update(notice=notice) and notice:
-        logger.error("%s", notice)
+    if risk is None:
+        rows.exclude(risk=None).update(risk=None)
+        return
+    if rows.exclude(risk=risk).exists():
+        source, destination = connection.config.source_id, connection.config.destination_id
+        logger.error("%s: %s", f"from chain {source} to chain {destination}", risk)
+    rows.update(risk=risk, risk_seen_at=Now())
 
 
 def not_there(connection: Connection, number: int) -> NotYet:

@@ -3,7 +3,7 @@
 Any m of n attesters are enough. They sign only final blocks, each block separately.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from proving.packing.gas import Amount
 from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
 from proving.working import heads
-from queries.waits import wait
+from queries.waits import WaitReason, wait
 
 # Measured gas of attesting a block, and of each signature.
 _GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
@@ -76,10 +76,8 @@ class Attested(BlockHashSource):
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
-        note(
-            connection,
-            [_difference(connection, trusted), *_contradictions(connection, start, header.hash, answers)],
-        )
+        differences = _difference(connection, trusted)
+        note(connection, [*differences, *_contradictions(connection, start, header.hash, answers)])
         if len(agreeing) < threshold:
             have = {"signed": len(agreeing), "threshold": threshold, "source": connection.config.source_id}
             others = _what_others_say(header.hash, answers)
@@ -145,36 +143,31 @@ def _look_again(connection: Connection, block_hash: bytes, answers: Sequence[Ans
             rows.update(asked_at=None)
 
 
-def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
-    """Return sentences about attesters that sign another hash than our own nodes report, or have signed one.
+def _contradictions(
+    connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]
+) -> Iterator[WaitReason]:
+    """Yield what is wrong about attesters that sign another hash than our own nodes report, or have signed one.
 
     Either our nodes or theirs are wrong.
     """
     contradicting = [
         answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash
     ]
-    sentences = [answer.sentence for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
+    for answer in answers:
+        if isinstance(answer, Refusal) and answer.code == "conflict":
+            yield wait("attester_conflict", problem=answer.sentence)
     if contradicting:
-        who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in contradicting)
-        sentences.append(
-            f"Attesters contradict the nodes of {named(connection.config.source_id)} about block {number}, which is "
-            f"0x{block_hash.hex()} there: {who}."
-        )
-    return sentences
+        signed = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in contradicting)
+        ours, source = f"0x{block_hash.hex()}", connection.config.source_id
+        yield wait("attesters_contradict", source=source, block=number, hash=ours, signed=signed)
 
 
-def _difference(connection: OpenConnection, trusted: _TrustedAttesters) -> str:
-    """Return a sentence if the contract's attesters differ from those in chains.toml, which pages show.
-
-    Empty otherwise.
-    """
+def _difference(connection: OpenConnection, trusted: _TrustedAttesters) -> Iterator[WaitReason]:
+    """Yield a notice if the contract's attesters differ from those in chains.toml, which pages show."""
     configured = {attester.address for attester in connection.config.attesters}
-    if configured == trusted.addresses and trusted.threshold == connection.config.threshold:
-        return ""
-    return (
-        f"The attesters of {named(connection.config.source_id)} in chains.toml are not those of the contract, which "
-        f"believes {trusted.threshold} of {', '.join(sorted(trusted.addresses))}. The operator must write them there."
-    )
+    if configured != trusted.addresses or trusted.threshold != connection.config.threshold:
+        believed, source = ", ".join(sorted(trusted.addresses)), connection.config.source_id
+        yield wait("attesters_differ", source=source, threshold=trusted.threshold, attesters=believed)
 
 
 def _what_others_say(block_hash: bytes, answers: Sequence[Answer]) -> str:

@@ -66,7 +66,7 @@ from proving.working.lanes import MANY_BLOCKS, HeldLane, LaneKind, LaneLost, Lan
 from queries import batch_states, clock
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Pruning, Query, QueryKind, Step, StepStatus
-from queries.waits import uncoded, wait
+from queries.waits import wait
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Worker:
             try:
                 kinds: set[LaneKind] = set()
                 if time.monotonic() >= next_beat:
-                    logs.note_ends()
+                    logs.write_left_out()
                     self._beat(is_first=not beats)
                     kinds = {kind for kind, number in _BEATS.items() if beats % number == 0}
                     beats += 1
@@ -455,9 +455,7 @@ def _reject_overdue(lane: HeldLane) -> None:
     for batch in overdue.filter(agreed)[:_OVERDUE]:
         waits = tuple(each.reason for each in batch.waits())
         steps = Step.objects.filter(query__batch=batch, status=StepStatus.IN_PROGRESS)
-        errors = steps.exclude(last_error="", error=None).values_list("error", "last_error").order_by("-pk")
-        error, older = errors.first() or (None, "")
-        last = error or uncoded(older)
+        last = steps.exclude(error=None).values_list("error", flat=True).order_by("-pk").first()
         reason = wait("deadline_exceeded", waits=waits, error=None if last in waits else last)
         code = RejectionCode.DEADLINE_EXCEEDED
         lane.write(partial(batch_states.reject, [batch.pk], code=code, reason=reason, retryable=True))

@@ -23,4 +23,16 @@ class Migration(migrations.Migration):
                 ),
             ),
         ),
+        # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
+        migrations.AlterField("batch", "waiting_for", models.TextField(blank=True, db_default="")),
+        migrations.AlterField("block", "waiting_for", models.TextField(blank=True, db_default="")),
+        migrations.AlterField("step", "last_error", models.TextField(blank=True, db_default="")),
+        # Version 0.5.0 drops them.
+        migrations.SeparateDatabaseAndState(
+            state_operations=[
+                migrations.RemoveField("batch", "waiting_for"),
+                migrations.RemoveField("block", "waiting_for"),
+                migrations.RemoveField("step", "last_error"),
+            ]
+        ),
     ]

@@ -125,10 +125,10 @@ const HEADER = [
   ["EXCESS_BLOB_GAS", number(8)],
   ["PARENT_BEACON_BLOCK_ROOT", exact(32)],
   ["REQUESTS_HASH", exact(32)], // Prague, EIP-7685
-  ["", exact(32)], // Amsterdam, EIP-7928 and EIP-7843: these two are no properties
-  ["", number(8)],
+  ["BLOCK_ACCESS_LIST_HASH", exact(32)], // Amsterdam, EIP-7928 and EIP-7843
+  ["SLOT_NUMBER", number(8)],
 ];
-export const HEADER_PROPERTIES = HEADER.map(([name]) => name).filter(Boolean);
+export const HEADER_PROPERTIES = HEADER.map(([name]) => name);
 export const ACCOUNT_PROPERTIES = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"];
 export const RECEIPT_PROPERTIES = ["STATUS", "TYPE", "CUMULATIVE_GAS_USED", "LOG_COUNT"];
 // All chains of interest have the first 13 fields in common; Ethereum's header had 15 before London.
@@ -149,7 +149,7 @@ export function header(bytes) {
   const words = new Map();
   for (const [place, content] of fields.slice(0, isEthereums ? fields.length : SHARED).entries()) {
     const [name] = HEADER[place];
-    if (name) words.set(name, HASHED.has(name) ? keccak(content) : wordOf(content));
+    words.set(name, HASHED.has(name) ? keccak(content) : wordOf(content));
   }
   return {
     hash: keccak(bytes),

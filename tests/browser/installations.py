@@ -8,6 +8,7 @@ from eth_utils.crypto import keccak
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from proving.registries.deployments import expected_code
 from queries.models import Batch, BatchStatus, Block
+from queries.waits import wait
 from tests.browser import states
 from tests.explorer.batches import SOURCE, a_batch, accept, deployed
 from tests.service import ALICE, BOB, SIGNER, a_key
@@ -79,10 +80,15 @@ def operated() -> None:
     Stop.objects.create(chain_id=31337, signer=SIGNER, by=ALICE, reason=reason, since=now - 3 * MINUTE)
     a_worker = {"started_at": now - DAY, "beat_at": now - 4 * MINUTE}
     WorkerHeartbeat.objects.create(worker="silent:1", **a_worker)
-    FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
+    FactsRegistry.objects.filter(source_chain_id=SOURCE).update(
+        risk=wait("attester_conflict", problem="Attesters contradict the nodes of chain 5."), risk_seen_at=now
+    )
     failing = accept(a_batch(block=7))
     Block.objects.filter(queries__batch=failing).update(
-        failing_since=now - 14 * MINUTE, attempts=6, due_at=now + MINUTE, waiting_for="No node serves the proof."
+        failing_since=now - 14 * MINUTE,
+        attempts=6,
+        due_at=now + MINUTE,
+        wait=wait("node_fails", problem="No node serves the proof."),
     )
 
 

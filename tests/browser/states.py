@@ -320,10 +320,11 @@ def one_of_two_sources() -> Batch:
     )
     problem, now = "No node of Other chain (5) can be used: 127.0.0.1:1 can't be reached.", timezone.now()
     Batch.objects.update(wait=wait("node_fails", problem=problem), failing_since=now, due_at=now + timedelta(seconds=8))
-    Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
+    Block.objects.filter(source_chain_id=31337).update(wait=wait("room"))
     batches.deployed()
     registry = batches.deployed(batches.SOURCE)
-    registry.notice = f"Attesters contradict the nodes of Other chain about block 9, which is {batches.HASH} there."
+    sentence = f"Attesters contradict the nodes of Other chain about block 9, which is {batches.HASH} there."
+    registry.risk, registry.risk_seen_at = wait("attester_conflict", problem=sentence), now
     registry.save()
     return over(30, batch)
 

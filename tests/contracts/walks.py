@@ -5,6 +5,7 @@ The model reads a proof's list and receipts, and leaves single nodes to `chains.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import rlp
 from eth_abi.abi import encode
@@ -42,6 +43,16 @@ CHAIN_ID = 1
 _ECHO = "0x60015f5260043560205260405ff3"
 # Keys of all transactions, in digits.
 _KEYS = frozenset(bytes(rlp.encode(index)).hex() for index in range(2**16))
+
+
+class ShownProof(Protocol):
+    """A call of a view, and the model's answer to it."""
+
+    @property
+    def calldata(self) -> bytes: ...
+
+    def answer(self) -> bytes:
+        """Return what the view must answer. Raise InvalidProof if it must revert."""
 
 
 @dataclass(frozen=True)
@@ -248,11 +259,30 @@ def nodes_of(proof: bytes) -> list[bytes]:
     return [bytes(item) for item in items if isinstance(item, bytes)]
 
 
+def spoilt_proofs(genuine: bytes) -> list[bytes]:
+    """Return proofs that are cut anywhere, longer, or have a node too few, twice, spoilt or in another place."""
+    nodes = [bytes(node) for node in rlp.decode(genuine)]
+    changed = [[*nodes, other] for other in (b"", b"\x80", b"\xc0", nodes[0])]
+    for place, node in enumerate(nodes):
+        before, behind = nodes[:place], nodes[place + 1 :]
+        flipped = bytes([*node[:-1], node[-1] ^ 1])
+        changed += [[*before, *behind], [*before, node, node, *behind], [*before, node[:-1], *behind]]
+        changed += [
+            [*before, node + b"\0", *behind],
+            [*before, flipped, *behind],
+            [*before, *behind, node][: len(nodes)],
+        ]
+    proofs = [tries.encode(each) for each in changed if each != nodes]
+    proofs += [genuine[:size] for size in range(0, len(genuine), 50)]
+    proofs += [genuine + b"\0", tries.encode(genuine), tries.listed(genuine), b"".join(nodes)]
+    return proofs
+
+
 def walk(name: bytes, root: bytes, nodes: Sequence[bytes]) -> Walk:
     return Walk(name, root, tries.encode(list(nodes)))
 
 
-def difference(walk: Walk | ReceiptWalk, outcome: Outcome) -> tuple[str, str]:
+def difference(walk: ShownProof, outcome: Outcome) -> tuple[str, str]:
     """Return the model's refusal, and how the contract's outcome differs from the model's; empty where it doesn't."""
     try:
         answer, refusal = walk.answer(), ""
@@ -263,7 +293,7 @@ def difference(walk: Walk | ReceiptWalk, outcome: Outcome) -> tuple[str, str]:
     return refusal, "" if agrees else shown
 
 
-def refusals(simulator: Simulator, reader: Deployed, walks: Iterable[Walk | ReceiptWalk]) -> list[str]:
+def refusals(simulator: Simulator, reader: Deployed, walks: Iterable[ShownProof]) -> list[str]:
     """Return the model's refusal of each walk, empty where it answers. The contract must agree."""
     all_walks = list(walks)
     outcomes = simulator.run([Call(reader.address, each.calldata) for each in all_walks])

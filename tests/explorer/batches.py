@@ -28,6 +28,7 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries.models import Batch, BatchStatus, Block, PathUnit, Step, StepKind, StepStatus, Webhook, WebhookDelivery
+from queries.waits import wait
 from tests import headers, service
 
 HASH = "0x" + "ab" * 32
@@ -147,7 +148,7 @@ def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Col
         begun = list(at.exclude(pk__in=last).values_list("pk", flat=True))
         now, following = timezone.now(), order[(order.index(kind) + 1) % 4]
         steps = Step.objects.filter(query__in=[*last, *begun], kind=kind)
-        steps.update(status=StepStatus.COMPLETED, completed_at=now, last_error="", **change)
+        steps.update(status=StepStatus.COMPLETED, completed_at=now, error=None, **change)
         Step.objects.bulk_create(Step(query_id=pk, kind=following, started_at=now) for pk in begun)
         batch.queries.filter(pk__in=last).update(step=None)
         batch.queries.filter(pk__in=begun).update(step=following)
@@ -180,7 +181,9 @@ def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -
     later = list(StepKind)[list(StepKind).index(kind) + 1 :]
     Step.objects.filter(query__in=queries, kind__in=later).delete()
     again = {"status": StepStatus.IN_PROGRESS, "started_at": now, "completed_at": None, "transaction_hash": ""}
-    Step.objects.filter(query__in=queries, kind=kind).update(**again, last_error=REORGANISED, **back)
+    Step.objects.filter(query__in=queries, kind=kind).update(
+        **again, error=wait("node_fails", problem=REORGANISED), **back
+    )
     batch.queries.filter(pk__in=queries).update(step=kind)
     open_again = {"status": BatchStatus.IN_PROGRESS, "finished_at": None, "deadline_at": now + timedelta(hours=24)}
     Batch.objects.filter(pk=batch.pk).update(**open_again, **back)
@@ -190,7 +193,7 @@ def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -
 def reject(batch: Batch, code: str = "deadline_exceeded", reason: str = "Too late.", *, retryable: bool = True) -> None:
     """Reject the batch."""
     why = {"rejection_code": code, "rejection_reason": reason, "rejection_retryable": retryable}
-    ended = {"status": BatchStatus.REJECTED, "finished_at": timezone.now(), "waiting_for": "", "due_at": None}
+    ended = {"status": BatchStatus.REJECTED, "finished_at": timezone.now(), "wait": None, "due_at": None}
     Batch.objects.filter(pk=batch.pk).update(**ended, **why)
 
 
@@ -341,7 +344,7 @@ def everything(chain: DevChain) -> Batch:
         **{
             f"block_{block}": {
                 "accounts": {service.BOB: {"props": service.ACCOUNT_FIELDS}, CONTRACT: {"slots": ["0x5", "0x6"]}},
-                "header": service.HEADER_FIELDS,
+                "header": service.PRAGUE_FIELDS,
             },
             f"timestamp_{time}": {"accounts": {service.ALICE: {"props": ["NONCE"]}}},
         }

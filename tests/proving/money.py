@@ -52,7 +52,7 @@ def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Ba
     with stopped():
         work()
     assert fresh(batch).status in OPEN_STATUSES, batch.rejection_reason
-    assert batch.accepted_at, str(batch.waits_for)
+    assert batch.accepted_at, str(batch.wait)
     if fee is not None:
         set_fee(batch, fee)
     return batch

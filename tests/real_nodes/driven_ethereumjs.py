@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from devnet.ethereumjs import EthereumJs
@@ -23,8 +24,8 @@ class DrivenEthereumJs(EthereumJs):
         """Hashes and times of the blocks up to the head."""
         return self
 
-    def mine(self) -> None:
-        """Let the client build a block, and make the block the head."""
+    def mine(self, withdrawals: Sequence[Mapping[str, str]] = ()) -> None:
+        """Let the client build a block with these withdrawals, and make the block the head."""
         parent_hash, parent_time = self._chain[-1]
         beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
         payload_id = self._engine.choose(
@@ -35,7 +36,7 @@ class DrivenEthereumJs(EthereumJs):
                 # A random value makes each block differ from those dropped.
                 "prevRandao": "0x" + secrets.token_hex(32),
                 "suggestedFeeRecipient": "0x" + "fe" * 20,
-                "withdrawals": [],
+                "withdrawals": withdrawals,
                 "parentBeaconBlockRoot": beacon_root,
             },
         )

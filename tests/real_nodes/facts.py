@@ -41,6 +41,8 @@ _HEADER = {
     "EXCESS_BLOB_GAS": (18, "excessBlobGas"),
     "PARENT_BEACON_BLOCK_ROOT": (19, "parentBeaconBlockRoot"),
     "REQUESTS_HASH": (20, "requestsHash"),
+    "BLOCK_ACCESS_LIST_HASH": (21, "blockAccessListHash"),
+    "SLOT_NUMBER": (22, "slotNumber"),
 }
 _HASHED = {"LOGS_BLOOM", "EXTRA_DATA"}
 

@@ -25,6 +25,10 @@ interface IFactsReader {
     /// @notice The proof shows that the block has no transaction of this index, or that its receipt has no such log.
     error NoSuchLog(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint256 logIndex);
 
+    /// @notice The proof shows that the block has no withdrawal at this place. On OP Stack chains since Isthmus that can be
+    /// shown of every place, and means nothing.
+    error NoSuchWithdrawal(uint256 chainId, uint256 blockNumber, uint256 place);
+
     /// @notice The reader knows no receipts of this transaction type.
     error UnknownReceiptType(uint256 type_);
 
@@ -139,6 +143,18 @@ interface IFactsReader {
         uint256 logIndex,
         bytes calldata proof
     ) external view returns (address emitter, bytes32[] memory topics, bytes memory data);
+
+    /// @notice A withdrawal from the beacon chain (EIP-4895) under the withdrawals' root (header field 16), which must be a
+    /// fact. On OP Stack chains since Isthmus this field is the root of a contract's storage: there no withdrawal can be
+    /// shown, but every place can be shown absent (NoSuchWithdrawal). The amount is in Gwei, which is 10^9 wei; on Gnosis it
+    /// is GNO that is paid, by that chain's own rule.
+    /// @param place Counted from 0 within the block. The withdrawal's index counts over all blocks: where a withdrawal must
+    /// count once, remember its index.
+    /// @param proof As `slotByProof`, of the trie that all withdrawals of the block make.
+    function withdrawalByProof(uint256 chainId, uint256 blockNumber, uint256 place, bytes calldata proof)
+        external
+        view
+        returns (uint64 index, uint64 validatorIndex, address recipient, uint64 amount);
 
     // --- Proofs under a root that the caller knows to be true: never one that somebody else gives ----------------------
 

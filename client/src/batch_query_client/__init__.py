@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SentTransaction as SentTransaction,
         ShownLog as ShownLog,
         ShownTransaction as ShownTransaction,
+        ShownWithdrawal as ShownWithdrawal,
         Status as Status,
         Step as Step,
         UnsignedTransaction as UnsignedTransaction,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         Header as Header,
         Transaction as Transaction,
         Webhook as Webhook,
+        Withdrawals as Withdrawals,
     )
     from batch_query_client.service import (
         AsyncBatch as AsyncBatch,
@@ -105,8 +107,8 @@ __version__ = "0.3.0"
 _NAMES = {
     "answers": (
         "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage ProofRoot "
-        "ProofView Query ReadProof Rejection SentTransaction ShownLog ShownTransaction Status Step UnsignedTransaction "
-        "UnsignedTransactions Wait"
+        "ProofView Query ReadProof Rejection SentTransaction ShownLog ShownTransaction ShownWithdrawal Status Step "
+        "UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",
     "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",
@@ -116,7 +118,9 @@ _NAMES = {
         "UnexpectedAnswer UnsafeSignIn UnsafeTransaction WrongChain WrongFact"
     ),
     "paying": "Payer Sending Sent ToSign",
-    "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES TRANSACTION_PROPERTIES Account Header Transaction Webhook",
+    "questions": (
+        "ACCOUNT_PROPERTIES HEADER_PROPERTIES TRANSACTION_PROPERTIES Account Header Transaction Webhook Withdrawals"
+    ),
     "service": "AsyncBatch AsyncBatchQueryService Batch BatchQueryService sign_in verify_bundle_by_nodes",
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }

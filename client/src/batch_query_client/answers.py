@@ -435,7 +435,7 @@ class ProofRoot(AnswerModel):
     """The root of a trie under which a proof is verified."""
 
     property: Text
-    """STORAGE_ROOT of the account, or STATE_ROOT or RECEIPTS_ROOT of the block."""
+    """STORAGE_ROOT of the account, or STATE_ROOT, RECEIPTS_ROOT or WITHDRAWALS_ROOT of the block."""
     word: Word
     is_fact: bool
     """The facts registry holds it. Until then the view reverts."""
@@ -449,22 +449,36 @@ class ProofView(ContractCall):
     function: Text
 
 
+class ShownWithdrawal(AnswerModel):
+    """A withdrawal from the beacon chain (EIP-4895)."""
+
+    place: Number
+    """Within its block."""
+    index: Number
+    """Over all blocks."""
+    validator_index: Number
+    address: Text
+    amount: Number
+    """In Gwei."""
+
+
 class ReadProof(AnswerModel):
-    """A value of an account or a transaction, with the proof by which a contract reads it without storing it."""
+    """A value with the proof by which a contract reads it without storing it."""
 
     source_chain_id: Number
     block_number: Number
     account: Text
-    """Empty: it is about a transaction."""
+    """Empty: it is about a transaction or a withdrawal."""
     property: Text
-    """One of `ACCOUNT_PROPERTIES` and `TRANSACTION_PROPERTIES`, SLOT or LOG. HASH has no proof."""
+    """One of `ACCOUNT_PROPERTIES` and `TRANSACTION_PROPERTIES`, SLOT, LOG or WITHDRAWAL. HASH has no proof."""
     slot: Text
     """0x and 64 digits, for a SLOT."""
     slot_name: dict[str, Any] | None = None
     transaction: ShownTransaction | None = None
     log: ShownLog | None = None
+    withdrawal: ShownWithdrawal | None = None
     word: Word
-    """The value as the view returns it; for a LOG the hash that a registry stores."""
+    """The value as the view returns it; for a LOG the hash that a registry stores, for a WITHDRAWAL the amount."""
     proof: Data
     """One RLP list of the trie's nodes, the root first."""
     root: ProofRoot

@@ -1,4 +1,4 @@
-"""Queries for the service: accounts, headers and transactions of blocks, as the body of a request."""
+"""Queries for the service: accounts, headers, transactions and withdrawals of blocks, as the body of a request."""
 
 import json
 import re
@@ -14,7 +14,7 @@ HEADER_PROPERTIES = (
     *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT", "LOGS_BLOOM"),
     *("DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP", "EXTRA_DATA", "MIX_HASH", "NONCE"),
     *("BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS", "PARENT_BEACON_BLOCK_ROOT"),
-    "REQUESTS_HASH",
+    *("REQUESTS_HASH", "BLOCK_ACCESS_LIST_HASH", "SLOT_NUMBER"),
 )
 """The fields of a header in the order of its RLP (Yellow Paper, section 4.3, and later EIPs)."""
 
@@ -29,7 +29,7 @@ TRANSACTION_PROPERTIES = (*RECEIPT_PROPERTIES, "HASH")
 
 NUMBERS = {
     *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
-    *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
+    *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS", "SLOT_NUMBER"),
     *RECEIPT_PROPERTIES,
 }
 """Properties whose words are numbers. BLOCK_AT_TIMESTAMP is the result of a query by time."""
@@ -131,6 +131,19 @@ class Transaction(_AtBlock):
 
 
 @dataclass(frozen=True)
+class Withdrawals(_AtBlock):
+    """Withdrawals from the beacon chain in one block, for proofs to read them. They are never stored."""
+
+    places: Sequence[int]
+    """In the block, from 0."""
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not self.places:
+            raise ValueError("Name the places of withdrawals.")
+
+
+@dataclass(frozen=True)
 class Webhook:
     """The receiver of a batch's events (Standard Webhooks). `verify_webhook` checks the deliveries."""
 
@@ -154,7 +167,7 @@ def slot_hex(slot: int | str | bytes) -> str:
 def body(
     *,
     destination: int,
-    queries: Iterable[Account | Header | Transaction],
+    queries: Iterable[Account | Header | Transaction | Withdrawals],
     fee: int | str | None = None,
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
@@ -165,7 +178,7 @@ def body(
     """
     data = _data(queries)
     if not data:
-        raise ValueError("Name at least one account, transaction or header.")
+        raise ValueError("Name at least one account, transaction, header or withdrawal.")
     document: dict[str, Any] = {"destinationChainId": str(destination)}
     if fee is not None:
         document["fee"] = str(fee)
@@ -178,7 +191,7 @@ def body(
     return document | {"data": data}
 
 
-def _data(queries: Iterable[Account | Header | Transaction]) -> dict[str, Any]:
+def _data(queries: Iterable[Account | Header | Transaction | Withdrawals]) -> dict[str, Any]:
     """Group the queries by source chain and selector.
 
     Properties and slots become keys, so that each occurs once, in order. A key's value, if any, is listed instead.
@@ -190,6 +203,9 @@ def _data(queries: Iterable[Account | Header | Transaction]) -> dict[str, Any]:
         block = data.setdefault(str(query.chain), {}).setdefault(query.selector, {})
         if isinstance(query, Header):
             block.setdefault("header", {}).update(dict.fromkeys(query.props))
+            continue
+        if isinstance(query, Withdrawals):
+            block.setdefault("withdrawals", {}).update(dict.fromkeys(map(str, query.places)))
             continue
         if isinstance(query, Transaction):
             entry = block.setdefault("transactions", {}).setdefault(str(query.transaction).lower(), {})
@@ -217,6 +233,4 @@ def _listed(block: dict[str, Any]) -> dict[str, Any]:
                 key: {name: [each or word for word, each in names.items()] for name, names in entry.items()}
                 for key, entry in block[kind].items()
             }
-    if "header" in block:
-        listed["header"] = list(block["header"])
-    return listed
+    return listed | {kind: list(block[kind]) for kind in ("header", "withdrawals") if kind in block}

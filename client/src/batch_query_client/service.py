@@ -33,7 +33,7 @@ from batch_query_client.effects import Steps
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access, fetch
 from batch_query_client.paying import Payer, Sending, Sent
-from batch_query_client.questions import Account, Header, Transaction, Webhook, body
+from batch_query_client.questions import Account, Header, Transaction, Webhook, Withdrawals, body
 from batch_query_client.signing_in import Sign
 
 Fee = int | Literal["auto"]
@@ -230,9 +230,9 @@ class _ServiceOperations(Generic[AnyBatch]):
 
     @operation
     def read_proofs(
-        self, *, destination: int, queries: Iterable[Account | Transaction]
+        self, *, destination: int, queries: Iterable[Account | Transaction | Withdrawals]
     ) -> Steps[tuple[ReadProof, ...]]:
-        """Return values of accounts, slots, receipts and logs, with the proofs that a `FactsReader` takes. At most 100.
+        """Return accounts, slots, receipts, logs and withdrawals, with proofs that a `FactsReader` takes. At most 100.
 
         Nothing is stored, and nothing is paid. Raises the errors of `submit`.
         """
@@ -277,7 +277,7 @@ class _ServiceOperations(Generic[AnyBatch]):
 
 def _body(
     destination: int,
-    queries: Iterable[Account | Header | Transaction],
+    queries: Iterable[Account | Header | Transaction | Withdrawals],
     fee: Fee | None,
     sender: str | None,
     webhook: Webhook | None,

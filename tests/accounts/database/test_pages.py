@@ -235,7 +235,7 @@ def test_a_sign_in_as_a_development_account_takes_the_token_of_its_form(demo_cha
     ],
     ids=str,
 )
-def test_who_comes_from_elsewhere_finds_no_sign_in_as_a_development_account(demo_chains, more):
+def test_a_remote_visitor_finds_no_development_account(demo_chains, more):
     _finds_none(Client(**LOCAL | more))
 
 

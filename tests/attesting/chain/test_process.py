@@ -203,7 +203,7 @@ def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
 
 
 @pytest.mark.long
-def test_where_its_port_is_in_use_it_does_not_start(tmp_path):
+def test_it_does_not_start_while_its_port_is_in_use(tmp_path):
     process.chains_file(tmp_path, "http://127.0.0.1:1")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -78,6 +79,32 @@ def test_a_drip_is_not_waited_for_whatever_drips(client_of, drip):
     with hostile_node(drip) as url, pytest.raises(NodeUnavailable, match=r"did not answer within 0\.3 seconds"):
         client_of(url, timeout_seconds=0.3).head()
     assert time.monotonic() - began < 20
+
+
+def test_a_url_that_timed_out_is_not_asked_again_until_it_has_rested():
+    asked, let_go = list[Any](), threading.Event()
+
+    def hang(body: Any) -> Any:
+        asked.append(body)
+        let_go.wait()
+        return result(body, None)
+
+    def ask(rest_seconds: float) -> object:
+        body = b'{"id": 1}'
+        request = HttpRequest(url, body, 100, silence_seconds=0.3, total_seconds=0.3, rest_seconds=rest_seconds)
+        (answer,) = bounded_http.send_all([request])
+        return type(answer), str(answer)
+
+    late = (bounded_http.TimedOut, "did not answer within 0.3 seconds")
+    with lying_node(hang) as url, ExitStack() as stack:
+        stack.callback(let_go.set)
+        for rest_seconds, count in ((0, 1), (0.2, 2)):
+            assert ask(rest_seconds) == late
+            assert len(asked) == count
+        assert (ask(0), len(asked)) == (late, 2)
+        while len(asked) == 2:
+            assert ask(3600) == late
+        assert (ask(0), len(asked)) == (late, 3)
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)

@@ -124,7 +124,7 @@ def with_nodes(count: int, fields: str = "") -> str:
 
 
 @pytest.mark.parametrize(("nodes", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)])
-def test_where_nothing_is_written_more_than_half_of_the_nodes_must_agree(load, nodes, needed):
+def test_more_than_half_of_the_nodes_must_agree_by_default(load, nodes, needed):
     assert load(with_nodes(nodes)).chains[0].needed_nodes == needed
 
 
@@ -372,7 +372,7 @@ def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
         assert (first.host, second.host) == ("1.example", "2.example")
 
 
-def test_where_attesters_are_asked_is_in_no_representation(load):
+def test_urls_of_attesters_are_in_no_representation(load):
     chains = load(with_connection(attested()), {"TOKEN": "secret-token"})
     attester = chains.connections[0].attesters[0]
     shown = f"{chains!r} {chains} {chains.connections[0]!r} {chains.connections[0]} {attester!r} {attester}"

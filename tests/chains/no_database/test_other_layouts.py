@@ -176,7 +176,7 @@ def test_a_hash_of_another_size_is_named(client_of):
         client_of(url).header(7)
 
 
-def test_where_a_node_refuses_headers_the_next_is_asked(client_of):
+def test_the_next_node_is_asked_after_one_that_refuses_headers(client_of):
     near, far = Node(headers.UNTOLD, raw=False), Node(headers.UNTOLD)
     with lying_node(near) as first, lying_node(far) as second:
         client = client_of(first, second)

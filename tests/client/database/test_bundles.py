@@ -84,7 +84,7 @@ def test_verify_returns_every_proven_fact_of_a_bundle(made):
     assert claimed(json.dumps(made)) == hashes()
 
 
-def test_of_one_query_it_shows_what_that_of_the_batch_shows(made):
+def test_the_file_of_one_query_agrees_with_that_of_the_batch(made):
     proven = verify(made)
     for number, bundle in _REMEMBERED["alone"].items():
         assert verify(bundle).queries == {number: proven.queries[number]}

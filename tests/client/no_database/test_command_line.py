@@ -29,6 +29,7 @@ from batch_query_client.command_line.options import read_amount, read_fee
 from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table, progress
 from batch_query_client.command_line.running import _report, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
+from tests.chains.lying_node import lying_node, recording
 
 pytestmark = pytest.mark.outside
 
@@ -120,6 +121,35 @@ def test_arguments_become_the_body():
             body_of(**arguments | {"slots": [wrong]})
     at = body_of(destination=10, chain=1, time="2026-01-01T00:00:00Z", header=["TIMESTAMP"])
     assert at["data"] == {"1": {"timestamp:1767225600": {"header": ["TIMESTAMP"]}}}
+
+
+def test_proofs_of_withdrawals_are_asked_for_and_shown(capsys, monkeypatch):
+    withdrawal = {"place": "3", "index": "38266025", "validatorIndex": "1268172", "address": B, "amount": "16045681"}
+    proof = {
+        "sourceChainId": "1",
+        "selector": "block:19426587",
+        "blockNumber": "19426587",
+        **dict.fromkeys(("account", "slot", "slotName", "transaction", "log", "value")),
+        "property": "WITHDRAWAL",
+        "withdrawal": withdrawal,
+        "word": f"0x{16045681:064x}",
+        "proof": "0xc0",
+        "root": {"property": "WITHDRAWALS_ROOT", "word": f"0x{1:064x}", "isFact": True, "batch": None},
+        "view": {"to": B, "function": "withdrawalByProof", "data": "0x"},
+    }
+    bodies: list[Any] = []
+    arguments = ["proofs", "--destination", "10", "--chain", "1", "--block", "19426587", "--withdrawal", "3"]
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    with lying_node(recording(bodies, lambda _: {"proofs": [proof]})) as url:
+        shown = bqs_says(capsys, *arguments, "--withdrawal", "0", "--url", url)
+        in_json = bqs_says(capsys, *arguments, "--json", "--url", url)
+    assert [body["data"] for body in bodies] == [
+        {"1": {"block:19426587": {"withdrawals": places}}} for places in (["3", "0"], ["3"])
+    ]
+    assert (shown[0], json.loads(in_json[1])) == (0, [proof])
+    cells = " ".join(shown[1].split())
+    assert "withdrawal 3 WITHDRAWAL 16045681 Gwei to 0xbbbb" in cells
+    assert "from validator 1268172, index 38266025 a fact" in cells
 
 
 def test_arguments_about_transactions_become_the_body():

@@ -102,7 +102,7 @@ def test_missing_transactions_are_sent_in_order_and_each_once():
     "function",
     ["proveTimestamp(bytes,bytes,uint256)", "attest(uint256,bytes32,bytes)", "record()", "run((address,bytes)[])"],
 )
-def test_so_is_what_tells_more_to_registries_and_sources(function):
+def test_calls_that_tell_registries_and_sources_more_are_sent(function):
     chain = Chain()
     pay(chain, to_send(transaction(data=f"0x{selector(function).hex()}")), COMPLETE)
     assert len(chain.sent) == 1

@@ -4,7 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batch_query_client import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Transaction, Webhook
+from batch_query_client import (
+    ACCOUNT_PROPERTIES,
+    HEADER_PROPERTIES,
+    Account,
+    Header,
+    Transaction,
+    Webhook,
+    Withdrawals,
+)
 from batch_query_client.questions import body
 from tests.service import ACCOUNT_FIELDS, HEADER_FIELDS
 
@@ -13,7 +21,7 @@ pytestmark = pytest.mark.outside
 ALICE, BOB = "0x" + "aa" * 20, "0x" + "bb" * 20
 
 
-def asked(*queries: Account | Header | Transaction, **more: object) -> object:
+def asked(*queries: Account | Header | Transaction | Withdrawals, **more: object) -> object:
     return body(destination=10, queries=queries, **more)["data"]  # type: ignore[arg-type]
 
 
@@ -62,6 +70,15 @@ def test_questions_about_one_account_at_one_block_are_merged():
         },
         "5": {"block:1": {"accounts": {"vitalik.eth": {"props": ["NONCE"], "slots": []}}}},
     }
+
+
+def test_withdrawals_are_named_by_their_places_and_put_together():
+    data = asked(Withdrawals([3, 0], chain=1, block=1), Withdrawals([0, 15], chain=1, block=1))
+    assert data == {"1": {"block:1": {"withdrawals": ["3", "0", "15"]}}}
+    with pytest.raises(ValueError, match="places"):
+        Withdrawals([], chain=1, block=1)
+    with pytest.raises(ValueError, match="block"):
+        Withdrawals([0], chain=1)
 
 
 def test_transactions_are_named_by_hash_or_index_and_put_together():

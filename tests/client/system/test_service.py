@@ -335,7 +335,7 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
 
 
 @pytest.mark.long
-def test_who_pays_for_a_batch_is_told_the_command_that_sends_it(live, bqs):
+def test_the_payer_of_a_batch_is_told_the_command_that_sends_it(live, bqs):
     chains = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID))
     code, out, errors = bqs("submit", "--pay-myself", *chains, "--block", "latest", "--account", BOB, "--prop", "NONCE")
     assert code == 0, errors

@@ -108,7 +108,9 @@ def test_the_digest_is_another_if_code_is_that_is_not_for_tests_alone(monkeypatc
     before = code_digest()
     assert before == code_digest()
     changed = {name: replace(load_artifact(name), bytecode=load_artifact(name).bytecode + b"\0")}
-    monkeypatch.setattr("chains.contract_artifacts.load_artifact", lambda asked: changed.get(asked) or load_artifact(asked))
+    monkeypatch.setattr(
+        "chains.contract_artifacts.load_artifact", lambda asked: changed.get(asked) or load_artifact(asked)
+    )
     assert (code_digest() != before) == is_another
 
 

@@ -212,6 +212,7 @@ def test_a_registry_that_does_not_answer_makes_nothing_look_unsaved(chain, simul
     calls.append(reader.calldata("accountByProof", CHAIN, BLOCK, SOMEONE, b"\xc0"))
     calls.append(reader.calldata("receiptByProof", CHAIN, BLOCK, 0, shown_receipt(0)))
     calls.append(reader.calldata("logByProof", CHAIN, BLOCK, 0, 0, shown_receipt(0)))
+    calls.append(reader.calldata("withdrawalByProof", CHAIN, BLOCK, 0, b"\xc0"))
     outcomes = simulator.run([Call(reader.address, data) for data in calls])
     assert not any(outcome.succeeded for outcome in outcomes)
     if "2a" in code:
@@ -344,7 +345,7 @@ def test_an_earlier_registry_serves_proofs_and_no_reads_of_transactions(chain, s
         # The header of the block after it is accumulated, but not its receipts' root.
         *(
             (function, (chain, number, *indexes), "HEADER_FIELD")
-            for function, indexes in (("receiptByProof", [0]), ("logByProof", [0, 0]))
+            for function, indexes in (("receiptByProof", [0]), ("logByProof", [0, 0]), ("withdrawalByProof", [0]))
             for chain, number in ((9, BLOCK), (CHAIN, 9), (CHAIN, BLOCK + 1))
         ),
     ],

@@ -60,3 +60,27 @@ def test_a_walk_leads_over_it(registry, source, fields):
     assert registry.call("stateRoot", 12) == keccak(LEAF)
     registry.send_raw(encode_parent_hash([following, header]))
     assert registry.call("vouches", 11, fields["parentHash"])
+
+
+@pytest.mark.parametrize("slot", [b"", b"\1", b"\x80", b"\xff" * 8, b"\0\1"])
+def test_the_fields_of_the_next_fork_are_stored_as_a_header_has_them(registry, source, slot):
+    encoded = headers.encode(headers.AMSTERDAM, slotNumber=slot)
+    source.send("set", 12, keccak(encoded))
+    registry.send_raw(encode(encoded, headers.AMSTERDAM["stateRoot"], header_fields=[21, 22]))
+    assert registry.call("headerField", 12, 21) == headers.AMSTERDAM["blockAccessListHash"]
+    assert registry.call("headerField", 12, 22) == slot.rjust(32, b"\0")
+    # The service knows no number with a leading zero, so the layout isn't known to be Ethereum's.
+    words = facts.header_words(Header.decode(encoded))
+    assert words.get(HeaderField.SLOT_NUMBER) == (None if slot[:1] == b"\0" else slot.rjust(32, b"\0"))
+
+
+@pytest.mark.parametrize(
+    ("more", "known"), [({}, 22), ({"slotNumber": 7, "later": b"\1"}, 13)], ids=["22 fields", "24"]
+)
+def test_headers_with_one_field_less_or_more_than_the_next_fork(registry, source, more, known):
+    before = {name: value for name, value in headers.AMSTERDAM.items() if name != "slotNumber"}
+    encoded = headers.encode(before | more)
+    source.send("set", 12, keccak(encoded))
+    registry.send_raw(encode(encoded, before["stateRoot"], header_fields=[21]))
+    assert registry.call("headerField", 12, 21) == before["blockAccessListHash"]
+    assert len(Header.decode(encoded).fields) == known

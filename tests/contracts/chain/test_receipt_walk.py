@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterable
 
 import pytest
-import rlp
 from eth_utils.crypto import keccak
 
 from chains.tries.packed_entries import root as root_of
@@ -21,6 +20,7 @@ from tests.contracts.walks import (
     receipt_nodes,
     receipt_trie,
     refusals,
+    spoilt_proofs,
 )
 from tests.fixtures_folder import fixture_names
 
@@ -62,22 +62,7 @@ def with_logs(walks: Iterable[ReceiptWalk], block: Block) -> list[tuple[ReceiptW
 
 
 def spoilt(genuine: ReceiptWalk) -> list[ReceiptWalk]:
-    """Return proofs that are cut anywhere, longer, or have a node too few, twice, spoilt or in another place."""
-    nodes = [bytes(node) for node in rlp.decode(genuine.proof)]
-    changed = [[*nodes, other] for other in (b"", b"\x80", b"\xc0", nodes[0])]
-    for place, node in enumerate(nodes):
-        before, behind = nodes[:place], nodes[place + 1 :]
-        flipped = bytes([*node[:-1], node[-1] ^ 1])
-        changed += [[*before, *behind], [*before, node, node, *behind], [*before, node[:-1], *behind]]
-        changed += [
-            [*before, node + b"\0", *behind],
-            [*before, flipped, *behind],
-            [*before, *behind, node][: len(nodes)],
-        ]
-    proofs = [tries.encode(each) for each in changed if each != nodes]
-    proofs += [genuine.proof[:size] for size in range(0, len(genuine.proof), 50)]
-    proofs += [genuine.proof + b"\0", tries.encode(genuine.proof), tries.listed(genuine.proof), b"".join(nodes)]
-    return [ReceiptWalk(genuine.index, genuine.log, genuine.root, proof) for proof in proofs]
+    return [ReceiptWalk(genuine.index, genuine.log, genuine.root, proof) for proof in spoilt_proofs(genuine.proof)]
 
 
 # --- Genuine proofs ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from campaigns.benchmarks.gas import Lab, generated, generated_cases, jump_cases, measure_reads, measure_votes, recorded
+from campaigns.benchmarks.gas import (
+    Lab,
+    a_withdrawal,
+    generated,
+    generated_cases,
+    jump_cases,
+    measure_reads,
+    measure_votes,
+    recorded,
+)
 from devnet.devchain import PROJECT
 from tests.contracts import tries
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
@@ -29,6 +38,7 @@ JUMPS = {
 # Each function of the registry with a lower selector takes 22 of it.
 ACCOUNT_FIELD = 2_920
 SHOWN_SLOT = 30_000
+SHOWN_WITHDRAWAL = 21_500
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +89,11 @@ def test_a_slot_of_seven_nodes_is_shown_for_little_beside_its_calldata(lab):
     # The look at the root is in it.
     assert result.exec <= SHOWN_SLOT
     assert result.tx == result.floor
+
+
+def test_a_withdrawal_of_sixteen_is_shown_for_little(lab):
+    case, arguments = a_withdrawal()
+    assert lab.show(case, "a withdrawal shown", "withdrawalByProof", *arguments).exec <= SHOWN_WITHDRAWAL
 
 
 @pytest.mark.parametrize("name", JUMPS)

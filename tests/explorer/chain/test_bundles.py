@@ -18,7 +18,7 @@ from tests import headers
 from tests.explorer import batches
 from tests.explorer.made_tries import FIELDS, asked_of_everything, prove
 from tests.plans import plans
-from tests.service import ALICE, BOB, HEADER_FIELDS, a_key, request, submit, work_until_done
+from tests.service import ALICE, BOB, PRAGUE_FIELDS, a_key, request, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -49,7 +49,7 @@ def test_a_bundle_proves_the_facts_that_were_proven_on_the_chain(service: DevCha
     assert int.from_bytes(account.facts["BALANCE"]) == balance
     assert [int.from_bytes(shown) for shown in slots.slots.values()] == [77, 0]
     block = service.rpc("eth_getBlockByNumber", hex(header.block_number), False)
-    assert (set(header.facts), header.block_hash) == (set(HEADER_FIELDS), block["hash"])
+    assert (set(header.facts), header.block_hash) == (set(PRAGUE_FIELDS), block["hash"])
     assert int.from_bytes(header.facts["GAS_LIMIT"]) == int(block["gasLimit"], 16)
     assert timed.timestamp == int(block["timestamp"], 16)
     # The bundle needs the next header. It comes from the transaction that proved the time, or from a query about the

@@ -20,6 +20,7 @@ from proving import stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from queries.models import Batch, Block, Query, Sender
+from queries.waits import wait
 from tests.chains import lying_node
 from tests.explorer import batches
 from tests.inside.working import observe, watch
@@ -30,6 +31,8 @@ pytestmark = pytest.mark.django_db
 GWEI = 10**9
 MINUTE = timedelta(minutes=1)
 KEYS = dict(ACCOUNTS)
+
+REMEDY = "The operator must run: manage.py deploy_registry 31337 31337 --replace"
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
     entry = connection()
     assert not entry["codeIsRight"]
     if state == "refused":
-        assert entry["notes"] == ["The registry is a forgery."]
+        assert entry["notes"] == [f"The registry is a forgery. {REMEDY}"]
     elif state == "unchecked":
         assert (entry["factsRegistry"], entry["codeHash"], entry["notes"]) == (batches.REGISTRY, None, [])
     else:
@@ -118,7 +121,8 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
 def test_stops_and_notices_of_the_operator_are_shown_for_a_connection(no_node):
     stops.stop(31337, by="A test.", reason="Gas is dear.")
     stops.stop(31337, by="A test.", reason="Its nodes lie.", source=31337)
-    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
+    risk = wait("attester_conflict", problem="Attesters contradict the nodes.")
+    FactsRegistry.objects.update(risk=risk, risk_seen_at=timezone.now())
     notes = connection()["notes"]
     assert notes[0] == "The operator has stopped sending on chain 31337. The reason given: Gas is dear."
     assert notes[1].endswith("The reason given: Its nodes lie.")
@@ -175,14 +179,14 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert before["seenAt"] > chain["seenAt"]
 
 
-def test_the_chains_page_asks_no_chain_and_takes_five_statements_whatever_is_connected(
+def test_the_chains_page_asks_no_chain_and_takes_twelve_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
     batches.connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):
-        with django_assert_num_queries(5):
+        with django_assert_num_queries(12):
             Client().get(path)
 
 

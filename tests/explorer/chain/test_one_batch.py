@@ -14,8 +14,9 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from proving.models import AccountProof
 from queries.models import Batch, Block, StepKind
+from queries.waits import wait
 from tests.explorer import batches
-from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, a_key, header
+from tests.service import ACCOUNT_FIELDS, ALICE, BOB, PRAGUE_FIELDS, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -49,7 +50,8 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
     batches.accept(batch)
     here, _ = batches.queries_of(batch)
     batches.complete(batch, StepKind.INITIAL_STATE, of=[here])
-    Block.objects.update(waiting_for="No node answers.", failing_since=timezone.now(), due_at=timezone.now())
+    reason = wait("node_fails", problem="No node answers.")
+    Block.objects.update(wait=reason, failing_since=timezone.now(), due_at=timezone.now())
     waits = in_common()["waits"]
     assert [(wait["sentence"], wait["nextTryAt"] is None) for wait in waits] == [("No node answers.", False)]
     assert [chain["id"] for chain in waits[0]["sources"]] == [batches.SOURCE, 31337]
@@ -103,8 +105,8 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
         (batches.word(6), "0"),
     ]
     assert (contract["account"].lower(), block["account"]) == (batches.CONTRACT, None)
-    assert [fact["property"] for fact in block["facts"]] == HEADER_FIELDS
-    assert block["facts"][HEADER_FIELDS.index("STATE_ROOT")]["value"] is None
+    assert [fact["property"] for fact in block["facts"]] == PRAGUE_FIELDS
+    assert block["facts"][PRAGUE_FIELDS.index("STATE_ROOT")]["value"] is None
     assert [fact["property"] for fact in at_time["facts"]] == ["NONCE", "BLOCK_AT_TIMESTAMP"]
     assert at_time["selector"].startswith("timestamp:")
     assert at_time["blockNumber"] == at_time["facts"][1]["value"] == block["blockNumber"]
@@ -194,7 +196,7 @@ def test_only_the_user_reads_it():
         assert answer(batch, ApiKey.objects.filter(user__address=ALICE)[0]).status_code == 404
 
 
-def test_who_has_the_answer_gets_304_until_it_changes():
+def test_a_known_answer_is_304_until_it_changes():
     batch = batches.a_batch()
     first = answer(batch)
     again = answer(batch, etag=first.headers["ETag"])

@@ -43,7 +43,7 @@ def test_one_sees_one_s_own_batches_newest_first_and_nobody_else_s(alice):
     assert listed(client_of(CHARLIE)) == []
 
 
-def test_who_is_not_signed_in_sees_no_batch_but_how_to(client):
+def test_a_visitor_sees_no_batch_but_how_to_sign_in(client):
     batch = batches.a_batch()
     html = client.get("/explorer").text
     assert batch.pk not in html
@@ -52,7 +52,7 @@ def test_who_is_not_signed_in_sees_no_batch_but_how_to(client):
     assert listed(client, of="everybody") == []
 
 
-def test_where_the_operator_allows_it_everybody_sees_everybody_s(client, alice, settings):
+def test_everybody_sees_all_batches_if_the_operator_allows_it(client, alice, settings):
     settings.PUBLIC_BATCH_LIST = True
     mine, others = batches.a_batch(), submit(a_key(BOB), request(BOB, block=12))
     assert listed(client) == [others.pk, mine.pk]
@@ -60,7 +60,7 @@ def test_where_the_operator_allows_it_everybody_sees_everybody_s(client, alice, 
     assert listed(alice, of="everybody") == [others.pk, mine.pk]
 
 
-def test_where_the_operator_does_not_allow_it_nobody_sees_everybody_s(alice):
+def test_nobody_sees_all_batches_unless_the_operator_allows_it(alice):
     submit(a_key(BOB), request(BOB, block=12))
     assert listed(alice, of="everybody") == []
 

@@ -39,7 +39,7 @@ def test_nobody_else_does(batch):
     assert client_of(BOB).get(f"{path(batch)}/deliveries", headers=HTMX).status_code == 404
 
 
-def test_who_is_signed_out_signs_in_and_comes_back_to_the_page_and_never_to_a_part_of_it(batch):
+def test_a_signed_out_user_comes_back_to_the_page_and_never_to_a_part_of_it(batch):
     part = f"{path(batch)}/deliveries"
     signed_out = Client().get(part, headers=HTMX)
     # htmx follows this header at any status. A redirect would load the sign-in page into the part.

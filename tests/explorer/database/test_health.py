@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection
-from django.db.models import Model, Value
+from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
@@ -17,6 +17,7 @@ import batch_query_client
 from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block, Webhook
+from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
 from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
 
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # SQLite's clock counts whole milliseconds.
 SILENCE = timedelta(seconds=20, milliseconds=1)
+CONTRADICTED = wait("attester_conflict", problem="An attester contradicts rpc.example.org.")
 UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
 
@@ -196,8 +198,7 @@ def test_a_stop_is_told_once():
 
 def test_a_signers_wait_is_told_only_while_something_is_to_be_sent():
     batch = a_batch()
-    Signer.objects.create(chain_id=31337, address=SIGNER)
-    Signer.objects.update(wait=Value('{"code": "signer_cant_pay", "values": {}}'))
+    Signer.objects.create(chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay"), wait_seen_at=timezone.now())
     assert problems() == [("signer_waits", "The signer can't pay for it.")]
     Batch.objects.filter(pk=batch.pk).update(status=BatchStatus.DONE)
     assert codes() == [], "nothing is to be sent, so nobody looks whether it is still so"
@@ -207,12 +208,12 @@ def test_a_signers_wait_is_told_only_while_something_is_to_be_sent():
 
 
 def test_notices_for_the_operator_leave_the_health_ok():
-    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
-    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=5, notice="Of a connection that is gone.")
+    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=5)  # its connection is gone
+    FactsRegistry.objects.update(risk=CONTRADICTED, risk_seen_at=timezone.now())
     response = Client().get("/healthz")
     assert response.status_code == 200
     assert response.json()["status"] == "ok"
-    assert response.json()["notices"] == ["Attesters contradict the nodes."]
+    assert response.json()["notices"] == [str(CONTRADICTED)]
 
 
 def test_health_is_degraded_while_a_connection_has_no_registry(tmp_path):
@@ -259,7 +260,7 @@ def degraded(client: Client, peer: str = "127.0.0.1", **headers: str) -> dict[st
 
 def test_strangers_read_the_codes_and_no_sentence():
     saw(BALANCE, NODE)
-    FactsRegistry.objects.update(notice="Attesters contradict rpc.example.org.")
+    FactsRegistry.objects.update(risk=CONTRADICTED, risk_seen_at=timezone.now())
     alice = Client()
     alice.force_login(User.objects.create(address=ALICE))
     for stranger in (Client(), alice):
@@ -272,7 +273,7 @@ def test_strangers_read_the_codes_and_no_sentence():
 def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
     settings.METRICS_TOKEN, settings.OPERATOR_ADDRESSES = "token", [ALICE]
     saw(BALANCE, NODE)
-    FactsRegistry.objects.update(notice="Attesters contradict rpc.example.org.")
+    FactsRegistry.objects.update(risk=CONTRADICTED, risk_seen_at=timezone.now())
     operator = Client()
     operator.force_login(User.objects.create(address=ALICE))
     bodies = [
@@ -282,7 +283,7 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
     ]
     for body in bodies:
         assert body["problems"] == [BALANCE[1], NODE[1]]
-        assert body["notices"] == ["Attesters contradict rpc.example.org."]
+        assert body["notices"] == [str(CONTRADICTED)]
     assert degraded(Client(), ELSEWHERE, authorization="Bearer other")["problems"] == []
 
 

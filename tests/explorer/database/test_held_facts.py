@@ -377,7 +377,7 @@ def test_the_latest_facts_go_on_page_by_page(settings):
     assert listed == expected
 
 
-def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):
+def test_a_user_who_may_not_list_all_batches_signs_in_first(settings):
     batches.finish(batches.a_batch())
     for address in ("/facts", "/facts.csv"):
         answer = Client().get(address, {"account": ALICE}, headers=BROWSER)

@@ -12,6 +12,7 @@ from django.utils import timezone
 from devnet.devchain import PROJECT
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, Sender
+from queries.waits import wait
 from tests.explorer.batches import a_batch, beat, deployed, finish
 from tests.golden_pages import compare
 from tests.metrics import samples, value
@@ -75,7 +76,7 @@ def test_metrics_show_what_the_database_has():
         spent_in_day=10**18,
     )
     ChainHead.objects.create(chain_id=31337, number=77, final=70, seen_at=now - MINUTE)
-    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
+    FactsRegistry.objects.update(risk=wait("attester_conflict", problem="It contradicts."), risk_seen_at=now)
     lines = []
     for sample in samples(read()):
         # These counters belong to the whole process, so they include other tests.

@@ -631,7 +631,7 @@ def test_a_batch_above_the_operator_s_limits_is_confirmed_once(chain, alice, set
     assert Batch.objects.count() == stored + 3
 
 
-def test_where_nodes_are_down_only_the_size_is_asked_about(alice, settings, tmp_path):
+def test_only_the_size_is_asked_about_while_nodes_are_down(alice, settings, tmp_path):
     settings.CHAINS_FILE, settings.ALLOWED_ADDRESSES = chains_toml(tmp_path, DEAD_NODE, chain=COSTLY), ["*"]
     settings.CONFIRM_ABOVE_QUERIES, settings.CONFIRM_ABOVE_WEI = 1, 0
     assert submitted(alice, "submit", {"accounts": ALICE})[0] == ""
@@ -641,7 +641,7 @@ def test_where_nodes_are_down_only_the_size_is_asked_about(alice, settings, tmp_
 
 
 @pytest.mark.long
-def test_who_has_used_up_the_estimates_submits_nothing_unasked(chain, alice, settings, tmp_path):
+def test_a_form_without_estimates_left_submits_nothing_unasked(chain, alice, settings, tmp_path):
     serve(settings, tmp_path, chain)
     settings.CONFIRM_ABOVE_WEI, settings.MAX_QUERIES_PER_BATCH, settings.MAX_QUERIES_PER_MINUTE = 10**9, 3, 3
     two = {"accounts": f"{ALICE} {BOB}"}

@@ -72,7 +72,9 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
         lambda _: Batch.objects.update(gas_used=1),
         reject,
         lambda _: beat(),
-        lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay")),
+        lambda _: Signer.objects.create(
+            chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay"), wait_seen_at=timezone.now()
+        ),
         lambda _: Block.objects.update(wait=NODE_DOWN, failing_since=NOW, due_at=NOW),
         lambda _: Step.objects.update(went_back_because="The chain was reorganised.", went_back_at=NOW),
         lambda _: Batch.objects.update(created_at=NOW - timedelta(minutes=11)),
@@ -151,7 +153,7 @@ def test_the_answer_is_stored_by_nobody_and_differs_for_htmx():
 
 def test_no_poll_looks_at_all_blocks_that_are_due():
     batch = accept(a_batch())
-    Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
+    Block.objects.update(wait=wait("node_fails", problem="The node is down."), due_at=timezone.now())
     for is_done in (False, True):
         if is_done:
             finish(batch)

@@ -33,7 +33,7 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
 
     monkeypatch.setattr("proving.admission.answers.ask_all", cancel_and_fail)
     work()
-    assert (fresh(batch).rejection_code, batch.waits_for, batch.due_at) == ("cancelled_by_user", None, None)
+    assert (fresh(batch).rejection_code, batch.wait, batch.due_at) == ("cancelled_by_user", None, None)
 
 
 @pytest.mark.long
@@ -55,7 +55,7 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
         assert asked.index("eth_getProof") < asked.index("eth_getBlockReceipts")
         statuses = [fresh(batch).status for batch in batches]
         assert statuses == [BatchStatus.ACCEPTED, BatchStatus.RECEIVED, BatchStatus.ACCEPTED]
-        assert str(fresh(batches[1]).waits_for) == "Waiting for a worker to check it against the chains."
+        assert str(fresh(batches[1]).wait) == "Waiting for a worker to check it against the chains."
         assert [work_until_done(batch, service).status for batch in batches] == [BatchStatus.DONE] * 3
 
 

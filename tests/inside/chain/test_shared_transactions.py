@@ -100,7 +100,7 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
     assert Transaction.objects.filter(queries__batch=batches[0]).count() == 1
 
 
-def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
+def test_a_user_who_cannot_pay_the_price_is_left_out(costly, key):
     costly.mine(10)
     prices.mine_at(costly, 1)
     numbers = range(costly.head() - 4, costly.head())

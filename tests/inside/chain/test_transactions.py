@@ -33,7 +33,7 @@ def lane(db) -> Iterator[HeldLane]:
         yield held
 
 
-def test_who_lost_the_lane_sends_nothing(service, lane):
+def test_a_worker_without_the_lane_sends_nothing(service, lane):
     lanes.take_away(lane.name)
     with pytest.raises(LaneLost):
         orders.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")])])

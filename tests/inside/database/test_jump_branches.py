@@ -109,7 +109,7 @@ def test_a_branch_leads_from_the_origin_to_the_target(world, api):
         assert beacon_model.old(world.chain, world.root(ANCHOR), answer.branch) == target(slot).hash
 
 
-def test_where_a_jump_can_not_begin(world, node, api, configured):
+def test_blocks_without_a_beacon_root_begin_no_jump(world, node, api, configured):
     for start in (None, Header.decode(headers.encode(headers.SHANGHAI))):
         with pytest.raises(NodeUnavailable, match="names no beacon block"):
             branch_to(start, target(50))

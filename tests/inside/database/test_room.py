@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 @pytest.mark.postgresql_only(reason="SQLite has no locks of rows")
-def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key):
+def test_open_batches_are_counted_after_the_lock(key):
     """A statement that waits for a lock reads rows as they were before the wait."""
     sql_statements: list[str] = []
 

@@ -280,7 +280,7 @@ def old() -> Batch:
     return batch
 
 
-def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not(lane):
+def test_an_acceptance_waits_for_pruning_and_a_submission_does_not(lane):
     batch = old()
     Batch.objects.update(proofs_pruned_at=timezone.now())
     met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))
@@ -360,7 +360,7 @@ from proving.models import Signer
 with transaction.atomic():
     print(len(Signer.objects.select_for_update()), len(User.objects.select_for_update()), flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
-    Signer.objects.update(nonce_problem="It goes on.")
+    Signer.objects.update(final_count=7)
 """
 
 
@@ -393,4 +393,4 @@ def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_a
     _, output = frozen.communicate(timeout=20)
     assert frozen.returncode
     assert "idle-in-transaction timeout" in output
-    assert Signer.objects.get().nonce_problem == ""
+    assert Signer.objects.get().final_count == 0

@@ -193,7 +193,7 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         assert batch.due_at
         # The interval between checks doubles, so the next check is much later than the first ones.
         assert batch.due_at - began > timedelta(seconds=31)
-        assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in str(batch.waits_for)
+        assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in str(batch.wait)
         assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
         assert (batch.attempts, batch.rejecting_checks) == (LOOKS_IN_A_MINUTE, LOOKS_IN_A_MINUTE)
         # Another failure resets the count of rejecting checks.
@@ -276,7 +276,7 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, setting
             for _ in range(2):
                 batch = accepted(batch)
                 assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
-            assert named == "block" or "before the first block" in str(batch.waits_for)
+            assert named == "block" or "before the first block" in str(batch.wait)
             reconfigure(settings, wrong, service.url)
     service.rpc("evm_increaseTime", 60)
     service.mine(2)
@@ -379,7 +379,7 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
     FactsRegistry.objects.update(deployed_at=None)
     batch = accepted(submit(key, request(ALICE, block=service.head())))
     assert batch.status == BatchStatus.RECEIVED
-    assert "manage.py deploy_registry 31337 31337" in str(batch.waits_for)
+    assert "manage.py deploy_registry 31337 31337" in str(batch.wait)
     FactsRegistry.objects.update(deployed_at=row.deployed_at)
     assert work_until_done(batch).status == BatchStatus.DONE
 
@@ -401,7 +401,7 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
         reconfigure(settings, service.url, url)
         work()
     assert (fresh(batch).status, batch.estimated_gas) == (BatchStatus.RECEIVED, None)
-    assert "lacks headers" in str(batch.waits_for)
+    assert "lacks headers" in str(batch.wait)
 
 
 @pytest.mark.long

@@ -82,7 +82,7 @@ def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
     with changed_replies(settings, service, change) as url:
         batch = submit(key, asking({"latest": {"header": ["WITHDRAWALS_ROOT"]}}))
         work()
-        assert "WITHDRAWALS_ROOT" in str(fresh(batch).waits_for)
+        assert "WITHDRAWALS_ROOT" in str(fresh(batch).wait)
         reconfigure(settings, url, service.url)
     head = service.head()
     assert work_until_done(batch, service).status == BatchStatus.DONE
@@ -132,7 +132,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
         batch = submitted(key, finalized=[ALICE])
         work()
         assert fresh(batch).status == BatchStatus.RECEIVED
-        assert "The node refused (-39001)." in str(batch.waits_for)
+        assert "The node refused (-39001)." in str(batch.wait)
 
 
 # --- Coming blocks ----------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_blocks_to_come_delay_only_their_own_queries(service, key):
     service.rpc("evm_increaseTime", 60)
     service.mine(5)
     assert work_until_done(batch, service).status == BatchStatus.DONE
-    assert batch.waits_for is None
+    assert batch.wait is None
     assert numbers(batch)[1] == head + 2
 
 

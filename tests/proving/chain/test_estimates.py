@@ -247,7 +247,7 @@ def test_a_source_chain_that_is_down_is_left_out(service, other_source, client, 
     assert f"({SOURCE})" in sentence
 
 
-def test_on_a_chain_of_block_0_alone_only_what_asks_for_its_state_is_rejected(other_source, client, key):
+def test_a_chain_of_block_0_alone_rejects_only_its_state(other_source, client, key):
     """Its head is asked for the shape of the tries, and anvil proves it by another root."""
     other_source.rpc("anvil_rollback", 5)
     for block, codes in ((2, []), (0, ["proof_unavailable"])):

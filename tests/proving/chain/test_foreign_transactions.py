@@ -111,6 +111,13 @@ def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings
     assert told() == []
 
 
+def test_the_only_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
+    steal(observed)
+    assert told()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
+    assert told() == []
+
+
 def is_of_nonce(question: Any) -> bool:
     return bool(question["method"] == "eth_getTransactionCount")
 
@@ -177,9 +184,7 @@ def unproven(question: Any, reply: Any) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("difference", "lags"), [(-3, False), (3, False), (-3, True)])
-def test_where_nodes_prove_nothing_those_are_named_that_tell_other_nonces_of_a_block(
-    observed, settings, difference, lags
-):
+def test_nodes_that_tell_other_nonces_of_a_block_are_named_without_proofs(observed, settings, difference, lags):
     def other(question: Any, reply: Any) -> Any:
         if not is_of_nonce(question):
             return unproven(question, reply)

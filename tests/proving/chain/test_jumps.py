@@ -133,7 +133,7 @@ def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, 
 
 
 @pytest.mark.long
-def test_who_pays_himself_is_told_of_the_jump(service, there, key):
+def test_a_payer_is_told_of_the_jump(service, there, key):
     with self_funded.nothing_spent(service.here):
         batch = submit(key, self_funded.itself(of_there(OLD)))
         for _ in range(8):

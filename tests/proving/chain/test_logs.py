@@ -197,7 +197,7 @@ def test_a_block_to_come_is_rejected_with_the_code_of_what_it_lacks(service, key
     assert (fresh(batch).rejection_code, fresh(batch).rejection_retryable) == ("transaction_index_beyond", False)
 
 
-def test_who_pays_himself_is_told_the_transaction(service, key):
+def test_a_payer_is_told_the_transaction(service, key):
     number = block_of(service, [emitting(64)] * 3)
     asked = {"1": {"logs": ["0"], "props": ["HASH", "STATUS"]}}
     batch = submit(key, itself(asking_of(number, asked)))

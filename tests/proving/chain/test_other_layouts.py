@@ -25,7 +25,13 @@ from tests.service import CHARLIE, asking, done, submit, waiting, work, work_unt
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.UNTOLD, True)}
+# Nodes may have another name for the slot number, which isn't in the JSON schema of blocks yet.
+OTHER_NAME = {name: value for name, value in headers.AMSTERDAM.items() if name != "slotNumber"} | {"slot": 7}
+LAYOUTS = {
+    "told by its block": (headers.BERACHAIN, False),
+    "asked for as it is": (headers.UNTOLD, True),
+    "named otherwise": (OTHER_NAME, True),
+}
 SHARED_PROPERTIES = list(HeaderField.__members__)[:13]
 
 
@@ -38,7 +44,7 @@ def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]
     return asking({name: block}, source=THERE)
 
 
-@pytest.mark.long("asked for as it is")
+@pytest.mark.long("asked for as it is", "named otherwise")
 @pytest.mark.story("told by its block")
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_path, key, layout, raw):
@@ -67,6 +73,25 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
     ]
     assert [list(query.facts) for query in proven] == [["BALANCE"], SHARED_PROPERTIES, ["BALANCE"]]
     assert proven[2].timestamp == time
+
+
+@pytest.mark.long
+def test_the_properties_of_the_next_fork_are_proven(chain, there, settings, tmp_path, key):
+    relaid, block = Relaid(there, headers.AMSTERDAM, raw=False), 5
+    with lying_node(relaid) as url:
+        connect(settings, tmp_path, chain, url)
+        L1Block(chain).tell(block, relaid.hash(block))
+        batch = done(submit(key, of_there(f"block:{block}", header=list(HeaderField.__members__))), chain)
+    list_hash, slot = (
+        header_on_chain(chain, block, field, source=THERE)
+        for field in (HeaderField.BLOCK_ACCESS_LIST_HASH, HeaderField.SLOT_NUMBER)
+    )
+    assert (list_hash.to_bytes(32), slot) == (b"\x0a" * 32, 7)
+    [query] = verify_bundle(
+        json.dumps(bundle_of(batch, 1)), block_hashes={(THERE, block): relaid.hash(block)}
+    ).queries.values()
+    assert list(query.facts) == list(HeaderField.__members__)
+    assert int.from_bytes(query.facts["SLOT_NUMBER"]) == 7
 
 
 @pytest.mark.long

@@ -48,7 +48,7 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     assert stop_connection() == f"{STOPPED} By manage.py ({LOGIN})."
     batch = submit(key, request(ALICE, block=service.head()))
     work()
-    assert (fresh(batch).status, str(batch.waits_for)) == (BatchStatus.RECEIVED, STOPPED)
+    assert (fresh(batch).status, str(batch.wait)) == (BatchStatus.RECEIVED, STOPPED)
     assert output_of("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
     assert (
         output_of("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
@@ -125,7 +125,7 @@ def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
 
 
 @pytest.mark.long
-def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
+def test_batches_wait_while_all_signers_are_stopped(two_signers, key):
     output_of("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
     output_of("stop", "31337", "--signer", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))

@@ -106,7 +106,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert signer_nonce(service, "pending") == nonce
     beat()
     printed, error = check_chains()
-    for text in (str(received.waits_for), words_of(Client().get(path(received)).text), health()[1], printed):
+    for text in (str(received.wait), words_of(Client().get(path(received)).text), health()[1], printed):
         # Pages show the chain's name instead of its number.
         by_number = text.replace("Development chain", "chain 31337")
         assert f"The facts registry at {row.address} on chain 31337 for chain 31337 is not used: {OTHER}" in by_number
@@ -215,7 +215,7 @@ def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
     batch.refresh_from_db()
     assert signer_nonce(service) == nonce
     beat()
-    for text in (str(batch.waits_for), Client().get(path(batch)).text, health()[1], check_chains()[0]):
+    for text in (str(batch.wait), Client().get(path(batch)).text, health()[1], check_chains()[0]):
         assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in text
         assert REMEDY in text
     deploy(31337, 31337, "--replace")
@@ -254,7 +254,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     batch = submit(key, request(ALICE, block=3))
     work()
-    assert "can't be reached" in str(fresh(batch).waits_for)
+    assert "can't be reached" in str(fresh(batch).wait)
     assert "can't be reached" in str(registry().wait)
     assert registry().refused == ""
     assert "can't be read" in check_chains()[0]

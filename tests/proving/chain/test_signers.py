@@ -107,7 +107,7 @@ def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
     assert work_until_done(batches[0], mempool).status == BatchStatus.DONE
 
 
-def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
+def test_both_signers_are_told_while_none_has_money(mempool, key):
     for address in (SIGNER, SECOND_SIGNER):
         mempool.rpc("anvil_setBalance", address, hex(10**15))
     mempool.mine()

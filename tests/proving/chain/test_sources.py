@@ -25,7 +25,7 @@ from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
-from proving.models import FactsRegistry, SignedTransaction, Transaction
+from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
@@ -138,8 +138,14 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
         block = there.head() - 10
         with caplog.at_level(logging.ERROR):
             assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
+        notice = str(registry(THERE).risk)
+        # Attesters are also asked without work, and so the notice lasts as long as the contradiction.
+        FactsRegistry.objects.update(risk_seen_at=timezone.now() - timedelta(hours=1))
+        assert Client().get("/healthz").json()["notices"] == []
+        AttesterWatch.objects.update(asked_at=None)
+        work()
+        assert Client().get("/healthz").json()["notices"] == [notice]
     assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
-    notice = registry(THERE).notice
     assert f"{lying.address} signed 0x{'13' * 32}" in notice
     assert notice in caplog.text
 
@@ -219,7 +225,7 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, setti
     proxy.down()
     forget_chains()
     work()
-    assert "The other chain" in str(fresh(batch).waits_for)
+    assert "The other chain" in str(fresh(batch).wait)
     proxy.up()
 
 
@@ -470,10 +476,10 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     batch = submit(key, of_chains(there=[40]))
     sentence = wait_of(chain)
     assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
-    assert registry(THERE).notice == sentence
+    assert str(registry(THERE).risk) == sentence
     know(settings, [implementation])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert registry(THERE).notice == ""
+    assert registry(THERE).risk is None
 
 
 def record(chain: DevChain, name: str, *arguments: object, source: int = THERE) -> None:
@@ -626,10 +632,10 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     sentence = wait_of(chain)
     after = code_that_decides()["games of type 1"]
     assert f"doesn't name this code in known_implementations: games of type 1: {after}. The operator" in sentence
-    assert registry(THERE).notice == sentence
+    assert str(registry(THERE).risk) == sentence
     know(settings, [*before.values(), after])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert registry(THERE).notice == ""
+    assert registry(THERE).risk is None
 
 
 @pytest.mark.long
@@ -873,9 +879,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
 
 
 @pytest.mark.long
-def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent_is_proven(
-    chain, elsewhere, key, settings
-):
+def test_a_newer_block_of_the_parent_is_proven_without_the_state_of_the_confirmation(chain, elsewhere, key, settings):
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
     confirmed_at = elsewhere.confirm(40)
     l1_block.tell_of(parent, confirmed_at)
@@ -1033,7 +1037,7 @@ def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_fro
     assert attesters[0].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
     # Pages show the attesters in chains.toml until the operator updates the file.
-    assert f"the contract, which believes 1 of {attesters[0].address}" in registry(THERE).notice
+    assert f"the contract, which believes 1 of {attesters[0].address}" in str(registry(THERE).risk)
     # An operator who comes later and names the first attesters is told.
     FactsRegistry.objects.filter(source_chain_id=THERE).delete()
     with pytest.raises(CommandError, match="has other attesters or another threshold by now"):

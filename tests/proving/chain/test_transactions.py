@@ -12,6 +12,7 @@ from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
+from queries.waits import wait
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import signer_nonce
@@ -308,11 +309,13 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, lie):
     assert not doubts()
 
 
-def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(mempool):
+def test_a_signer_s_problems_are_told_no_longer_than_its_transactions_are_watched(mempool):
     let_all_be_final(mempool)
-    Signer.objects.update(receipt_problem="A test.", due_at=timezone.now())
+    faults = {"receipt_fault": wait("node_fails", problem="A test."), "nonce_fault": wait("nonce_left_behind")}
+    Signer.objects.update(**faults, due_at=timezone.now())
+    assert {"receipt_unusable", "nonce_gap"} <= {*Client().get("/healthz").json()["codes"]}
     work()
-    assert "receipt_unusable" not in Client().get("/healthz").json()["codes"]
+    assert not {"receipt_unusable", "nonce_gap"}.intersection(Client().get("/healthz").json()["codes"])
 
 
 @pytest.mark.long

@@ -127,12 +127,12 @@ def test_others_are_not_let_in(path):
     assert not Stop.objects.exists()
 
 
-def test_who_is_not_signed_in_signs_in_by_wallet():
+def test_a_visitor_signs_in_by_wallet():
     answer = Client().get("/admin/proving/stop/", follow=True)
     assert answer.redirect_chain[-1] == ("/sign-in?next=/admin/proving/stop/", 302)
 
 
-def test_who_is_no_operator_any_more_is_not_let_in(settings):
+def test_a_former_operator_is_not_let_in(settings):
     client = client_of(ALICE)
     assert client.get("/admin/").status_code == 200
     settings.OPERATOR_ADDRESSES = [BOB]

@@ -324,7 +324,7 @@ def test_facts_left_to_others_are_completed_and_never_sent():
         assert (decision.then, kinds(decision)) == (GOES_ON, actions)
 
 
-def test_beside_what_is_left_to_others_only_the_rest_is_sent():
+def test_only_parts_of_its_own_are_sent():
     queries = {1: PLAIN, 4: OTHERS}
     both = seen(NOTHING, queries=queries, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
     (prove,) = [action for action in decide.prove(both).actions if isinstance(action, decide.Prove)]

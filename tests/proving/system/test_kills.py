@@ -242,7 +242,7 @@ def test_facts_reserved_by_a_removed_signer_are_sent_by_another(two_signers, key
     assert work_until_done(batch).status == BatchStatus.DONE
     left_behind, sent = Transaction.objects.filter(queries__batch=batch).order_by("pk")
     assert (left_behind.state, left_behind.hashes, sent.signer.address) == ("DISPLACED", [], SIGNER)
-    assert not Signer.objects.exclude(nonce_problem="").exists()
+    assert not Signer.objects.exclude(nonce_fault=None).exists()
     # The second key is configured again.
     configure(settings, tmp_path, two_signers)
     call_command("stop", "31337", signer=SIGNER, stdout=StringIO())

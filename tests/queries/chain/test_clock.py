@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from queries.models import Batch, BatchStatus, Step
+from queries.waits import wait
 from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -75,7 +76,7 @@ def test_a_batch_that_a_clock_behind_has_stored_gets_its_whole_time(service, wai
 
 def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, waits, jump):
     jump(DAY, DAY)
-    Step.objects.update(last_error="The node is mad.")
+    Step.objects.update(error=wait("node_fails", problem="The node is mad."))
     service.rpc("evm_increaseTime", int(DAY.total_seconds()))
     service.mine()
     work()

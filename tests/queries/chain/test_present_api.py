@@ -85,7 +85,7 @@ def test_faults_are_reported_under_the_names_that_were_sent(service, key, client
     assert not Batch.objects.exists()
 
 
-def test_who_sends_the_transactions_needs_no_fee(service, key, client: Client):
+def test_a_user_who_sends_the_transactions_needs_no_fee(service, key, client: Client):
     answer = client.post("/submit-request", asked(service, sender="self"), "application/json", headers=header(key))
     assert answer.status_code == 200, answer.text
     assert Batch.objects.get(pk=answer.json()["request_id"]).is_self_funded

@@ -12,12 +12,14 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from queries.models import Batch, Block, StepKind
+from queries.waits import wait
 from tests.explorer.batches import accept, complete, reject
 from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, header, request, submit
 
 pytestmark = pytest.mark.outside
+DOWN = wait("node_fails", problem="The node is down.")
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def test_the_status_shows_how_far_a_batch_is_and_what_it_waits_for(batch, status
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
     accept(batch)
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
-    Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
+    Block.objects.update(wait=DOWN, due_at=timezone.now())
     with django_assert_num_queries(3):
         assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
     complete(batch, *list(StepKind)[:-1])
@@ -87,7 +89,7 @@ def test_the_status_has_retry_after_while_the_batch_is_open(batch, status, age, 
     assert "Retry-After" not in status(batch.pk).headers
 
 
-def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch, status):
+def test_a_known_answer_is_304_until_it_changes(client: Client, key, batch, status):
     etag = status(batch.pk).headers["ETag"]
 
     def again(known: str):
@@ -99,7 +101,7 @@ def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch
         answer = again(known)
         assert (answer.status_code, answer.content, answer.headers["Retry-After"]) == (304, b"", "2")
     assert again('"other"').status_code == 200
-    Batch.objects.update(waiting_for="The node is down.")
+    Batch.objects.update(wait=DOWN)
     assert again(etag).json()["info"] == ["The node is down."]
 
 
@@ -161,7 +163,7 @@ def test_a_wait_is_of_25_seconds_at_most(batch, client: Client, key, wait):
 
 
 def test_for_how_long_something_fails_is_no_news(batch, status):
-    Batch.objects.update(waiting_for="The node is down.", failing_since=timezone.now() - timedelta(seconds=5))
+    Batch.objects.update(wait=DOWN, failing_since=timezone.now() - timedelta(seconds=5))
     before = status(batch.pk)
     Batch.objects.update(failing_since=timezone.now() - timedelta(seconds=60))
     after = status(batch.pk)

@@ -36,7 +36,7 @@ def test_a_submission_stores_the_batch_and_answers_with_its_id(post, key):
     assert (step.kind, step.status) == (StepKind.INITIAL_STATE, StepStatus.IN_PROGRESS)
 
 
-def test_who_is_self_funded_needs_no_fee(post):
+def test_a_self_funded_batch_needs_no_fee(post):
     body = request(ALICE, block=12)
     for fee in ({"fee": "0"}, {}):
         del body["fee"]

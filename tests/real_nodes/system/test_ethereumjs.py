@@ -1,8 +1,11 @@
 """Unmodified EthereumJS, as a source for facts on anvil, and as the destination."""
 
+import io
+import json
 from collections.abc import Iterator
 
 import pytest
+from django.core.management import call_command
 
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction
@@ -12,7 +15,17 @@ from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
-from tests.service import asking, attested_by, chains_toml, done, source_tables, submit, work, work_until_done
+from tests.service import (
+    asking,
+    attested_by,
+    chains_toml,
+    done,
+    header,
+    source_tables,
+    submit,
+    work,
+    work_until_done,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.long, pytest.mark.outside]
 
@@ -57,6 +70,46 @@ def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevC
         done(submit(key, body), chain)
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 65
+
+
+def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, client, key, settings, tmp_path):
+    """There are more than Ethereum has, so keys have two lengths."""
+    paid = [
+        {
+            "index": hex(2**31 + place),
+            "validatorIndex": hex(place),
+            "address": f"0x{place + 1:040x}",
+            "amount": hex(10**9),
+        }
+        for place in range(130)
+    ]
+    ethereumjs.mine(paid)
+    number = ethereumjs.head()
+    mine(ethereumjs, 8)
+    assert int(ethereumjs.rpc("eth_getBalance", paid[7]["address"], hex(number)), 16) == 10**18
+    block = {f"block:{number}": {"withdrawals": ["0", "7", "127", "128", "129"]}}
+    with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        connection = attested_by({attester.address: attester.url}, 1)
+        lines = "test_network = true\nblock_seconds = 1"
+        more = source_tables(
+            CHAIN_ID, "EthereumJS", ethereumjs.url, connection, chain=lines, destination=chain.chain_id
+        )
+        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
+        deploy(chain.chain_id, CHAIN_ID)
+        call_command("deploy_reader", chain.chain_id, stdout=io.StringIO())
+        body = asking(block, source=CHAIN_ID, destination=chain.chain_id)
+        told = client.post("/read-proofs", body, content_type="application/json", headers=header(key)).json()["proofs"]
+        batch = {json.dumps(proof["root"]["batch"]) for proof in told}
+        done(submit(key, json.loads(batch.pop()) | {"fee": "0"}), chain)
+        again = client.post("/read-proofs", body, content_type="application/json", headers=header(key)).json()["proofs"]
+    assert not batch
+    assert [proof["root"]["isFact"] for proof in (*told, *again)] == [False] * 5 + [True] * 5
+    for proof in again:
+        expected = paid[int(proof["withdrawal"]["place"])]
+        words = chain.rpc("eth_call", {"to": proof["view"]["to"], "data": proof["view"]["data"]}, "latest")
+        numbers = [int(words[2 + at : 66 + at], 16) for at in range(0, 256, 64)]
+        assert numbers == [int(expected[name], 16) for name in ("index", "validatorIndex", "address", "amount")]
 
 
 @pytest.mark.parametrize("apart", [6, 0], ids=["the facts are dropped", "the registry is dropped too"])

@@ -165,7 +165,7 @@ FULL = "The disk of this service is full or fails, so nothing can be stored."
 @pytest.fixture
 def console(monkeypatch) -> Callable[[], list[str]]:
     """Return a function that returns the console's lines since its last call."""
-    monkeypatch.setattr(logs, "_lasting", {})
+    monkeypatch.setattr(logs, "_minutes", {})
     written = io.StringIO()
     # A second console handler would count each line as a repetition.
     monkeypatch.setattr(logging.getLogger(), "handlers", [Console(written)])
@@ -192,7 +192,7 @@ def full_disk() -> OperationalError:
     return error
 
 
-def test_a_failure_of_the_database_is_one_line_at_its_begin_one_a_minute_and_one_at_its_end(console, pass_time):
+def test_a_failure_of_the_database_is_one_line_at_its_begin_and_one_a_minute(console, pass_time):
     line = f"a turn failed: {FULL} (could not extend file)"
     for _ in range(100):
         fail(full_disk())
@@ -203,15 +203,15 @@ def test_a_failure_of_the_database_is_one_line_at_its_begin_one_a_minute_and_one
     assert console() == []
     pass_time(60)
     fail(full_disk())
-    assert console() == [f"{line} (200 lines left out)"]
+    assert console() == [f"{line} (200 lines left out within a minute)"]
     pass_time(119)
-    fail(full_disk())
     logging.getLogger("test").warning("another line")
     assert console() == ["another line"]
+    pass_time(120)
+    logs.write_left_out()
+    logs.write_left_out()
+    assert console() == [f"{line} (1 line left out within a minute)"]
     pass_time(180)
-    logs.note_ends()
-    logs.note_ends()
-    assert console() == [f"not again for a minute, 1 line left out: {line}"]
     fail(full_disk())
     assert console() == [line]
 
@@ -250,25 +250,24 @@ def test_no_more_than_some_failures_are_tracked_and_further_ones_are_written(con
             fail(ZeroDivisionError("a defect"), f"turn {number} failed")
     written = console()
     assert [written.count(f"turn {number} failed") for number in range(4)] == [1, 1, 2, 2]
-    assert len(logs._lasting) == 2
+    assert len(logs._minutes) == 2
 
 
 def test_a_line_that_is_written_while_another_is_counted_holds_up_nothing(console):
-    class Kind(str):
-        """A message whose comparison logs, as an object does that is garbage collected at this moment."""
+    class Kind(type):
+        """A type of errors whose look-up logs, as an object does that is garbage collected at this moment."""
 
-        __slots__ = ()
-
-        def __hash__(self) -> int:
+        def __hash__(cls) -> int:
             logging.getLogger("test").warning("collected")
             return super().__hash__()
 
-        __eq__ = str.__eq__
+    class Defect(Exception, metaclass=Kind):
+        pass
 
     done = threading.Event()
 
     def run() -> None:
-        logs._is_written(Kind("kind"), logging.LogRecord("test", logging.ERROR, "", 0, "a line", (), None))
+        logging.getLogger("test").error("a line", exc_info=Defect())
         done.set()
 
     threading.Thread(target=run, daemon=True).start()
@@ -276,20 +275,40 @@ def test_a_line_that_is_written_while_another_is_counted_holds_up_nothing(consol
     assert "collected" in console()
 
 
-def test_a_warning_that_lasts_is_written_once_a_minute(console, pass_time):
-    for _ in range(3):
-        logging.getLogger("test").warning("a node refuses %s", "0x12", extra={"lasts": True})
-    assert console() == ["a node refuses 0x12"]
-    pass_time(61)
-    logging.getLogger("test").warning("a node refuses %s", "0x12", extra={"lasts": True})
-    assert console() == ["not again for a minute, 2 lines left out: a node refuses 0x12", "a node refuses 0x12"]
-
-
-def test_lines_that_are_no_failures_of_a_known_kind_are_all_written(console):
+def test_warnings_of_one_template_about_one_subject_are_one_line_a_minute_with_the_newest_values(console, pass_time):
     for number in range(3):
-        logging.getLogger("proving").warning("block %d waits", number)
-        logging.getLogger("gunicorn.access").info("GET /%d", number)
-    assert len(console()) == 6
+        for host in ("a.example", "b.example"):
+            logging.getLogger("test").warning("%s refuses %s", host, number)
+    assert console() == ["a.example refuses 0", "b.example refuses 0"]
+    pass_time(61)
+    logging.getLogger("test").warning("%s refuses %s", "a.example", 4)
+    assert console() == [
+        "a.example refuses 2 (2 lines left out within a minute)",
+        "b.example refuses 2 (2 lines left out within a minute)",
+    ]
+
+
+def test_a_subject_is_told_once_by_each_logger_and_at_each_level(console):
+    for name in ("proving", "queries"):
+        for _ in range(2):
+            logging.getLogger(name).warning("chain %d waits", 5)
+            logging.getLogger(name).error("chain %d waits", 5)
+    assert len(console()) == 4
+
+
+def test_no_information_is_left_out(console):
+    for _ in range(3):
+        logging.getLogger("gunicorn.access").info("GET /")
+    assert len(console()) == 3
+
+
+def test_a_line_that_is_left_out_keeps_no_long_text(console, pass_time):
+    for _ in range(2):
+        logging.getLogger("test").warning("%s %s", "a subject", "x" * 100_000)
+    console()
+    pass_time(61)
+    logs.write_left_out()
+    assert len(console()[0]) < 1000
 
 
 @pytest.mark.django_db

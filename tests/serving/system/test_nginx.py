@@ -184,7 +184,7 @@ def is_answered(nginx: Nginx) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("addresses", "clients"), [(1, 3 * OF_ADDRESS), (2, OF_ADDRESS)])
-def test_who_does_not_fill_the_connections_of_nginx_shuts_nobody_out(guarded, addresses, clients):
+def test_open_connections_below_the_bound_of_nginx_shut_nobody_out(guarded, addresses, clients):
     with trickling(guarded, [f"127.0.{addresses}.{number}" for number in range(addresses)] * clients):
         assert all(is_answered(guarded) for _ in range(10))
 
@@ -250,7 +250,7 @@ def test_the_outer_proxy_alone_tells_address_and_scheme(contained):
     ],
     ids=["stranger", "client of the proxy", "machine of the proxy"],
 )
-def test_who_forges_addresses_gets_no_more_requests(contained, source, fields):
+def test_forged_addresses_give_no_more_requests(contained, source, fields):
     statuses = [form_status(contained, source, fields % (number, number)) for number in range(40)]
     assert statuses[0] != 429
     assert statuses[-1] == 429

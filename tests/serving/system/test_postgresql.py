@@ -149,7 +149,7 @@ def test_a_database_that_was_restarted_unseen_fails_no_request(service, server, 
 
 
 @pytest.mark.release
-def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_answered(service, server, chain, key):
+def test_a_read_only_database_stores_nothing_and_answers_the_rest(service, server, chain, key):
     pk = prove(service, key, chain)
     with psycopg.connect(server.url(), autocommit=True) as admin:
         admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")

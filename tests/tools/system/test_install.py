@@ -95,7 +95,7 @@ def bqs_greeting(project: Path) -> str:
 
 
 @pytest.mark.long
-def test_where_uv_can_not_be_had_pip_installs_what_the_lock_has_and_nothing_else(project):
+def test_pip_installs_only_the_lock_without_uv(project):
     done = install(project, "bqs_greeting.txt")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "uv could not install it; now pip tries, which takes about a minute ...\n"

@@ -12,14 +12,23 @@ from typing import Any
 
 import click
 
-from batch_query_client import TRANSACTION_PROPERTIES, Account, Header, InvalidRequest, Transaction, Webhook
+from batch_query_client import (
+    TRANSACTION_PROPERTIES,
+    Account,
+    Header,
+    InvalidRequest,
+    Transaction,
+    Webhook,
+    Withdrawals,
+)
 from batch_query_client.command_line import csv_table
 from batch_query_client.command_line.csv_table import Line
 from batch_query_client.questions import Slot, body, slot_hex
 
 _MOST_FAULTS = 20
 
-_ByLine = Mapping[int, Sequence[Account | Header | Transaction]]
+_Queries = Sequence[Account | Header | Transaction | Withdrawals]
+_ByLine = Mapping[int, _Queries]
 
 ChainIds = Callable[[], Mapping[str, int]]
 """Returns the ids of the service's chains by their names in lower case. Called if a file names a chain."""
@@ -30,7 +39,7 @@ Connections = Callable[[], Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The options of `submit` and `estimate`."""
+    """The options of `submit`, `estimate` and `proofs`."""
 
     file: str | None
     destination: int | None
@@ -48,6 +57,7 @@ class BatchOptions:
     is_paid_by_caller: bool
     webhook: str | None
     webhook_events: Any
+    withdrawals: Sequence[int] = ()
 
 
 class LineFaults:
@@ -129,7 +139,8 @@ def batch_body(
     text = _text(options.file)
     is_json = text.lstrip().startswith("{")
     has_more = any(value for name, value in vars(options).items() if name != "file")
-    if options.accounts or options.transactions or options.logs or options.block_logs or (is_json and has_more):
+    named = (options.accounts, options.transactions, options.logs, options.block_logs, options.withdrawals)
+    if any(named) or (is_json and has_more):
         raise click.UsageError("Name the facts either in a file or by options, not by both.")
     if is_json:
         return BatchBody(_from_json(text))
@@ -147,7 +158,7 @@ def batch_body(
     return batch
 
 
-def _body(options: BatchOptions, queries: Sequence[Account | Header | Transaction]) -> Mapping[str, Any]:
+def _body(options: BatchOptions, queries: _Queries) -> Mapping[str, Any]:
     if options.destination is None:
         raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
     return body(
@@ -171,6 +182,8 @@ def _lines_by_pointer(queries: _ByLine) -> Mapping[str, Sequence[int]]:
                     subject = ["transactions", str(query.transaction)]
                 case Header():
                     subject = ["header"]
+                case Withdrawals():
+                    subject = ["withdrawals"]
             path = "/data"
             for name in (str(query.chain), query.selector, *subject):
                 path += f"/{name.lower().replace('~', '~0').replace('/', '~1')}"
@@ -201,10 +214,11 @@ def _text(file: str) -> str:
 # --- Arguments --------------------------------------------------------------------------------------------------------
 
 
-def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transaction]:
+def _check_names(options: BatchOptions) -> int:
+    """Return the source chain. Raises `click.UsageError` if the options lack a name that they need."""
     if options.chain is None:
         raise click.UsageError("Name a file, or the source chain: --chain.")
-    if not options.accounts and not options.transactions and not options.header:
+    if not any((options.accounts, options.transactions, options.header, options.withdrawals)):
         raise click.UsageError(
             "Name the facts: --account with --prop or --slot, --transaction with --prop or --log, or --header."
         )
@@ -214,20 +228,27 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transa
         raise click.UsageError("Name the account of the slot: --account.")
     if len(options.transactions) > 1 and options.block_logs:
         raise click.UsageError("--block-log is of one transaction: submit the others apart.")
+    return options.chain
+
+
+def _from_arguments(options: BatchOptions) -> Iterator[Account | Header | Transaction | Withdrawals]:
+    chain = _check_names(options)
     # The service checks the names.
     props: Any = options.props
     account_props = transaction_props = props
     if options.accounts and options.transactions:
         transaction_props = [name for name in props if name in TRANSACTION_PROPERTIES]
         account_props = [name for name in props if name not in TRANSACTION_PROPERTIES]
-    yield from _transactions(options, options.chain, transaction_props)
-    if not options.accounts and not options.header:
+    yield from _transactions(options, chain, transaction_props)
+    if not any((options.accounts, options.header, options.withdrawals)):
         return
-    where: Any = {"chain": options.chain, **_options_at(options)}
+    where: Any = {"chain": chain, **_options_at(options)}
     for account in options.accounts:
         yield Account(account, props=account_props, slots=[*map(read_slot, options.slots)], **where)
     if options.header:
         yield Header(options.header, **where)
+    if options.withdrawals:
+        yield Withdrawals(options.withdrawals, **where)
 
 
 def _transactions(options: BatchOptions, chain: int, props: Any) -> Iterator[Transaction]:
@@ -292,7 +313,7 @@ def _from_csv(options: BatchOptions, text: str, chain_ids: ChainIds, faults: Lin
 
     Options replace what a line leaves out. Raises `click.UsageError` if no line asks for anything.
     """
-    queries: dict[int, Sequence[Account | Header | Transaction]] = {}
+    queries: dict[int, _Queries] = {}
     for line in csv_table.lines_of(text):
         told = [*line.faults]
         if not told:

@@ -155,10 +155,18 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
 
 @click.command()
 @with_question
+@click.option(
+    "--withdrawal",
+    "withdrawals",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="PLACE",
+    help="A withdrawal from the beacon chain, counted from 0 within the block. May be repeated.",
+)
 @with_url
 @with_json
 def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
-    """Show values of accounts, slots and transactions, with proofs that a contract reads in its own call.
+    """Show accounts, slots, transactions and withdrawals, with proofs that a contract reads in its own call.
 
     FILE and options are as for submit. Nothing is stored or paid. A contract can read a value once its root is a fact.
     --json has the proofs, and the calls of the facts reader.

@@ -98,7 +98,9 @@ def with_question(command: Command) -> Command:
     """Add the options that describe queries. The command receives them as `BatchOptions`."""
 
     def call(**options: Any) -> Any:
-        batch_options = BatchOptions(**{field.name: options.pop(field.name) for field in fields(BatchOptions)})
+        # A field with a default value is an option of some commands only.
+        values = {field.name: options.pop(field.name, field.default) for field in fields(BatchOptions)}
+        batch_options = BatchOptions(**values)
         return command(options=batch_options, **options)
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__

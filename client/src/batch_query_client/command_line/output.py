@@ -177,7 +177,9 @@ def print_facts(facts: Sequence[client.Fact], currencies: Mapping[int, str]) -> 
 
 
 def subject(fact: client.Fact | client.ReadProof) -> str:
-    """Return the account or the transaction that a fact is about. Empty: it is about the block."""
+    """Return the account, transaction or withdrawal that a fact is about. Empty: it is about the block."""
+    if isinstance(fact, client.ReadProof) and fact.withdrawal is not None:
+        return f"withdrawal {fact.withdrawal.place}"
     if fact.transaction is None:
         return fact.account
     index, digest = fact.transaction.index, fact.transaction.hash
@@ -207,6 +209,8 @@ def fact_value(fact: client.Fact | client.ReadProof, currencies: Mapping[int, st
         return "not proven yet"
     if fact.log is not None:
         return log_content(fact.log)
+    if isinstance(fact, client.ReadProof) and (paid := fact.withdrawal) is not None:
+        return f"{paid.amount} Gwei to {paid.address} from validator {paid.validator_index}, index {paid.index}"
     number = int.from_bytes(fact.word)
     if fact.property == "BALANCE":
         return amount(number, currencies.get(fact.source_chain_id, ""))

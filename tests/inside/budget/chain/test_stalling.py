@@ -14,7 +14,7 @@ from tests.proving.prices import ETHER
 from tests.service import ALICE, BOB, SIGNER, a_key, done, fresh, reconfigure, request, submit, work
 
 
-def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_by_one):
+def test_a_user_who_cannot_pay_holds_up_no_earlier_transaction(costly, key, one_by_one):
     first, second = sorted((ALICE, BOB), key=lambda address: keccak(bytes.fromhex(address[2:])))
     rich = admitted(key, request(first, block=one_by_one, fee=ETHER))
     admitted(a_key(BOB), request(second, block=one_by_one, fee=ETHER), fee=1)
@@ -24,7 +24,7 @@ def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_
 
 
 @pytest.mark.long
-def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, key, settings, tmp_path):
+def test_a_user_who_cannot_pay_holds_up_nobody_before_a_recorded_hash(chain, key, settings, tmp_path):
     with DevChain(chain_id=sources.THERE) as there:
         sources.grow(there, 30)
         chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))

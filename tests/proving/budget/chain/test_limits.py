@@ -15,7 +15,7 @@ from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, fresh, request
 pytestmark = pytest.mark.outside
 
 
-def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly, client, key):
+def test_real_money_has_limits_by_default(costly, client, key):
     mine_at(costly, 10_000)
     told = estimate(client, key, request(ALICE, block=costly.head()) | {"fee": "auto"})
     errors = " ".join(rejection["error"] for rejection in told["rejections"])

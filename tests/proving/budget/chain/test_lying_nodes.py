@@ -250,7 +250,7 @@ def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, set
     assert (money.spent_today() or 0) < prices.ETHER // 100
 
 
-def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
+def test_transactions_become_final_without_old_states_of_a_node(op_stack, key, settings, tmp_path):
     """Most nodes drop the state of a block long before the block is final."""
     with receipts.telling_receipts(op_stack) as telling:
 

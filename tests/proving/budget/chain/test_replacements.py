@@ -116,7 +116,7 @@ def test_a_false_balance_of_the_signer_cancels_nothing(costly, key, settings):
 
 
 @pytest.mark.long
-def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
+def test_a_nonce_is_cancelled_on_a_chain_that_takes_gas_for_data(costly, key, settings):
     """Arbitrum's nodes refuse a transaction whose gas doesn't cover its share of L1's cost."""
     takes = [25_000]
 
@@ -144,9 +144,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
 
 @pytest.mark.long
 @pytest.mark.parametrize("times", [10, 0])
-def test_where_data_takes_no_gas_a_cancellation_takes_what_it_takes_whatever_a_node_estimates(
-    costly, key, settings, times
-):
+def test_a_cancellation_takes_its_own_gas_whatever_a_node_estimates(costly, key, settings, times):
     with estimating(costly.url, lambda gas: times * gas) as url:
         batch, tx = in_mempool(costly, key)
         cancel(batch)

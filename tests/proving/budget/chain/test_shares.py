@@ -12,7 +12,7 @@ from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, su
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 
-def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
+def test_a_small_request_pays_little_beside_a_large_one(costly, key):
     block = costly.head()
     little = submit(key, request(ALICE, block=block, fee=ETHER))
     slots = [hex(slot << 30) for slot in range(60)]

@@ -35,7 +35,7 @@ def at_a_block(block: int, *accounts: str) -> dict[str, Any]:
     ],
     ids=["a time, and an account", "two times"],
 )
-def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, of_poor, of_rich):
+def test_a_user_who_cannot_pay_holds_up_nobody_at_the_block(costly, key, of_poor, of_rich):
     costly.rpc("anvil_setBlockTimestampInterval", 10)
     costly.mine(12)
     mine_at(costly, 1)
@@ -51,7 +51,7 @@ def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, of_poor, 
 
 
 @pytest.mark.parametrize("depth", [0, 120], ids=["young", "old"])
-def test_who_cannot_pay_comes_after_the_others_of_the_same_block(costly, key, settings, depth):
+def test_a_user_who_cannot_pay_comes_after_others_of_the_block(costly, key, settings, depth):
     block = old_block(costly, settings, depth)
     costly.rpc("evm_setAutomine", True)
     poor = accepted(key, request(ALICE, BOB, block=block, fee=ETHER), fee=1)
@@ -62,7 +62,7 @@ def test_who_cannot_pay_comes_after_the_others_of_the_same_block(costly, key, se
     assert work_until_done(poor, costly).status == BatchStatus.DONE
 
 
-def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, settings):
+def test_a_user_beyond_the_limit_of_the_day_holds_up_nobody(costly, key, settings):
     mine_at(costly, 10)
     block = costly.head()
     costly.rpc("evm_setAutomine", True)

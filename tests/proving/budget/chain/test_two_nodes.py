@@ -539,7 +539,7 @@ def test_a_node_that_begins_to_tell_a_block_of_the_future_rests(costly, settings
     assert "alone tells a newest block" in str(ChainWatch.objects.get().resting_nodes)
 
 
-def test_where_all_nodes_tell_a_block_of_the_future_the_clock_is_wrong(costly, settings, proven):
+def test_the_clock_is_wrong_if_all_nodes_tell_a_block_of_the_future(costly, settings, proven):
     lie = INVENTED["a newest block of the future"]
     with between(costly.url, lie) as first_url, between(costly.url, lie) as second_url:
         reconfigure(settings, f'"{costly.url}"', f'"{first_url}", "{second_url}"')
@@ -575,7 +575,7 @@ def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, setti
         batch = submit(key, request(ALICE, block=number, fee=ETHER))
         for _ in range(9):
             work()
-        waits = str(fresh(batch).waits_for)
+        waits = str(fresh(batch).wait)
         assert f"tell different hashes of block {number}: " in waits
         assert all(f"by {node.removeprefix('http://').rstrip('/')}" in waits for node in (url, costly.url))
     reconfigure(settings, f'"{url}", ', "")
@@ -620,7 +620,7 @@ def test_no_batch_is_rejected_for_what_no_hash_of_a_block_shows(costly, key, set
         batch = submit(key, asking({f"{selector}:{blocks[selector]}": account}, fee=ETHER // 200))
         for _ in range(9):
             work()
-        assert "node" in str(fresh(batch).waits_for)
+        assert "node" in str(fresh(batch).wait)
         assert fresh(batch).status == BatchStatus.RECEIVED
     reconfigure(settings, f'"{url}", ', "")
     assert work_until_done(batch, costly).status == BatchStatus.DONE
@@ -651,7 +651,7 @@ def test_no_batch_is_rejected_because_of_a_node_that_is_right_where_it_is_compar
         batch = submit(key, request(ALICE, block=number, fee=ETHER))
         for _ in range(9):
             work()
-        assert "an earlier answer" in str(fresh(batch).waits_for)
+        assert "an earlier answer" in str(fresh(batch).wait)
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -708,7 +708,7 @@ def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
         assert FactsRegistry.in_use.get().refused == ""
         if is_gone or not proves:
             assert not batch.queries.exclude(transactions=None).exists()
-            waits = str(fresh(batch).waits_for)
+            waits = str(fresh(batch).wait)
             assert all(url.removeprefix("http://").rstrip("/") in waits for url in urls)
         is_lying[0] = False
         pass_time(11)

@@ -1,0 +1,138 @@
+"""Problems that workers have stored: each place tells the same ones, and none that nobody sees any more."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from html import unescape
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from accounts.models import User
+from proving.models import ChainWatch, FactsRegistry, Signer, Stop
+from queries.waits import wait
+from tests.explorer.batches import a_batch, beat, deployed
+from tests.explorer.pages import text_of
+from tests.users import ALICE, SIGNER
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
+HOUR = timedelta(hours=1)
+CONTRADICTED = wait("attester_conflict", problem="An attester contradicts its nodes.")
+OF_SIGNER = {"signer": SIGNER, "chain": 31337}
+
+
+def _signer(ago: timedelta, **columns: Any) -> None:
+    Signer.objects.create(chain_id=31337, address=SIGNER, due_at=timezone.now() - ago, **columns)
+
+
+def _registry(ago: timedelta) -> None:
+    FactsRegistry.objects.update(risk=CONTRADICTED, risk_seen_at=timezone.now() - ago)
+
+
+def _waiting(ago: timedelta) -> None:
+    _signer(timedelta(), wait=wait("signer_cant_pay"), wait_seen_at=timezone.now() - ago)
+
+
+def _chain(ago: timedelta) -> None:
+    problem = ("clock", "The newest block is old.", {"chainId": "31337"})
+    ChainWatch.objects.update(looked_at=timezone.now() - ago, problems=[problem])
+
+
+ROWS: Mapping[str, Callable[[timedelta], None]] = {
+    "The signer can't pay for it.": _waiting,
+    f"Chain 31337 has lost blocks that were final, with transactions of {SIGNER}: sent again.": lambda ago: _signer(
+        ago, nonce_fault=wait("final_blocks_lost", **OF_SIGNER)
+    ),
+    "A node and no other tells no usable receipt of 0x12 on chain 31337, and another does.": lambda ago: _signer(
+        ago,
+        receipt_fault=wait(
+            "receipt_withheld", chain=31337, transaction="0x12", lacking="A node and no other", having="another"
+        ),
+    ),
+    f"The signing service of {SIGNER} on chain 31337 is away. It is asked again for the same transactions.": (
+        lambda ago: _signer(ago, signing_problem=wait("signer_silent", problem="is away", **OF_SIGNER))
+    ),
+    str(CONTRADICTED): _registry,
+    "The newest block is old.": _chain,
+}
+
+
+@pytest.fixture(autouse=True)
+def stored(unreachable_chain, db, settings) -> None:
+    """Store the rows of a service that works, with an open batch."""
+    settings.OPERATOR_ADDRESSES = [ALICE]
+    beat()
+    deployed()
+    ChainWatch.objects.create(chain_id=31337, looked_at=timezone.now())
+    a_batch()
+
+
+def health() -> list[str]:
+    body = Client().get("/healthz").json()
+    return [*body["problems"], *body["notices"]]
+
+
+def chains() -> list[str]:
+    body = Client().get("/chains.json").json()
+    return [
+        *(sentence for chain in body["chains"] for sentence in chain["problems"]),
+        *(sentence for connection in body["connections"] for sentence in connection["notes"]),
+    ]
+
+
+def operator_page() -> str:
+    operator = Client()
+    operator.force_login(User.objects.get_or_create(address=ALICE)[0])
+    return unescape(text_of(operator.get("/operator").text))
+
+
+def checked() -> list[str]:
+    """Return what `check_chains` tells as wrong, after the codes, and its notices."""
+    output = StringIO()
+    with pytest.raises(CommandError) as failed:
+        call_command("check_chains", stdout=output)
+    problems = [line.partition(": ")[2] for line in str(failed.value).splitlines()]
+    notices = [line.partition(": ")[2] for line in output.getvalue().splitlines() if line.startswith("Notice: ")]
+    return [*problems, *notices]
+
+
+@pytest.mark.parametrize("sentence", ROWS)
+def test_a_stored_problem_is_told_everywhere_in_the_same_words(sentence):
+    ROWS[sentence](timedelta())
+    assert sentence in health()
+    assert sentence in chains()
+    assert sentence in operator_page()
+    # The command observes chains itself, and its observation replaces that of the worker.
+    assert sentence in checked() or ROWS[sentence] is _chain
+
+
+@pytest.mark.parametrize("sentence", ROWS)
+def test_a_stored_problem_that_nobody_sees_any_more_is_told_nowhere(sentence):
+    ROWS[sentence](HOUR)
+    assert sentence not in health()
+    assert sentence not in chains()
+    assert sentence not in operator_page()
+    assert sentence not in checked()
+
+
+def test_a_check_of_chains_and_health_tell_the_same_after_it():
+    _signer(timedelta(), nonce_fault=wait("final_blocks_lost", **OF_SIGNER))
+    _registry(timedelta())
+    Stop.objects.create(chain_id=31337, reason="Gas is dear.", by=ALICE)
+    told = checked()
+    assert told == health()
+    assert len(told) == 4  # with that of the node, which is down
+    # Only operators are told who has stopped.
+    assert {sentence.replace(f" By {ALICE}.", "") for sentence in told} == set(chains())
+
+
+def test_nodes_that_nobody_sees_resting_any_more_are_not_shown():
+    node = {"host": "node.example", "problem": "node.example is down", "since": timezone.now().isoformat()}
+    ChainWatch.objects.update(resting_nodes=[node])
+    assert "node.example rests since" in operator_page()
+    ChainWatch.objects.update(looked_at=timezone.now() - HOUR)
+    assert "node.example" not in operator_page()
