@@ -24,9 +24,9 @@ from config.configured_chains import get_chains
 from config.json_objects import Time
 from proving import sources
 from proving.health import findings
-from proving.health.attester_checks import SIGNED, STALE
+from proving.health.attester_checks import SIGNED
 from proving.health.findings import Findings
-from proving.models import AttesterWatch, ChainWatch, FactsRegistry
+from proving.models import SEEN, AttesterWatch, ChainWatch, FactsRegistry
 from proving.packing.gas import HOP_GAS, JUMP_GAS
 from proving.registries import balance_costs, deployments, registry_setup
 from queries.api_endpoint import ETAG, conditional, conditional_on
@@ -36,8 +36,6 @@ router = Router(tags=["Chains"])
 
 # Seconds for which caches may keep the JSON.
 _KEPT_SECONDS = 15
-# A worker's observation that is older says little about the chain now.
-_STALE = timedelta(minutes=3)
 # The usual time comes from the DONE batches among this number of batches that ended last.
 _RECENT = 200
 _LEAST_TIMED = 3
@@ -97,7 +95,7 @@ class AttesterRound(Schema):
         if self.answeredAt is None or self.askedAt is None:
             return True
         has_failed = self.askedAt > self.answeredAt and _is_older(self.askedAt, AttesterWatch.LONGEST_ROUND)
-        return has_failed or _is_older(self.answeredAt, STALE)
+        return has_failed or _is_older(self.answeredAt, AttesterWatch.STALE)
 
 
 class ConnectionDetail(Schema):
@@ -162,7 +160,7 @@ class ChainDetail(Schema):
 
     @property
     def is_stale(self) -> bool:
-        return _is_older(self.observedAt, _STALE)
+        return _is_older(self.observedAt, SEEN)
 
     @property
     def has_answered(self) -> bool:

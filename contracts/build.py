@@ -6,18 +6,22 @@ bytecode.
 
 import argparse
 import json
+import posixpath
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from chains.contract_artifacts import ARTIFACTS_DIR
 
 CONTRACTS_DIR = Path(__file__).resolve().parent
 ROOT_DIR = CONTRACTS_DIR.parent
+LIBRARY_DIR = ROOT_DIR / "client" / "solidity" / "src"
 SOLC = ROOT_DIR / "node_modules" / "solc" / "solc.js"
 
 SETTINGS: dict[str, Any] = {
@@ -29,6 +33,10 @@ SETTINGS: dict[str, Any] = {
     # The hash of the metadata would change the bytecode with every comment.
     "metadata": {"bytecodeHash": "none"},
 }
+
+# Imports from the library begin with this, here as in others' contracts.
+LIBRARY = "batch-query-client/"
+_LIBRARY_IMPORT = re.compile(rf'^import .* from "(?:{LIBRARY}|\./)(\w+\.sol)";', re.MULTILINE)
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
@@ -102,36 +110,66 @@ def stored() -> dict[Path, str]:
 
 
 def read_sources(*folders: str) -> dict[str, str]:
-    """Return the text of each source in these folders, by its path below `contracts/`."""
-    return {
+    """Return the text of each source in these folders, by its path below `contracts/`.
+
+    The library's sources that these import are included, by the path that is imported.
+    """
+    sources = {
         path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
         for folder in folders
         for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
     }
+    return sources | _imported_library(sources.values())
 
 
-def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[str, Any]:
-    """Compile the sources with our settings. Return the compiler's output: the selection, errors and warnings.
+def _imported_library(texts: Iterable[str]) -> dict[str, str]:
+    sources: dict[str, str] = {}
+    waiting = list(texts)
+    for text in waiting:
+        for name in _LIBRARY_IMPORT.findall(text):
+            path = LIBRARY_DIR / name
+            if f"{LIBRARY}{name}" not in sources and path.exists():
+                sources[f"{LIBRARY}{name}"] = path.read_text()
+                waiting.append(sources[f"{LIBRARY}{name}"])
+    return dict(sorted(sources.items()))
+
+
+def imported_path(source: str, name: str) -> str:
+    """Return the path that a source means by a name in an import."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), name)) if name.startswith(".") else name
+
+
+def run_compiler(
+    sources: Mapping[str, str],
+    selection: dict[str, Any],
+    remappings: Sequence[str] = (),
+    *,
+    settings: Mapping[str, Any] = MappingProxyType(SETTINGS),
+    solc: Path | None = None,
+) -> dict[str, Any]:
+    """Compile the sources with our settings and our compiler, or others. Return the compiler's output: the selection,
+    errors and warnings.
 
     Raises BuildError if the compiler is missing or doesn't answer.
     """
     request = {
         "language": "Solidity",
         "sources": {path: {"content": text} for path, text in sources.items()},
-        "settings": {**SETTINGS, "outputSelection": selection},
+        "settings": {**settings, "remappings": list(remappings), "outputSelection": selection},
     }
     beside_python = Path(sys.executable).with_name("node")
     node = str(beside_python) if beside_python.exists() else shutil.which("node")
     if node is None:
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
-    if not SOLC.exists():
+    compiler = solc or SOLC
+    if not compiler.exists():
         raise BuildError("The Solidity compiler is not installed: `make examples` installs it.")
     # Files are used instead of pipes: solc-js gives up on a pipe that is still empty, and cuts long output to a pipe.
     with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
         json.dump(request, question)
         question.seek(0)
         result = subprocess.run(
-            [node, str(SOLC), "--standard-json"],
+            [node, str(compiler), "--standard-json"],
             stdin=question,
             stdout=answer,
             stderr=subprocess.PIPE,

@@ -32,8 +32,8 @@ EXPLAINED: dict[str, str] = {
         "argues for each zone of memory, and fuzzing compares every operation with a model."
     ),
     "cyclomatic-complexity": (
-        "BranchWriter.put reads one kind of list in one loop, TrieWalk._find one path, and FactsReader.registryOf is a "
-        "binary search. They are easier to follow whole."
+        "BranchWriter.put reads one kind of list in one loop, and FactsReader.registryOf is a binary search. They are "
+        "easier to follow whole."
     ),
     "cache-array-length": "Attesters are changed rarely, and reading the length is the clearer form.",
     "calls-loop": "FactsReader's constructor asks 16 registries at most. If one fails, there is no reader.",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from chains.contract_artifacts import code_digest
-from contracts.build import ROOT_DIR, BuildError, read_sources
+from contracts.build import ROOT_DIR, BuildError, imported_path, read_sources
 from contracts.faults import FAULTS, SourceFault
 from contracts.foundry import environment, write_project
 
@@ -156,7 +156,7 @@ def _needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:
     needed = list(paths)
     for path in needed:
         for name in re.findall(r'^import .* from "(.*)";', sources[path], re.MULTILINE):
-            imported = os.path.normpath(Path(path).parent / name)
+            imported = imported_path(path, name)
             if imported not in needed:
                 needed.append(imported)
     return {path: sources[path] for path in needed}

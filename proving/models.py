@@ -15,6 +15,9 @@ from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
 from queries.waits import Value, WaitField, WaitReason, wait
 
+SEEN = timedelta(minutes=3)
+"""The age from which a worker's observation says little, and a stored problem isn't shown: three turns of any lane."""
+
 
 class _InUse(models.Manager["FactsRegistry"]):
     def get_queryset(self) -> models.QuerySet["FactsRegistry"]:
@@ -70,7 +73,7 @@ class FactsRegistry(DueRow):
     @property
     def current_risks(self) -> "tuple[WaitReason, ...]":
         """Return the risks that were seen lately. Nobody looks whether one is over where nothing is asked."""
-        is_current = self.risk_seen_at and timezone.now() - self.risk_seen_at < 3 * AttesterWatch.PERIOD
+        is_current = self.risk_seen_at and timezone.now() - self.risk_seen_at < AttesterWatch.STALE
         return self.risk.parts if self.risk and is_current else ()
 
     @property
@@ -184,9 +187,6 @@ class Signer(DueRow):
     foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
     foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none
 
-    # The time after which a problem that no worker sees again isn't shown any more: more than three turns of any lane.
-    SEEN: ClassVar[timedelta] = timedelta(minutes=3)
-
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
 
@@ -196,7 +196,7 @@ class Signer(DueRow):
     @classmethod
     def hindered(cls) -> "models.QuerySet[Signer]":
         """Select those whose wait was seen lately. Nobody looks whether it is over where nothing is to be sent."""
-        return cls.objects.exclude(wait=None).filter(wait_seen_at__gt=Now() - cls.SEEN).order_by("pk")
+        return cls.objects.exclude(wait=None).filter(wait_seen_at__gt=Now() - SEEN).order_by("pk")
 
 
 # A final transaction counts as at least this fraction (1/4) of its maximum cost. Honest transactions rarely cost less
@@ -544,6 +544,7 @@ class AttesterWatch(models.Model):
     """The last answers of a configured connection's attesters. Workers ask them even without work."""
 
     PERIOD = timedelta(minutes=2)  # between two rounds; each may add a row to every attester's database
+    STALE = 3 * PERIOD  # the age from which answers say little about the present
     LONGEST_ROUND = timedelta(seconds=30)  # from asking to the stored answers; then it has failed
 
     source_chain_id = models.PositiveBigIntegerField()

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import rlp
 
-from chains import withdrawals
 from chains.contract_artifacts import NO_CONTRACT
+from chains.nodes import withdrawals
 from chains.nodes.node_errors import ChainError, OtherRoot
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.receipts import ReceiptLog
 from chains.nodes.rpc import RpcClient, result
+from chains.nodes.withdrawals import Withdrawal
 from chains.tries.header import Header
 from chains.tries.trie import EMPTY_CODE_HASH, StateAccount
-from chains.withdrawals import Withdrawal
 from config.error_answers import Refused
 from proving import facts
 from proving.admission import admission_checks, answers

@@ -192,6 +192,7 @@ _OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
     "last_time": " The last one that is waited for is {}.".format,
     "transactions": lambda count: "the transaction" if count == 1 else f"{count} transactions",
     "Transactions": lambda count: "The transaction is" if count == 1 else f"{count} transactions are",
+    "nonces": lambda count: "1 nonce" if count == 1 else f"{count:,} nonces",
     "have": lambda count: "has" if count == 1 else "have",
 }
 

@@ -785,8 +785,8 @@ def measure_shown() -> Iterator[Result]:
             case = Case("", _BLOCK, keccak(header), b"", before=known)
             yield lab.show(case, f"receipt shown, logs: {count}", "receiptByProof", _INDEX, receipt)
             yield lab.show(case, f"a log shown, logs: {count}", "logByProof", _INDEX, count - 1, receipt)
-        case, arguments = a_withdrawal()
-        yield lab.show(case, "a withdrawal shown, of 16", "withdrawalByProof", *arguments)
+        case, withdrawal = a_withdrawal()
+        yield lab.show(case, "a withdrawal shown, of 16", "withdrawalByProof", *withdrawal)
 
 
 def a_withdrawal() -> tuple[Case, tuple[int, bytes]]:

@@ -17,7 +17,7 @@ from campaigns.contract_mutants.named import named
 from campaigns.contract_mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
 from campaigns.contract_mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
 from chains.contract_artifacts import code_digest
-from contracts.build import ROOT_DIR, BuildError, build, read_sources
+from contracts.build import LIBRARY, ROOT_DIR, BuildError, build, read_sources
 
 LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         pytest(
             *(
                 f"tests/contracts/chain/test_{each}.py"
-                for each in ("trie_walk", "receipt_walk", "withdrawal_walk", "facts_reader")
+                for each in ("trie_walk", "receipt_walk", "receipt_types", "withdrawal_walk", "facts_reader")
             ),
             *("-k", "not taken_out"),
         ),
@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         pytest("tests/contracts/chain/test_facts_registry.py"),
         pytest("tests/contracts/chain/test_jumps.py"),
+        pytest("tests/contracts/chain/test_receipt_types.py"),
         pytest("tests/contracts/chain/test_transactions.py"),
         pytest("tests/contracts/chain/test_other_layouts.py"),
         campaigns("sequences"),
@@ -110,7 +111,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     listed = read_list(LIST)
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)
-    generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
+    generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith(("src/", LIBRARY))]
     known = [*generated, *named(sources)]
     selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
     if only_list or not selected:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.contract_mutants.generate import Mutant, Node, imported
-from contracts.build import CODE, ROOT_DIR, SETTINGS, code_of, run_compiler
+from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, code_of, run_compiler
 
 # The result of `contracts.build.code_of` for each contract that a mutant may change, by the artifact's name.
 Code = Mapping[str, Mapping[str, Any]]
@@ -105,7 +105,9 @@ class Compiler:
                 selection[f"{place}/{path}"] = {"": ["ast"]} if " immutable " in text else {}
             for path in self._dependents(mutant, folder):
                 selection[f"{place}/{path}"]["*"] = list(CODE)
-        output = run_compiler(texts, selection)
+        # Each mutant imports its own copy of the library.
+        remappings = [f"{place}/:{LIBRARY}={place}/{LIBRARY}" for place in range(len(batch))]
+        output = run_compiler(texts, selection, remappings)
         if any(message["severity"] == "error" for message in output.get("errors", [])):
             # An invalid mutant makes the compiler refuse the whole run.
             if len(batch) == 1:

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import os
-import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chains.contract_artifacts import Artifact, load_artifact
-from contracts.build import ROOT_DIR, SETTINGS, read_sources, run_compiler
+from contracts.build import ROOT_DIR, SETTINGS, imported_path, read_sources, run_compiler
 
 # Compiled code is kept, because compiling takes ten seconds each time. The file name is a hash of everything that
 # determines the code, so a file can't belong to other sources. A wrong file would make a test fail.
@@ -54,8 +53,8 @@ def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Art
 def _needed(sources: Mapping[str, str], path: str) -> Iterator[str]:
     """Yield the paths of a source and its imports. Some occur twice."""
     yield path
-    for imported in re.findall(r'^import [^;]*"(\..+?)";', sources[path], re.MULTILINE):
-        yield from _needed(sources, posixpath.normpath(posixpath.join(posixpath.dirname(path), imported)))
+    for imported in re.findall(r'^import [^;]*"(.+?)";', sources[path], re.MULTILINE):
+        yield from _needed(sources, imported_path(path, imported))
 
 
 def _digest(source: str, needed: Mapping[str, str]) -> str:

@@ -26,6 +26,7 @@ from chains.encoding import HISTORY_WINDOW, shortest
 from chains.tries.packed import (
     ABSENT_TRANSACTION,
     AT_EMPTY,
+    AT_LEAF,
     AT_SAME,
     RECEIPT_FIELDS,
     RECEIPT_FIELDS_AND_LOGS,
@@ -37,7 +38,7 @@ from chains.tries.packed import (
 from chains.tries.packed_entries import encode_receipts, encode_transactions, log_marks
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
-from tests.contracts.blocks import Block, Log, bloom, random_block, random_log
+from tests.contracts.blocks import TYPES, Block, Log, bloom, random_block, random_log
 from tests.contracts.decoder import InvalidPacked, TransactionFacts, _TransactionDecoder
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
@@ -224,7 +225,7 @@ def _index(chance: Chance, index: int) -> bytes:
 
 def _spoilt_leaf(chance: Chance, index: int, depth: int) -> bytes:
     """Return a receipt's operation with at most a few faults, whose lengths mostly agree."""
-    type_ = chance.pick((0, 0, 1, 2, 3, 4, 0x6A, 0x7E)) if chance.happens(0.95) else chance.below(0x80)
+    type_ = chance.pick((0, 0, 2, *TYPES)) if chance.happens(0.95) else chance.below(0x80)
     status = (
         chance.pick((b"\x80", b"\1"))
         if chance.happens(0.9)
@@ -241,9 +242,9 @@ def _spoilt_leaf(chance: Chance, index: int, depth: int) -> bytes:
         else b"\xc0"
     )
     more = b""
-    if chance.happens(0.5 if type_ == 0x7E else 0.02):
+    if chance.happens(0.5 if type_ >= 0x64 else 0.02):
         more = b"".join(_item(0x80, shortest(chance.number(8)), chance) for _ in range(chance.pick((1, 2, 2, 2, 3))))
-        more = more if chance.happens(0.9) else chance.pick((b"\x80\x89" + bytes(range(1, 10)), b"\0\1", b"\xc0\1"))
+        more = more if chance.happens(0.9) else chance.pick((b"\x80\x89" + bytes(range(1, 10)), b"\xc0", b"\1\xc0\1"))
     total = len(status + gas + begin + more) + 259 + sum(map(len, logs))
     total += chance.pick((-1, 1, 256)) if chance.happens(0.03) else 0
     head = b"\xf9" + total.to_bytes(2) if chance.happens(0.98) else b"\xfa" + total.to_bytes(3)
@@ -268,7 +269,12 @@ def _other(chance: Chance, index: int, depth: int) -> bytes:
     if chance.happens(0.5):
         size = chance.pick((0, 1, 31, 32, 40, 300))
         told = size + (chance.pick((-1, 1)) if size and chance.happens(0.05) else 0)
-        return bytes([TRANSACTION]) + _index(chance, index) + bytes([depth]) + told.to_bytes(3) + chance.randbytes(size)
+        leaf = _index(chance, index) + bytes([depth]) + told.to_bytes(3) + chance.randbytes(size)
+        if chance.happens(0.5):
+            return bytes([TRANSACTION]) + leaf
+        other = chance.pick((index + 1, index + 300, chance.below(2**16)))
+        parity = other.bit_count() % 2 if chance.happens(0.9) else chance.below(2)
+        return bytes([ABSENT_TRANSACTION + 2 * AT_LEAF + parity]) + _index(chance, other) + leaf
     how = chance.below(4)
     parity = index.bit_count() % 2 if chance.happens(0.9) else chance.below(2)
     where = (

@@ -40,6 +40,8 @@ _STATE_ROOT_BYTES = 32
 _MOST_TOPICS = 4
 # OP Stack's type of deposits.
 _DEPOSIT = 0x7E
+# The first type whose receipts may have strings behind the logs, such as a deposit's nonce and version.
+_FIRST_OF_OTHER_CHAINS = 0x64
 # Receipts that are asked for one by one in an exchange, and seconds for all of a block's.
 _ASKED_AT_ONCE, _SECONDS_ONE_BY_ONE = 200, 60
 # Maximum readings of a block's receipts that are compared with the root.
@@ -75,11 +77,10 @@ class TransactionReceipt:
         """Decode the trie's value (EIP-2718) as strictly as `ReceiptReader`. Raises `ValueError`."""
         kind, encoded = _by_type(value)
         match decode_rlp(encoded):
-            # A deposit's nonce and version come after the logs.
-            case [bytes(status), gas, bloom, [*logs], *others] if not others or (kind, len(others)) == (_DEPOSIT, 2):
+            case [bytes(status), gas, bloom, [*logs], *more] if kind >= _FIRST_OF_OTHER_CHAINS or not more:
                 read_bytes(bloom, _BLOOM_BYTES)
-                for other in others:
-                    read_integer(other, 8)
+                if not all(isinstance(item, bytes) for item in more):
+                    raise ValueError("not a receipt's list")
                 has_status = kind or len(status) != _STATE_ROOT_BYTES
                 if has_status and status not in {b"", b"\1"}:
                     raise ValueError("not a receipt's status")

@@ -14,6 +14,7 @@ from chains.tries.packed import (
     ABSENT_TRANSACTION,
     AT_EMPTY,
     AT_EXTENSION,
+    AT_LEAF,
     AT_SAME,
     EXTENSION,
     HASH_BYTES,
@@ -52,8 +53,7 @@ def encode_receipts(
 
     `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
     fact. `receipts` are all values of the block's trie. `logs` has the logs to store, and `fields` the receipts whose
-    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent, possibly
-    together with the fields of another receipt.
+    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent.
 
     Raises `CannotPack`.
     """
@@ -76,10 +76,7 @@ def encode_transactions(
     """Return packed calldata that proves the hashes of transactions by their indexes, as `encode_receipts` does."""
 
     def leaf(index: int, depth: int) -> bytes:
-        value = transactions[index]
-        if len(value) < _SHORTEST:
-            raise CannotPack(f"Transaction {index} has less than {_SHORTEST} bytes.")
-        return bytes([TRANSACTION]) + _name(index) + bytes([depth]) + len(value).to_bytes(3) + value
+        return bytes([TRANSACTION]) + _whole_leaf(index, depth, transactions[index])
 
     if any(index >= len(transactions) for index in hashes):
         raise CannotPack("The block has no such transaction.")
@@ -174,8 +171,9 @@ class _Trie:
             [key] = keys
             node = [_hex_prefix(key[depth:], 2), self._values[there[key]]]
             if others:
-                out = self._leaf(there[key], depth)
-                others = [other for other in others if other != key]
+                first = key if key in asked else others[0]
+                out = self._at_leaf(there[key], depth, asked[first])
+                others.remove(first)
         elif reach := _shared(keys[0][depth:], keys[-1][depth:]):
             path = keys[0][depth : depth + reach]
             inside = {key: asked[key] for key in others if key[depth:].startswith(path)}
@@ -195,6 +193,12 @@ class _Trie:
         if keys:
             self._written[keys[0][:depth]] = node
         return node, out + b"".join(_absent(asked[key], AT_SAME, b"") for key in others)
+
+    def _at_leaf(self, index: int, depth: int, asked: int) -> bytes:
+        """Return the operation that proves the asked index at the leaf of an index."""
+        if asked == index:
+            return self._leaf(index, depth)
+        return _absent(asked, AT_LEAF, _whole_leaf(index, depth, self._values[index]))
 
     def _branch(self, there: Mapping[str, int], asked: Mapping[str, int], depth: int) -> tuple[Item, bytes]:
         children: list[Item] = []
@@ -233,6 +237,12 @@ def _name(index: int) -> bytes:
     if len(digits) > 2:
         raise CannotPack(f"No block has a transaction {index}.")
     return bytes([len(digits)]) + digits
+
+
+def _whole_leaf(index: int, depth: int, value: bytes) -> bytes:
+    if len(value) < _SHORTEST:
+        raise CannotPack(f"Transaction {index} has less than {_SHORTEST} bytes.")
+    return _name(index) + bytes([depth]) + len(value).to_bytes(3) + value
 
 
 def _absent(index: int, how: int, where: bytes) -> bytes:

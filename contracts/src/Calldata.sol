@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {InvalidProof} from "./InvalidProof.sol";
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
+import {InvalidProof} from "batch-query-client/InvalidProof.sol";
 
 /// @dev What is read of calldata, and what isn't yet.
 struct Calldata {
@@ -28,7 +29,7 @@ library CalldataReader {
     function take(Calldata memory input, uint256 size) internal pure returns (uint256 value) {
         unchecked {
             if (size > 32) revert InvalidProof();
-            return read(skip(input, size), size);
+            return CalldataRlp.number(skip(input, size), size);
         }
     }
 
@@ -56,13 +57,6 @@ library CalldataReader {
         if (place >= msg.data.length) revert InvalidProof();
         assembly ("memory-safe") {
             value := byte(0, calldataload(place))
-        }
-    }
-
-    /// @dev The number in `size` bytes, at most 32, from a place on that isn't passed yet. Whoever uses it passes them.
-    function read(uint256 place, uint256 size) internal pure returns (uint256 value) {
-        assembly ("memory-safe") {
-            value := shr(sub(256, shl(3, size)), calldataload(place))
         }
     }
 

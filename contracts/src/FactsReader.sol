@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IFacts} from "./IFacts.sol";
 import {Receipt, ReceiptReader} from "./ReceiptReader.sol";
-import {TrieWalk} from "./TrieWalk.sol";
+import {TrieWalk} from "batch-query-client/TrieWalk.sol";
 import {Withdrawal, WithdrawalReader} from "./WithdrawalReader.sol";
 
 /// @title Reads the facts of all source chains, and verifies proofs in the caller's own call.
@@ -209,7 +209,7 @@ contract FactsReader {
     }
 
     /// @notice A field of a transaction's receipt: STATUS (0), TYPE (1), CUMULATIVE_GAS_USED (2), LOG_COUNT (3), or
-    /// EXISTS (4), which is 1, or 0 where the block has no transaction of this index.
+    /// EXISTS (4), which is 1, or 0 where the trie of receipts has none at this index.
     /// @dev Reverts with STORAGE_PROOF_RECEIPT_FIELD_NOT_SAVED, also for the STATUS of a receipt that has none, from
     /// before Byzantium; and without a reason for other fields. Satellite has none of the reads of transactions. A
     /// registry of a version before 0.3.0 hasn't either: then each form reverts with that registry's error. Indexes
@@ -257,7 +257,7 @@ contract FactsReader {
         return _askOf(chainId, IFacts.tryLogHash.selector, blockNumber, txIndex, logIndex);
     }
 
-    /// @notice The hash of a transaction.
+    /// @notice The hash of what the trie of transactions holds at an index. Nodes tell another one of type 0x78.
     /// @dev Reverts with STORAGE_PROOF_TRANSACTION_NOT_SAVED; and as `receiptField` by its registry and its index.
     function transactionHash(uint256 chainId, uint256 blockNumber, uint256 txIndex) external view returns (bytes32) {
         (bool saved, bytes32 value) = transactionHashSafe(chainId, blockNumber, txIndex);
@@ -376,8 +376,7 @@ contract FactsReader {
     /// @notice The receipt of a transaction that is shown under the receipts' root (header field 5), which must be a fact.
     /// @param txIndex Counted from 0 within the block, 65,535 at most. All is zero where the proof shows that the block has no
     /// transaction of this index.
-    /// @dev Reverts with STORAGE_PROOF_HEADER_FIELD_NOT_SAVED where the root is no fact, and with UnknownReceiptType where
-    /// the receipt's type isn't known here.
+    /// @dev Reverts with STORAGE_PROOF_HEADER_FIELD_NOT_SAVED where the root is no fact.
     function receiptByProof(uint256 chainId, uint256 blockNumber, uint256 txIndex, bytes calldata proof)
         external
         view

@@ -2,9 +2,10 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
 import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
-import {InvalidProof} from "./InvalidProof.sol";
+import {InvalidProof} from "batch-query-client/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
 import {StateProof} from "./StateProof.sol";
@@ -179,7 +180,7 @@ contract FactsRegistry is TransactionProof {
     function _takeBlockNumber(Calldata memory input, uint256 size) private pure returns (uint256 blockNumber) {
         unchecked {
             if (size == 0 || size > 8) revert InvalidProof();
-            blockNumber = CalldataReader.read(input.skip(1 + size) + 1, size);
+            blockNumber = CalldataRlp.number(input.skip(1 + size) + 1, size);
             // Zero takes one byte.
             if (size > 1 && blockNumber >> (8 * size - 8) == 0) revert InvalidProof();
         }

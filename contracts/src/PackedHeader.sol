@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 
 /// @notice What was sent as a header isn't one, or has no such field.
@@ -38,8 +39,8 @@ library PackedHeader {
         unchecked {
             if (start > msg.data.length || msg.data.length - start < 3) revert InvalidHeader();
             cursor = start + 3;
-            end = cursor + _number(start + 1, 2);
-            if (_number(start, 1) != 0xf9 || end > msg.data.length) revert InvalidHeader();
+            end = cursor + CalldataRlp.number(start + 1, 2);
+            if (CalldataRlp.number(start, 1) != 0xf9 || end > msg.data.length) revert InvalidHeader();
         }
     }
 
@@ -58,15 +59,15 @@ library PackedHeader {
         unchecked {
             if (cursor > end || end - cursor < DIFFICULTY_PLACE) revert InvalidHeader();
             if (
-                _number(cursor, 1) != HASH_PREFIX || _number(cursor + UNCLES_HASH_PLACE, 1) != HASH_PREFIX
-                    || _number(cursor + COINBASE_PLACE, 1) != ADDRESS_PREFIX
-                    || _number(cursor + STATE_ROOT_PLACE, 1) != HASH_PREFIX
-                    || _number(cursor + TRANSACTIONS_ROOT_PLACE, 1) != HASH_PREFIX
-                    || _number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX
-                    || _number(cursor + LOGS_BLOOM_PLACE, 3) != BLOOM_PREFIX
+                CalldataRlp.number(cursor, 1) != HASH_PREFIX || CalldataRlp.number(cursor + UNCLES_HASH_PLACE, 1) != HASH_PREFIX
+                    || CalldataRlp.number(cursor + COINBASE_PLACE, 1) != ADDRESS_PREFIX
+                    || CalldataRlp.number(cursor + STATE_ROOT_PLACE, 1) != HASH_PREFIX
+                    || CalldataRlp.number(cursor + TRANSACTIONS_ROOT_PLACE, 1) != HASH_PREFIX
+                    || CalldataRlp.number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX
+                    || CalldataRlp.number(cursor + LOGS_BLOOM_PLACE, 3) != BLOOM_PREFIX
             ) revert InvalidHeader();
-            parentHash = bytes32(_number(cursor + 1, 32));
-            root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));
+            parentHash = bytes32(CalldataRlp.number(cursor + 1, 32));
+            root = bytes32(CalldataRlp.number(cursor + STATE_ROOT_PLACE + 1, 32));
             // The difficulty only has to be passed.
             uint256 size;
             (, size, next) = take(cursor + DIFFICULTY_PLACE, end);
@@ -79,18 +80,18 @@ library PackedHeader {
     function take(uint256 cursor, uint256 end) internal pure returns (uint256 content, uint256 size, uint256 next) {
         unchecked {
             if (cursor >= end) revert InvalidHeader();
-            uint256 prefix = _number(cursor, 1);
+            uint256 prefix = CalldataRlp.number(cursor, 1);
             if (prefix < 0x80) {
                 // A byte below 0x80 is its own encoding.
                 (content, size) = (cursor, 1);
             } else if (prefix < 0xb8) {
                 (content, size) = (cursor + 1, prefix - 0x80);
-                if (size == 1 && _number(content, 1) < 0x80) revert InvalidHeader();
+                if (size == 1 && CalldataRlp.number(content, 1) < 0x80) revert InvalidHeader();
             } else if (prefix == 0xb8) {
-                (content, size) = (cursor + 2, _number(cursor + 1, 1));
+                (content, size) = (cursor + 2, CalldataRlp.number(cursor + 1, 1));
                 if (size < 56) revert InvalidHeader();
             } else if (prefix == 0xb9) {
-                (content, size) = (cursor + 3, _number(cursor + 1, 2));
+                (content, size) = (cursor + 3, CalldataRlp.number(cursor + 1, 2));
                 if (size < 256) revert InvalidHeader();
             } else {
                 // A list, or a string of more than 65,535 bytes: no field is either.
@@ -116,14 +117,14 @@ library PackedHeader {
         uint256 size;
         (cursor, size, next) = take(cursor, end);
         if (size > 8) revert InvalidHeader();
-        value = _number(cursor, size);
+        value = CalldataRlp.number(cursor, size);
         if (size != 0 && value >> (8 * size - 8) == 0) revert InvalidHeader();
     }
 
     /// @dev The big-endian number in the `size` bytes of a field, at most 32; zero in none.
     function word(uint256 content, uint256 size) internal pure returns (bytes32) {
         if (size > 32) revert InvalidHeader();
-        return bytes32(_number(content, size));
+        return bytes32(CalldataRlp.number(content, size));
     }
 
     /// @dev keccak256 of `size` bytes of calldata. Memory beyond the compiler's is as it was before: clear.
@@ -134,13 +135,6 @@ library PackedHeader {
             digest := keccak256(zone, size)
             // Behind the end of calldata are zeros.
             calldatacopy(zone, calldatasize(), size)
-        }
-    }
-
-    /// @dev The big-endian number in `size` bytes of calldata, at most 32.
-    function _number(uint256 place, uint256 size) private pure returns (uint256 value) {
-        assembly ("memory-safe") {
-            value := shr(sub(256, shl(3, size)), calldataload(place))
         }
     }
 }

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {BranchWriter} from "./BranchWriter.sol";
 import {Calldata, CalldataReader} from "./Calldata.sol";
-import {InvalidProof} from "./InvalidProof.sol";
+import {InvalidProof} from "batch-query-client/InvalidProof.sol";
 import {NodeWriter} from "./NodeWriter.sol";
 import {Stack, Subtree, SubtreeStack} from "./SubtreeStack.sol";
 

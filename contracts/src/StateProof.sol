@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
 import {Facts} from "./Facts.sol";
-import {InvalidProof} from "./InvalidProof.sol";
+import {InvalidProof} from "batch-query-client/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {PackedTrie} from "./PackedTrie.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";
@@ -33,7 +33,7 @@ abstract contract StateProof is Facts {
     uint256 private constant AT_EMPTY = 0;
     uint256 private constant AT_EXTENSION = 1;
     uint256 private constant AT_SAME = 2;
-    uint256 private constant AT_LEAF = 3; // of an account: 4 to 7, by what follows
+    uint256 internal constant AT_LEAF = 3; // of an account: 4 to 7, by what follows
     uint256 private constant ABSENT_CLOSES_STORAGE = 0x08;
 
     // Bits of ACCOUNT. The lowest makes the number of ones below 0x80 even: what to store is all that the root doesn't

@@ -4,7 +4,8 @@ pragma solidity ^0.8.28;
 /// @title Proven facts about the transactions of one source chain, their receipts and logs: storage and reads.
 /// @notice A transaction is named by its block and its index there, from 0; a log by its index in its own receipt.
 /// @dev The caller of a write has checked a proof. Storing a fact again changes nothing, and is no error.
-/// Indexes have 32 bits, which also gives functions selectors behind `accountField`: others would make its reads dearer.
+/// Indexes have 32 bits. That also decides the selectors, which each function names: with others the compiler would look for
+/// `accountField` (0x7177899b) later, and reading the commonest facts would cost more.
 abstract contract TransactionFacts {
     enum ReceiptField {
         STATUS,
@@ -57,9 +58,11 @@ abstract contract TransactionFacts {
 
     // --- Reading ----------------------------------------------------------------------------------------------------
 
-    /// @notice One field of a transaction's receipt, as a number. EXISTS is 1; or 0 where the block has no transaction of
-    /// this index, which has no other field. STATUS is 1 (success) or 0; receipts before Byzantium have none.
-    /// @dev Reverts with ReceiptNotProven where nothing is proven, and without a reason where there is no such field.
+    /// @notice One field of a transaction's receipt, as a number. EXISTS is 1; or 0 where the trie of receipts has none at this
+    /// index, which then has no other field. That is about the trie: what Polygon's bridge did in a block before its
+    /// Madhugiri fork has a receipt in nodes' answers, but none in the trie. STATUS is 1 (success) or 0; receipts before
+    /// Byzantium have none.
+    /// @dev Its selector is 0xd63c3da8, by `uint32`. Reverts with ReceiptNotProven where nothing is proven, and without a reason where there is no such field.
     function receiptField(uint256 blockNumber, uint32 txIndex, ReceiptField field) external view returns (bytes32) {
         (bool proven, bytes32 value) = tryReceiptField(blockNumber, txIndex, field);
         if (!proven) revert ReceiptNotProven(blockNumber, txIndex, field);
@@ -67,6 +70,7 @@ abstract contract TransactionFacts {
     }
 
     /// @notice As `receiptField`, but answers (false, 0) where nothing is proven.
+    /// @dev Its selector is 0x4c857e44, by `uint32`.
     function tryReceiptField(uint256 blockNumber, uint32 txIndex, ReceiptField field)
         public
         view
@@ -89,7 +93,7 @@ abstract contract TransactionFacts {
     /// @notice The keccak256 of a log: `keccak256(abi.encodePacked(uint256(uint160(emitter)), topics, keccak256(data)))`,
     /// where `topics` is a `bytes32[]`. These are words, so that their number tells how many topics there are.
     /// @param logIndex Counted from 0 within the receipt, not within the block.
-    /// @dev Reverts with LogNotProven where nothing is proven.
+    /// @dev Its selector is 0x7b698d42, by `uint32`. Reverts with LogNotProven where nothing is proven.
     function logHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex) external view returns (bytes32) {
         (bool proven, bytes32 value) = tryLogHash(blockNumber, txIndex, logIndex);
         if (!proven) revert LogNotProven(blockNumber, txIndex, logIndex);
@@ -97,6 +101,7 @@ abstract contract TransactionFacts {
     }
 
     /// @notice As `logHash`, but answers (false, 0) where nothing is proven. LOG_COUNT tells that there is no such log.
+    /// @dev Its selector is 0x76bfc0f8, by `uint32`.
     function tryLogHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex)
         public
         view
@@ -106,8 +111,9 @@ abstract contract TransactionFacts {
         proven = value != 0;
     }
 
-    /// @notice The hash of a transaction.
-    /// @dev Reverts with TransactionNotProven where nothing is proven.
+    /// @notice The hash of what the trie of transactions holds at an index. It is the transaction's hash, but for those of
+    /// Arbitrum's blocks before Nitro (type 0x78), of which nodes tell another one.
+    /// @dev Its selector is 0x7acbe84a, by `uint32`. Reverts with TransactionNotProven where nothing is proven.
     function transactionHash(uint256 blockNumber, uint32 txIndex) external view returns (bytes32) {
         (bool proven, bytes32 value) = tryTransactionHash(blockNumber, txIndex);
         if (!proven) revert TransactionNotProven(blockNumber, txIndex);
@@ -115,6 +121,7 @@ abstract contract TransactionFacts {
     }
 
     /// @notice As `transactionHash`, but answers (false, 0) where nothing is proven.
+    /// @dev Its selector is 0xe57e2574, by `uint32`.
     function tryTransactionHash(uint256 blockNumber, uint32 txIndex) public view returns (bool proven, bytes32 value) {
         value = _transactions[blockNumber][txIndex].hash;
         proven = value != 0;

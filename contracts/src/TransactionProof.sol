@@ -2,17 +2,16 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
-import {CalldataRlp} from "./CalldataRlp.sol";
-import {InvalidProof} from "./InvalidProof.sol";
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
+import {InvalidProof} from "batch-query-client/InvalidProof.sol";
 import {LeafWriter} from "./LeafWriter.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {PackedTrie} from "./PackedTrie.sol";
+import {ReceiptForm} from "./ReceiptForm.sol";
 import {StateProof} from "./StateProof.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";
 import {TransactionFacts} from "./TransactionFacts.sol";
-
-/// @notice No receipts of this transaction type are known here, so nothing of this one can be proven.
-error UnknownReceiptType(uint256 type_);
+import {TrieWalk} from "batch-query-client/TrieWalk.sol";
 
 /// @title Proves receipts, logs and hashes of the transactions of one block, by the operations that
 /// docs/developing/proof-format.md specifies.
@@ -30,15 +29,10 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     uint256 private constant FIELDS = 0x53;
     uint256 private constant FIELDS_AND_LOGS = 0x55;
     uint256 private constant TRANSACTION = 0x56;
-    uint256 private constant ABSENT_TRANSACTION = 0x60; // to 0x65: twice the kind of absence, and a bit for parity
+    uint256 private constant ABSENT_TRANSACTION = 0x60; // to 0x67: twice the kind of absence, and a bit for parity
 
     // More than any log's index, with the bit that no other follows.
     uint256 private constant NO_LOG = type(uint256).max - 1;
-
-    // Types of receipts that aren't numbered from 0 on.
-    uint256 private constant NEWEST_TYPE = 4;
-    uint256 private constant ARBITRUM_INTERNAL = 0x6a;
-    uint256 private constant OP_DEPOSIT = 0x7e;
 
     // Prefixes of strings of 32 and 20 bytes.
     uint256 private constant HASH_PREFIX = 0xa0;
@@ -68,21 +62,26 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         return op == FIELDS || op == LOGS || op == FIELDS_AND_LOGS;
     }
 
-    /// @dev The leaf of a transaction: its index, its depth, its size (3) and its bytes.
+    /// @dev The leaf of a transaction. The facts have the hash of its value, whatever that is.
     function _transaction(Stack memory stack, Calldata memory input, uint256 blockNumber) private {
-        (uint256 index, uint256 next) = _readIndex(input.cursor);
-        uint256 depth = CalldataReader.read(next, 1);
-        uint256 size = CalldataReader.read(next + 1, 3);
+        (uint256 index, bytes32 hash) = _wholeLeaf(stack, input);
+        _storeTransactionHash(blockNumber, index, hash);
+    }
+
+    /// @dev A leaf that was sent whole: its index, its depth, the size of its value (3) and its value, whose hash is returned.
+    function _wholeLeaf(Stack memory stack, Calldata memory input) private pure returns (uint256 index, bytes32 hash) {
+        uint256 next;
+        (index, next) = _readIndex(input.cursor);
+        uint256 depth = CalldataRlp.number(next, 1);
+        uint256 size = CalldataRlp.number(next + 1, 3);
         input.skip(next + 4 - input.cursor);
         uint256 place = input.skip(size);
         uint256 value = LeafWriter.begin(stack, size);
-        bytes32 hash;
         assembly ("memory-safe") {
             calldatacopy(value, place, size)
             hash := keccak256(value, size)
         }
         _pushLeaf(stack, index, depth, value, size);
-        _storeTransactionHash(blockNumber, index, hash);
     }
 
     /// @dev The leaf of a receipt: its index, its depth, the logs to store, and its bytes without the bloom, which follows
@@ -90,12 +89,12 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     function _receipt(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 op) private {
         unchecked {
             (uint256 index, uint256 wanted) = _readIndex(input.cursor);
-            uint256 depth = CalldataReader.read(wanted, 1);
+            uint256 depth = CalldataRlp.number(wanted, 1);
             ++wanted;
             uint256 place = wanted;
             if (op != FIELDS) {
                 do place += 2;
-                while (CalldataReader.read(place - 2, 2) & 1 != 0);
+                while (CalldataRlp.number(place - 2, 2) & 1 != 0);
             }
             (uint256 fields, uint256 behind, uint256 end) = _readFields(place);
             input.skip(end - input.cursor);
@@ -104,25 +103,26 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             uint256 bloom = LeafWriter.putReceipt(value, place, behind, end);
             (uint256 count, uint256 cursor) =
                 _proveLogs(blockNumber, index, op == FIELDS ? NO_LOG : _logAt(wanted), wanted, behind, bloom);
-            if (cursor != end && _typeOf(fields) == OP_DEPOSIT) {
-                // Since Canyon: the deposit's nonce, and its version.
-                (, cursor) = CalldataRlp.integer(cursor);
-                (, cursor) = CalldataRlp.integer(cursor);
-            }
-            if (cursor != end) revert InvalidProof();
+            ReceiptForm.passMore(_typeOf(fields), cursor, end);
             _pushLeaf(stack, index, depth, value, size);
             if (op != LOGS) _storeReceipt(blockNumber, index, fields, count);
         }
     }
 
-    /// @dev A transaction that the block doesn't have, because no transaction has so great an index.
+    /// @dev A transaction that the block doesn't have, because no transaction has so great an index. Beside the leaf of
+    /// another one, that leaf comes whole: it may be any value, because nothing is read from it.
     function _absentTransaction(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 low) private {
         (uint256 index, uint256 next) = _readIndex(input.cursor);
         input.skip(next - input.cursor);
         // The root doesn't bind every bit of the index, so one bit makes the number of ones even.
         if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();
-        (uint256 key, uint256 reach) = _keyOf(index);
-        _absentKey(stack, input, low >> 1, key);
+        (uint256 key, uint256 reach) = TrieWalk.indexKey(index);
+        if (low >> 1 == AT_LEAF) {
+            _wholeLeaf(stack, input);
+            PackedTrie.attach(stack, key);
+        } else {
+            _absentKey(stack, input, low >> 1, key);
+        }
         // No key is shorter than the way to where it would be.
         if (stack.peek().depth() > reach) revert InvalidProof();
         _storeAbsentTransaction(blockNumber, index);
@@ -132,24 +132,16 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     /// And where what follows begins. The caller checks that all of it was sent.
     function _readIndex(uint256 place) private pure returns (uint256 index, uint256 next) {
         unchecked {
-            uint256 size = CalldataReader.read(place, 1);
+            uint256 size = CalldataRlp.number(place, 1);
             if (size > 2) revert InvalidProof();
             next = place + 1 + size;
-            index = CalldataReader.read(place + 1, size);
+            index = CalldataRlp.number(place + 1, size);
             if (size != 0 && index >> (8 * size - 8) == 0) revert InvalidProof();
         }
     }
 
-    /// @dev The key of an index: its RLP, as the highest of 64 nibbles. No such key begins with another. And its nibbles.
-    function _keyOf(uint256 index) private pure returns (uint256 key, uint256 reach) {
-        if (index == 0) return (0x80 << 248, 2);
-        if (index < 0x80) return (index << 248, 2);
-        if (index < 0x100) return (0x81 << 248 | index << 240, 4);
-        return (0x82 << 248 | index << 232, 6);
-    }
-
     function _pushLeaf(Stack memory stack, uint256 index, uint256 depth, uint256 value, uint256 size) private pure {
-        (uint256 key, uint256 reach) = _keyOf(index);
+        (uint256 key, uint256 reach) = TrieWalk.indexKey(index);
         stack.push(LeafWriter.hash(value, size, key, depth, reach), 0, key, depth, reach, 0);
     }
 
@@ -162,10 +154,11 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     function _readFields(uint256 place) private pure returns (uint256 fields, uint256 next, uint256 end) {
         unchecked {
             uint256 type_;
-            (type_, next) = _readType(place);
+            (type_, next) = ReceiptForm.readType(place);
             (end, next) = CalldataRlp.prefix(next, CalldataRlp.LIST);
             end += next - LeafWriter.BLOOM;
-            (fields, next) = _readStatus(next, type_);
+            (fields, next) = ReceiptForm.readStatus(next, type_);
+            fields = fields == ReceiptForm.NO_STATUS ? WITHOUT_STATUS : WITH_STATUS | fields << STATUS_SHIFT;
             uint256 cumulativeGas;
             (cumulativeGas, next) = CalldataRlp.integer(next);
             if (next > end) revert InvalidProof();
@@ -173,33 +166,11 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         }
     }
 
-    /// @dev A byte below 0x80 before the list is the transaction's type; without it, that is 0.
-    function _readType(uint256 place) private pure returns (uint256 type_, uint256 next) {
-        unchecked {
-            type_ = CalldataReader.read(place, 1);
-            if (type_ >= CalldataRlp.STRING) return (0, place);
-            if (type_ == 0 || (type_ > NEWEST_TYPE && type_ != ARBITRUM_INTERNAL && type_ != OP_DEPOSIT)) {
-                revert UnknownReceiptType(type_);
-            }
-            next = place + 1;
-        }
-    }
-
-    /// @dev The first field: 0 (0x80) or 1; or, before Byzantium and so without a type, a root.
-    function _readStatus(uint256 place, uint256 type_) private pure returns (uint256 fields, uint256 next) {
-        unchecked {
-            uint256 first = CalldataReader.read(place, 1);
-            if (first == HASH_PREFIX && type_ == 0) return (WITHOUT_STATUS, place + 33);
-            if (first != 0x80 && first != 0x01) revert InvalidProof();
-            return (WITH_STATUS | (first & 1) << STATUS_SHIFT, place + 1);
-        }
-    }
-
     /// @dev Twice the index of a log to store, and one more if another follows. Calldata has three times this: no flip of one
     /// bit leaves a multiple of three.
     function _logAt(uint256 place) private pure returns (uint256 log) {
         unchecked {
-            log = CalldataReader.read(place, 2);
+            log = CalldataRlp.number(place, 2);
             if (log % 3 != 0) revert InvalidProof();
             return log / 3;
         }
@@ -256,10 +227,10 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             (size, cursor) = CalldataRlp.prefix(cursor, CalldataRlp.LIST);
             next = cursor + size;
 
-            if (CalldataReader.read(cursor, 1) != ADDRESS_PREFIX) revert InvalidProof();
+            if (CalldataRlp.number(cursor, 1) != ADDRESS_PREFIX) revert InvalidProof();
             bytes32 hash;
             word = MemoryZones.NODE;
-            uint256 emitter = CalldataReader.read(cursor + 1, 20);
+            uint256 emitter = CalldataRlp.number(cursor + 1, 20);
             assembly ("memory-safe") {
                 mstore(word, emitter)
                 hash := keccak256(add(word, 12), 20)
@@ -271,7 +242,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             // Topics are strings of 32 bytes, at most four.
             if (size > 4 * 33 || size % 33 != 0) revert InvalidProof();
             for (uint256 behind = cursor + size; cursor < behind; cursor += 33) {
-                if (CalldataReader.read(cursor, 1) != HASH_PREFIX) revert InvalidProof();
+                if (CalldataRlp.number(cursor, 1) != HASH_PREFIX) revert InvalidProof();
                 assembly ("memory-safe") {
                     mstore(word, calldataload(add(cursor, 1)))
                     hash := keccak256(word, 32)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {InvalidProof} from "./InvalidProof.sol";
-import {TrieWalk} from "./TrieWalk.sol";
+import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
+import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {TrieWalk} from "batch-query-client/TrieWalk.sol";
 
 /// @dev A withdrawal from the beacon chain (EIP-4895). All is zero where the block has none at this place.
 /// @param exists Whether the block has the withdrawal.
@@ -38,19 +39,19 @@ library WithdrawalReader {
             uint256 index;
             uint256 validator;
             uint256 amount;
-            cursor = TrieWalk.list(cursor, end);
-            (index, cursor) = TrieWalk.integer(cursor, end, 8);
-            (validator, cursor) = TrieWalk.integer(cursor, end, 8);
-            (uint256 recipient, uint256 next, bool isList) = TrieWalk.item(cursor, end);
+            cursor = CalldataRlp.list(cursor, end);
+            (index, cursor) = CalldataRlp.integer(cursor, end, 8);
+            (validator, cursor) = CalldataRlp.integer(cursor, end, 8);
+            (uint256 recipient, uint256 next, bool isList) = CalldataRlp.item(cursor, end);
             if (isList || next - recipient != ADDRESS) revert InvalidProof();
-            (amount, cursor) = TrieWalk.integer(next, end, 8);
+            (amount, cursor) = CalldataRlp.integer(next, end, 8);
             if (cursor != end) revert InvalidProof();
             // The withdrawal at another place was read as strictly.
             if (!isOwn) return withdrawal;
             withdrawal.exists = true;
             withdrawal.index = uint64(index);
             withdrawal.validatorIndex = uint64(validator);
-            withdrawal.recipient = address(uint160(TrieWalk.number(recipient, ADDRESS)));
+            withdrawal.recipient = address(uint160(CalldataRlp.number(recipient, ADDRESS)));
             withdrawal.amount = uint64(amount);
         }
     }

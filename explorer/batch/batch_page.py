@@ -25,7 +25,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving.admission import admit
-from proving.health.attester_checks import SIGNED, STALE
+from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from proving.reading import batch_waits
 from proving.reading.batch_waits import ShownWait, StepCounts
@@ -284,7 +284,7 @@ def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Ite
     watches = AttesterWatch.objects.filter(
         destination_chain_id=batch.destination_chain_id,
         source_chain_id__in=attested,
-        answered_at__gt=timezone.now() - STALE,
+        answered_at__gt=timezone.now() - AttesterWatch.STALE,
     )
     for watch in watches:
         connection, source = attested[watch.source_chain_id], chain_name(watch.source_chain_id)

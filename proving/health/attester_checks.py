@@ -26,8 +26,6 @@ from proving.working.lanes import HeldLane
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
-STALE = 3 * AttesterWatch.PERIOD
-"""The age from which answers say little about the present."""
 SIGNED = "signed"
 _CONTRADICTING = {"contradicts", "conflict"}
 

@@ -30,13 +30,14 @@ from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
 from proving import money, sources
 from proving.health import standstill
-from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
+from proving.models import SEEN, ChainWatch, FactsRegistry, Signer, Stop, StopCode, TransactionState, WorkerHeartbeat
 from proving.registries import deployments
 from proving.sending.signers import locked, note_nonce, patience
 from proving.working import heads
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock, database_check
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
+from queries.waits import wait
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,8 @@ class Problem(NamedTuple):
     """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
 
 
-# How long an observation of a chain is valid, and how long a new worker has for its first observations.
-_COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
+# How long a new worker has for its first observations.
+_FIRST_OBSERVATIONS = timedelta(minutes=1)
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
@@ -85,14 +86,14 @@ def standstills() -> Iterator[Problem]:
 def chains() -> Iterator[Problem]:
     """Yield the problems of chains, according to a running worker's observations."""
     configured = {chain.id: chain for chain in get_chains().chains}
-    seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
+    seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - SEEN, Now() + SEEN))
     problems = dict(seen.values_list("chain_id", "problems"))
     is_observing = WorkerHeartbeat.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     for chain_id, chain in configured.items():
         if chain_id in problems:
             yield from (Problem(*stored) for stored in problems[chain_id])
         elif is_observing:
-            minutes = _COUNTS.total_seconds() / 60
+            minutes = SEEN.total_seconds() / 60
             sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so nothing is known of it."
             yield Problem("chain_not_watched", sentence, _subject(chain_id))
 
@@ -120,7 +121,7 @@ def troubled_signers() -> Iterator[Problem]:
         nonce_fault=None, receipt_fault=None, signing_problem=None, foreign_count=0
     )
     # The row of a signer in trouble is due again and again. If it has been due for long, no worker looks at it.
-    is_watched = Q(due_at__gt=Now() - Signer.SEEN)
+    is_watched = Q(due_at__gt=Now() - SEEN)
     for signer in in_trouble.annotate(is_watched=is_watched).order_by("pk"):
         of_signer = _subject(signer.chain_id, signer=signer.address)
         faults = {
@@ -132,17 +133,9 @@ def troubled_signers() -> Iterator[Problem]:
             if fault and signer.is_watched:
                 yield Problem(code, str(fault), of_signer)
         if signer.foreign_since:
-            yield Problem("foreign_transactions", _about_foreign(signer), of_signer)
-
-
-def _about_foreign(signer: Signer) -> str:
-    count = "1 nonce" if signer.foreign_count == 1 else f"{signer.foreign_count:,} nonces"
-    return (
-        f"Since {signer.foreign_since:%Y-%m-%d %H:%M} UTC, the signer {signer.address} on chain {signer.chain_id} has "
-        f"used {count} for transactions that this service did not send: its key is stolen, another program or "
-        "installation has it, or the database is that of an older backup. Find out which, before you run "
-        f"manage.py resume {signer.chain_id} --signer {signer.address}."
-    )
+            since, count = signer.foreign_since.timestamp(), signer.foreign_count
+            foreign = wait("foreign_nonces", since=since, signer=signer.address, chain=signer.chain_id, count=count)
+            yield Problem("foreign_transactions", str(foreign), of_signer)
 
 
 def _subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -229,8 +222,8 @@ class Findings:
 
     def about_connection(self, source: int, destination: int) -> list[str]:
         """Return the sentences about a connection. A stop of all sending on its destination is one of them."""
-        stop = Problem("signing_stopped", "", _subject(destination))
-        stops = [problem.sentence for problem in self.problems if problem._replace(sentence="") == stop]
+        chain = _subject(destination)
+        stops = [each.sentence for each in self.problems if (each.code, each.values) == ("signing_stopped", chain)]
         return stops + self._about(_connection(source, destination))
 
     def _about(self, subject: Mapping[str, str]) -> list[str]:
@@ -265,7 +258,7 @@ def observe(lane: HeldLane) -> None:
     for chain in get_chains().chains:
         if chain.id in due:
             try:
-                _observe(lane, chain)
+                observe_chain(chain, get_rpc(chain.id), lane)
             except LaneLost:
                 raise
             except Exception:
@@ -324,13 +317,10 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
     return Examined(head, problems, balances, nonces)
 
 
-def _observe(lane: HeldLane, chain: Chain) -> None:
-    rpc, highest = get_rpc(chain.id), heads.highest_lately(chain.id)
-    note(chain, rpc, examine(chain, rpc, highest=highest), highest, lane)
-
-
-def note(chain: Chain, rpc: RpcClient, seen: Examined, highest: int, lane: HeldLane | None = None) -> None:
-    """Store an observation. A worker writes only while it holds its `lane`; a command has none."""
+def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) -> Examined:
+    """Ask the chain and store the observation. A worker writes only while it holds its `lane`; a command has none."""
+    highest = heads.highest_lately(chain.id)
+    seen = examine(chain, rpc, highest=highest)
     columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
@@ -351,6 +341,7 @@ def note(chain: Chain, rpc: RpcClient, seen: Examined, highest: int, lane: HeldL
     else:
         write()
     _note_newest_block()
+    return seen
 
 
 def _note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane | None) -> None:
@@ -497,33 +488,15 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
 
 
 def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
-    remedy = (
-        "A native source asks it first, also about the newest 256 blocks, so that no other window helps: let attesters "
-        f'vouch for the chain (block_hash_source = "attested"), and run: {_replacing(chain)}'
-        if is_young
-        else f"It keeps fewer blocks than the connection's window: lower window, and run: {_replacing(chain)}"
-    )
-    return Problem(
-        "wrong_history",
-        f"The history contract {HISTORY_CONTRACT} (EIP-2935) of {chain.label} answers with another hash for block "
-        f"{header.number} than the block has. {remedy}",
-        _subject(chain.id),
-    )
+    code = "history_answers_wrong_for_new" if is_young else "history_answers_wrong_for_old"
+    reason = wait(code, chain=chain.id, contract=HISTORY_CONTRACT, block=header.number)
+    return Problem("wrong_history", str(reason), _subject(chain.id))
 
 
 def _wrong_slot(chain: Chain, header: Header) -> Problem:
-    return Problem(
-        "wrong_history",
-        f"Slot {history_slot(header.number, chain.history_window)} of the history contract {HISTORY_CONTRACT} "
-        f"(EIP-2935) of {chain.label} holds another hash than that of block {header.number}, so that no hop leads "
-        f"there. Set history_window, which is {chain.history_window}, to the number of slots that this chain writes, "
-        "and window to no more; then deploy the registries of the chain anew, by deploy_registry --replace.",
-        _subject(chain.id),
-    )
-
-
-def _replacing(chain: Chain) -> str:
-    return f"manage.py deploy_registry {chain.id} {chain.id} --replace"
+    held = {"block": header.number, "slot": history_slot(header.number, chain.history_window)}
+    reason = wait("history_slot_wrong", chain=chain.id, contract=HISTORY_CONTRACT, slots=chain.history_window, **held)
+    return Problem("wrong_history", str(reason), _subject(chain.id))
 
 
 def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,7 +31,6 @@ from proving.models import FactsRegistry
 from proving.registries import deployments, registry_setup
 from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
-from proving.working import heads
 
 _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
@@ -56,7 +54,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
         deployed = [row for row in registries or () if row.destination_chain_id == chain.id]
         in_use = {row.source_chain_id: row for row in deployed if not row.replaced_at}
         missing = [connection for source_id, connection in there.items() if source_id not in in_use]
-        problems += _check_chain(chain, chains, missing, say)
+        problems += _check_chain(chain, chains, missing, say, has_database=registries is not None)
         for row in deployed:
             if row.source_chain_id in there:
                 say(f"  {_sentence_about_registry(row, there[row.source_chain_id])}")
@@ -69,12 +67,10 @@ def check(say: Callable[[str], object]) -> list[Problem]:
                 problems += _check_confirmed(connection, chains, say)
     if registries is None:
         return problems
-    # What was just seen of the chains is stored, so it is told as everywhere else.
     found = findings.findings()
     for notice in found.notices:
         say(f"Notice: {notice.sentence}")
-    told = [(problem.code, problem.values) for problem in found.problems]
-    return [*(problem for problem in problems if (problem.code, problem.values) not in told), *found.problems]
+    return problems + found.problems
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
@@ -95,26 +91,23 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
 
 
 def _check_chain(
-    chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object]
+    chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object], *, has_database: bool
 ) -> list[Problem]:
     """Print lines about a chain's nodes and signers. `missing` has the connections to it without a registry."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     _check_nodes(chain, say, must_prove=must_prove)
     problems = _check_beacon(chain, say)
     rpc = RpcClient(chain)
-    highest = 0
-    with suppress(DatabaseError):
-        highest = heads.highest_lately(chain.id)
-    seen = findings.examine(chain, rpc, highest=highest)
-    with suppress(DatabaseError):
-        findings.note(chain, rpc, seen, highest)
+    seen = findings.observe_chain(chain, rpc) if has_database else findings.examine(chain, rpc)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")
         for signer in chain.all_signers:
             _tell_of_signer(signer, seen.balances, missing, rpc, say)
             problems += _check_service(chain, signer, say)
-    problems += seen.problems
+    if not has_database:
+        # Otherwise they are stored by now, and told as everywhere else.
+        problems += seen.problems
     if seen.head:
         problems += _check_names(chain, chains, say)
     return problems
@@ -234,8 +227,9 @@ def _check_service(chain: Chain, signer: SignerKey | RemoteSigner, say: Callable
     """Ask a signer's service which accounts it has, and print a line. Nothing is signed."""
     if isinstance(signer, RemoteSigner):
         if problem := signer.problem():
-            sentence = f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
-            yield Problem("signer_not_signing", sentence, {"chainId": str(chain.id), "signer": signer.address})
+            yield Problem(
+                "signer_not_signing", f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
+            )
         else:
             say(f"  The service {signer.host} answers for it.")
 

@@ -194,8 +194,7 @@ def look_after(lane: HeldLane, key: object) -> None:
             except Unusable as why:
                 reason, seconds = why.reason, _UNUSABLE_PAUSE
             except (NodeUnavailable, RpcRefused) as error:
-                if not row.attempts:  # only the first of consecutive failures is logged
-                    logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
+                logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
                 reason, seconds = waits.fault(error), due_rows.backoff(row.attempts).total_seconds()
                 attempts = row.attempts + 1
             pause = timedelta(seconds=seconds)

@@ -23,8 +23,6 @@ from queries.columns import EntryField, HeaderField
 from queries.models import Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
-# Types of receipts that registries know: Ethereum's, Arbitrum's 6a and the OP Stack's 7e.
-_KNOWN_TYPES = {*range(5), 0x6A, 0x7E}
 # Maximum bytes of a receipt. With its trie nodes, a header and other calls, it must fit a transaction of 128 KiB.
 MOST_BYTES = 120_000
 _HINT_OF_LOGS = "Indexes count within the receipt; for a node's logIndex use blockLogs."
@@ -166,8 +164,6 @@ class BlockContents:
         """Return a transaction with what is asked of it, if its receipt isn't too large. Raises `Unprovable`."""
         index = self.index_of(named.name)
         value, receipt = self.receipts.values[index], self._decoded(index)
-        if receipt.type not in _KNOWN_TYPES:
-            raise self._unprovable("receipt_type_unknown", index=index, type=f"{receipt.type:#x}")
         if most_bytes and len(value) > most_bytes:
             raise self._unprovable("receipt_too_large", index=index, size=len(value), most=most_bytes)
         if most_bytes and EntryField.HASH in named.fields:

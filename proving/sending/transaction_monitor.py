@@ -105,8 +105,7 @@ def _monitor_one(lane: HeldLane, claim: Claim[Signer], signer: Signer) -> None:
             job_run.outcome = "done"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
-            if not signer.attempts:  # Only the first of consecutive failures is logged.
-                logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
+            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
             _try_again(lane, claim, signer)
 
 

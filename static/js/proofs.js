@@ -12,9 +12,8 @@ const ACCOUNT_FIELDS = 4;
 const RECEIPT_FIELDS = 4;
 const BLOOM_BYTES = 256;
 const MOST_TOPICS = 4;
-// OP Stack's deposits, whose nonce and version follow the logs since Canyon. 6a is Arbitrum's.
-const DEPOSIT = 0x7e, DEPOSIT_FIELDS = 6;
-const RECEIPT_TYPES = [0, 1, 2, 3, 4, 0x6a, DEPOSIT];
+// The first type whose receipts may have strings behind the logs, such as a deposit's nonce and version.
+const FIRST_OF_OTHER_CHAINS = 0x64;
 // Depth of nested lists in RLP. Each is longer than the one in it, and an embedded node has less than 32 bytes.
 const MOST_DEPTH = 32;
 // A longer length would exceed the size of any file.
@@ -238,14 +237,10 @@ export const transactionHash = (transactionsRoot, index, nodes) => keccak(ofTran
 export function receipt(receiptsRoot, index, nodes) {
   const value = ofTransaction(receiptsRoot, index, nodes);
   const isTyped = value[0] > 0 && value[0] < 0x80, type = isTyped ? value[0] : 0;
-  if (!RECEIPT_TYPES.includes(type)) {
-    throw new Refusal(`The proof's receipt is of the type 0x${type.toString(16)}, which no facts registry knows.`);
-  }
   const fields = decode(isTyped ? value.subarray(1) : value, "The proof's receipt is not canonical RLP.");
-  const isLong = fields.length === DEPOSIT_FIELDS && type === DEPOSIT;
-  const isRight = Array.isArray(fields) && (isLong || fields.length === RECEIPT_FIELDS) &&
+  const isRight = Array.isArray(fields) && (type >= FIRST_OF_OTHER_CHAINS || fields.length === RECEIPT_FIELDS) &&
     fields[0] instanceof Uint8Array && isNumber(fields[1], 8) && isBytes(fields[2], BLOOM_BYTES) &&
-    Array.isArray(fields[3]) && fields.slice(RECEIPT_FIELDS).every((field) => isNumber(field, 8));
+    Array.isArray(fields[3]) && fields.slice(RECEIPT_FIELDS).every((field) => field instanceof Uint8Array);
   if (!isRight) throw new Refusal("The proof's receipt has not the form of a receipt.");
   const [status, gas, , logs] = fields;
   const words = new Map();

@@ -172,5 +172,15 @@ MALFORMED_RECEIPTS = [
     ),
     b"\0" + rlp.encode(RECEIPT),
     b"\x02" + rlp.encode([bytes(32), *RECEIPT[1:]]),
-    b"\x02" + rlp.encode([*RECEIPT, b"", b"\1"]),
+    *(bytes([type_]) + rlp.encode([*RECEIPT, b"", b"\1"]) for type_ in (1, 2, 0x63)),
+    *(bytes([type_]) + rlp.encode([*RECEIPT, b"\1", []]) for type_ in (0x64, 0x7B, 0x7F)),
+]
+# Receipts of each type, with and without strings behind the logs.
+TYPED_RECEIPTS = [
+    *(bytes([type_]) + rlp.encode(RECEIPT) for type_ in range(1, 0x80)),
+    *(
+        bytes([type_]) + rlp.encode([*RECEIPT, *more])
+        for type_ in (0x64, 0x6A, 0x7B, 0x7E, 0x7F)
+        for more in ([b""], [b"\0\1", bytes(60)], [b"\5"] * 9)
+    ),
 ]

@@ -58,7 +58,8 @@ class Outcome:
     type: int
     gas: int
     logs: Sequence[Log]
-    more: Sequence[int] = ()
+    more: Sequence[int | bytes] = ()
+    """Strings behind the logs. Numbers are encoded without leading zeros."""
 
     def encode(self) -> bytes:
         """Return the trie's value."""
@@ -154,7 +155,8 @@ def _outcome(receipt: Mapping[str, Any], fixture: Mapping[str, Any]) -> Outcome:
 
 # --- Random blocks ----------------------------------------------------------------------------------------------------
 
-_TYPES = (0, 0, 1, 2, 2, 3, 4, 0x6A, 0x7E)
+# Every receipt type that a chain is known to have, besides 0.
+TYPES = (1, 2, 3, 4, 0x64, 0x65, 0x66, 0x68, 0x69, 0x6A, 0x78, 0x7B, 0x7E, 0x7F)
 
 
 def random_block(chance: random.Random, count: int) -> Block:
@@ -171,13 +173,14 @@ def _transaction(chance: random.Random) -> bytes:
 
 
 def _random_outcome(chance: random.Random) -> Outcome:
-    type_ = chance.choice(_TYPES)
+    type_ = chance.choice((0, 0, 1, 2, 2, 3, 4, *TYPES))
     status: int | bytes = chance.choice([0, 1, 1])
     if not type_ and chance.random() < 0.2:
         status = chance.randbytes(32)
     gas = chance.choice([0, 1, 127, 128, 21_000, 2**64 - 1])
     logs = [random_log(chance) for _ in range(chance.choice([0, 0, 1, 1, 2, 5]))]
-    more = (chance.choice([0, 5, 2**63]), 1) if type_ == 0x7E and chance.random() < 0.5 else ()
+    count = {0x7B: 1, 0x7E: 2}.get(type_, 0) if chance.random() < 0.5 else 0
+    more = [chance.choice([0, 5, 2**63]) for _ in range(count)]
     return Outcome(status, type_, gas, logs, more)
 
 

@@ -17,8 +17,8 @@ from tests.contracts import beacon_model
 
 _BEACON_ROOT = 19
 _ROOT_PLACES: Mapping[int | None, int] = {packed.TRANSACTIONS: 4, packed.RECEIPTS: 5}
-_TYPES = {0, 1, 2, 3, 4, 0x6A, 0x7E}
-_DEPOSIT = 0x7E
+# Behind the logs of receipts from this type on, there may be strings.
+_FIRST_OF_OTHER_CHAINS = 0x64
 
 
 class InvalidPacked(ValueError):
@@ -666,7 +666,7 @@ class _TransactionDecoder(_Decoder):
                 packed.RECEIPT_FIELDS_AND_LOGS,
             }:
                 self._receipt(op)
-            elif self._is_receipts and packed.ABSENT_TRANSACTION <= op < packed.ABSENT_TRANSACTION + 6:
+            elif self._is_receipts and packed.ABSENT_TRANSACTION <= op < packed.ABSENT_TRANSACTION + 8:
                 self._absent(op - packed.ABSENT_TRANSACTION)
             elif not self._is_receipts and op == packed.TRANSACTION:
                 self._transaction()
@@ -684,17 +684,27 @@ class _TransactionDecoder(_Decoder):
         self._state.append(_Subtree(_reference([path, value]), padded, depth, 2 * len(key)))
 
     def _transaction(self) -> None:
+        index, value = self._whole_leaf()
+        self.transactions.hashes[index] = keccak(value)
+
+    def _whole_leaf(self) -> tuple[int, bytes]:
+        """Read a leaf that was sent whole. Return its index and its value."""
         index, key = self._index()
         depth = self._reader.byte()
         value = self._reader.take(self._reader.integer(3))
         _refuse_if(len(value) < packed.HASH_BYTES, "A transaction has less than 32 bytes.")
         self._push_value(key, depth, value)
-        self.transactions.hashes[index] = keccak(value)
+        return index, value
 
     def _absent(self, low: int) -> None:
         index, key = self._index()
         _refuse_if(index.bit_count() % 2 != low % 2, "An absent transaction's parity is wrong.")
-        self._absent_key(low // 2, int.from_bytes(key.ljust(packed.HASH_BYTES, b"\0")))
+        how, padded = low // 2, int.from_bytes(key.ljust(packed.HASH_BYTES, b"\0"))
+        if how == packed.AT_LEAF:
+            self._whole_leaf()
+            self._state[-1].attach(padded)
+        else:
+            self._absent_key(how, padded)
         _refuse_if(self._state[-1].depth > 2 * len(key), "A transaction is absent deeper than its key is long.")
         self.transactions.receipts[index] = None
 
@@ -704,8 +714,7 @@ class _TransactionDecoder(_Decoder):
         stored = [] if op == packed.RECEIPT_FIELDS else self._marked()
         type_ = self._reader.peek() or 0
         typed = b"" if type_ >= 0x80 else self._reader.take(1)
-        if typed in {b"\0", *(bytes([each]) for each in range(0x80) if each not in _TYPES)}:
-            raise InvalidPacked("Receipts of this type are unknown.")
+        _refuse_if(typed == b"\0", "A receipt has a byte for the type 0.")
         type_ = typed[0] if typed else 0
         prefix, size = self._prefix()
         status, gas = self._item(), self._item()
@@ -776,12 +785,12 @@ def _receipt_fields(items: list[Item], type_: int) -> tuple[int | None, int]:
     is_old = isinstance(status, bytes) and len(status) == packed.HASH_BYTES and not type_
     if isinstance(logs, bytes) or (status not in (b"", b"\1") and not is_old):
         raise InvalidPacked("A receipt has no status, or no logs.")
-    _refuse_if(len(more) not in ({0, 2} if type_ == _DEPOSIT else {0}), "A receipt has too many fields.")
+    _refuse_if(bool(more) and type_ < _FIRST_OF_OTHER_CHAINS, "A receipt has too many fields.")
+    _refuse_if(not all(isinstance(each, bytes) for each in more), "A receipt has a list behind its logs.")
     try:
-        numbers = [read_integer(each, 8) for each in (gas, *more)]
+        return None if is_old else len(status), read_integer(gas, 8)
     except ValueError:
-        raise InvalidPacked("A receipt has a field that is no number.") from None
-    return None if is_old else len(status), numbers[0]
+        raise InvalidPacked("A receipt's gas is no number.") from None
 
 
 def _read_log(encoded: bytes) -> tuple[bytes, list[bytes], bytes]:

@@ -35,7 +35,6 @@ _SLOT = keccak(text="verifyOnlyStorage(bytes32,bytes32,bytes)")[:4]
 _ACCOUNT = keccak(text="verifyOnlyAccount(uint256,address,bytes32,bytes)")[:4]
 _RECEIPT = keccak(text="receiptByProof(uint256,uint256,uint256,bytes)")[:4]
 _LOG = keccak(text="logByProof(uint256,uint256,uint256,uint256,bytes)")[:4]
-_UNKNOWN_TYPE = keccak(text="UnknownReceiptType(uint256)")[:4]
 _NO_SUCH_LOG = keccak(text="NoSuchLog(uint256,uint256,uint256,uint256)")[:4]
 CHAIN_ID = 1
 
@@ -154,17 +153,14 @@ def verify_receipt(root: bytes, index: int, nodes: Sequence[bytes]) -> Receipt |
     passed, value = _find_receipt(root, key, remaining)
     if next(remaining, None) is not None:
         raise InvalidProof("The proof has nodes after its end.")
-    if not value:
-        return None
-    receipt = read_receipt(value)
-    return receipt if passed == key else None
+    return read_receipt(value) if value and passed == key else None
 
 
 def _find_receipt(root: bytes, key: str, remaining: Iterator[bytes]) -> tuple[str, bytes]:
     """Return the digits and the value of the leaf where the walk ends. The value is empty if it ends elsewhere."""
     passed, child = "", root
     while child:
-        node = _referenced(child, remaining)
+        node = _referenced(child, remaining, is_root=not passed)
         if len(node) == 17:
             if node[-1] != b"":
                 raise InvalidProof("The proof has a branch with a value.")
@@ -197,11 +193,11 @@ def _hashed(child: Item) -> bytes:
 def read_receipt(value: bytes) -> Receipt:
     """Read a receipt as the trie has it. Raise InvalidProof."""
     type_ = value[0] if value[0] < 0x80 else None
-    if type_ is not None and type_ not in {1, 2, 3, 4, 0x6A, 0x7E}:
-        raise NamedRefusal("The receipt's type is unknown.", _UNKNOWN_TYPE + type_.to_bytes(32))
+    if type_ == 0:
+        raise InvalidProof("The receipt has a byte for the type 0.")
     try:
         status, gas, bloom, logs, *more = _read_items(decode_rlp(value if type_ is None else value[1:]))
-        if len(more) not in ({0, 2} if type_ == 0x7E else {0}):
+        if more and ((type_ or 0) < 0x64 or not all(isinstance(each, bytes) for each in more)):
             raise ValueError("a list of another length")  # noqa: TRY301 - handled like the other faults.
         if not (isinstance(status, bytes) and (status in {b"", b"\1"} or (len(status) == 32 and type_ is None))):
             raise ValueError("a status that is none")  # noqa: TRY301
@@ -211,7 +207,7 @@ def read_receipt(value: bytes) -> Receipt:
             type_ or 0,
             read_integer(gas, 8),
             [_read_log(each) for each in _read_items(logs)],
-            [read_integer(each, 8) for each in more],
+            [each for each in more if isinstance(each, bytes)],
         )
     except ValueError as error:
         raise InvalidProof(f"The receipt is malformed: {error}.") from None

@@ -29,9 +29,6 @@ interface IFactsReader {
     /// shown of every place, and means nothing.
     error NoSuchWithdrawal(uint256 chainId, uint256 blockNumber, uint256 place);
 
-    /// @notice The reader knows no receipts of this transaction type.
-    error UnknownReceiptType(uint256 type_);
-
     /// @notice The facts registry of a source chain; zero where this reader has none.
     function registryOf(uint256 chainId) external view returns (address);
 

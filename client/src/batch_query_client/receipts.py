@@ -10,10 +10,8 @@ from eth_utils.crypto import keccak
 from batch_query_client.answers import ShownLog
 from batch_query_client.errors import InvalidBundle
 
-# OP Stack's type of deposits.
-_DEPOSIT = 0x7E
-# The types that a facts registry knows. 6a is Arbitrum's.
-_TYPES = {*range(5), 0x6A, _DEPOSIT}
+# The first type whose receipts may have strings behind the logs, such as a deposit's nonce and version.
+_FIRST_OF_OTHER_CHAINS = 0x64
 _BLOOM_BYTES = 256
 _MOST_TOPICS = 4
 
@@ -33,18 +31,16 @@ class ProvenReceipt:
 def decode(value: bytes) -> ProvenReceipt:
     """Decode the trie's value. Raises `InvalidBundle` unless the value is the only encoding of a receipt."""
     kind, encoded = (value[0], value[1:]) if b"\0" < value[:1] < b"\x80" else (0, value)
-    if kind not in _TYPES:
-        raise InvalidBundle(f"The proof's receipt is of the type {kind:#x}, which no facts registry knows.")
     try:
         items: Item = rlp.decode(encoded, strict=True)
     except (rlp.exceptions.RLPException, RecursionError):
         raise InvalidBundle("The proof's receipt is not canonical RLP.") from None
     match items:
-        # The nonce and the version of a deposit follow its logs since Canyon.
-        case [bytes(status), bytes(gas), bytes(bloom), [*logs], *others] if (
+        case [bytes(status), bytes(gas), bytes(bloom), [*logs], *more] if (
             len(bloom) == _BLOOM_BYTES
-            and (not others or (kind, len(others)) == (_DEPOSIT, 2))
-            and all(map(_is_number, [gas, *others]))
+            and (kind >= _FIRST_OF_OTHER_CHAINS or not more)
+            and all(isinstance(item, bytes) for item in more)
+            and _is_number(gas)
         ):
             numbers = {"TYPE": kind, "CUMULATIVE_GAS_USED": int.from_bytes(gas), "LOG_COUNT": len(logs)}
             # Before Byzantium a receipt has a state root instead of the status.

@@ -327,7 +327,12 @@ def test_receipts_are_read_as_the_client_reads_them(page: Page):
                     else keccak(values[index]).hex(),
                     None,
                 ]
-    for spoilt in (*chain_tries.MALFORMED_RECEIPTS, b"\x05" + rlp.encode(chain_tries.RECEIPT)):
+    for typed in chain_tries.TYPED_RECEIPTS:
+        root, nodes = chain_tries.chained([hex_prefix("80", leaf=True), typed])
+        cases.append(("receipt", *at(bytes(2), root, nodes)))
+        fields = client_receipts.decode(typed)
+        expected.append([{name: word.hex() for name, word in fields.words.items()}, []])
+    for spoilt in chain_tries.MALFORMED_RECEIPTS:
         root, nodes = chain_tries.chained([hex_prefix("80", leaf=True), spoilt])
         cases.append(("receipt", *at(bytes(2), root, nodes)))
         expected.append(None)

@@ -17,7 +17,7 @@ from chains.tries.header import Header
 from chains.tries.packed_entries import nodes, root
 from chains.tries.trie import EMPTY_TRIE_ROOT
 from tests.chains.recorded_blocks import answering, load
-from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT
+from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT, TYPED_RECEIPTS
 from tests.contracts import tries
 from tests.contracts.blocks import block_of, log_hash, recorded
 from tests.contracts.decoder import Receipt
@@ -272,6 +272,8 @@ def test_receipts_of_a_chain_that_hashes_otherwise_are_refused(client_of):
 
 def test_a_receipt_is_read_strictly():
     assert receipts.TransactionReceipt.decode(rlp.encode(RECEIPT)).status == 1
+    for typed in TYPED_RECEIPTS:
+        assert receipts.TransactionReceipt.decode(typed).type == typed[0]
     genuine = recorded("eth-mainnet-1000000").values[0]
     for spoilt in (b"\x02" + genuine[:-1], genuine + b"\0", *MALFORMED_RECEIPTS):
         with pytest.raises(ValueError, match=r"receipt|RLP|log|bytes"):

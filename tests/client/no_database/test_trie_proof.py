@@ -66,7 +66,12 @@ def test_receipts_and_transactions_of_recorded_blocks_are_read(name):
         assert [receipts.log_hash(log) for log in receipt.logs] == list(map(log_hash, outcome.logs))
 
 
-@pytest.mark.parametrize("value", [*tries.MALFORMED_RECEIPTS, b"\x05" + rlp.encode(tries.RECEIPT)])
+def test_receipts_of_every_type_are_read():
+    for value in tries.TYPED_RECEIPTS:
+        assert int.from_bytes(receipts.decode(value).words["TYPE"]) == value[0]
+
+
+@pytest.mark.parametrize("value", tries.MALFORMED_RECEIPTS)
 def test_a_malformed_receipt_shows_nothing(value):
     with pytest.raises(InvalidBundle, match="receipt"):
         receipts.decode(value)

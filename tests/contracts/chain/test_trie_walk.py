@@ -214,6 +214,16 @@ def test_a_branch_below_the_last_digit_is_refused(refused):
         assert "deeper" in refused(walk(SLOT, keccak(nodes[0]), nodes))[0]
 
 
+@pytest.mark.parametrize("depth", range(5))
+def test_a_node_of_less_than_a_hash_is_the_root_or_embedded(refused, depth):
+    """In the lowest branch the key's place is empty, and so are all others."""
+    nodes = [tries.branch({})]
+    for digit in reversed(DIGITS[:depth]):
+        nodes.insert(0, tries.branch({int(digit, 16): tries.hash_reference(keccak(nodes[0]))}))
+    assert len(nodes[-1]) < 32
+    assert [not refusal for refusal in refused(walk(SLOT, keccak(nodes[0]), nodes))] == [depth == 0]
+
+
 @pytest.mark.parametrize("slot", [*NEAR_SLOTS, 3, 500])
 def test_a_spoilt_proof_with_embedded_nodes_is_refused(refused, slot):
     genuine = near_walk(slot, 5)

@@ -24,12 +24,12 @@ from explorer.batch import code_snippets
 from explorer.lists import first_query
 from proving import facts
 from proving.registries import deployments
-from queries.columns import AccountField, HeaderField
+from queries.columns import AccountField
 from queries.models import Batch, Query
 from tests.explorer.batches import a_batch, everything, page, path
 from tests.factories import until
 from tests.proving.logs import block_with_logs
-from tests.service import ALICE, BOB, a_key, asking, fresh, request, submit, work_until_done
+from tests.service import ALICE, BOB, PRAGUE_FIELDS, a_key, asking, fresh, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +66,7 @@ def codes_of_everything(service: DevChain) -> Codes:
             assert word is not None
             code = code_snippets.reading(row, number, fact)
             snippets.append(({snippet.language: snippet.code for snippet in code}, word))
-    assert len(snippets) == len(AccountField) + 2 + len(HeaderField) + 2 + 3
+    assert len(snippets) == len(AccountField) + 2 + len(PRAGUE_FIELDS) + 2 + 3
     return snippets
 
 
@@ -83,7 +83,7 @@ def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypat
     assert read_by_solidity(codes, service, "Solidity") == [hex_data(word) for _, word in codes]
     of_reader = [(code, word) for code, word in codes if "FactsReader" in code]
     # Satellite's reads have no properties of later forks, nor LOGS_BLOOM and EXTRA_DATA.
-    assert len(codes) - len(of_reader) == len(HeaderField) - 13
+    assert len(codes) - len(of_reader) == len(PRAGUE_FIELDS) - 13
     # The code hash of an account without code is the keccak-256 of nothing, as Satellite has it.
     assert read_by_solidity(of_reader, service, "FactsReader") == [hex_data(word) for _, word in of_reader]
 

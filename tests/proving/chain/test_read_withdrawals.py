@@ -62,7 +62,7 @@ def paying_out(told: list[dict[str, Any]], root: bytes | None = None, more: dict
 
 
 def root_of(values: list[bytes]) -> bytes:
-    return tries.build({tries.encode(place): value for place, value in enumerate(values)}).root_hash
+    return bytes(tries.build({tries.encode(place): value for place, value in enumerate(values)}).root_hash)
 
 
 def own_reader(service, block: dict[str, Any]) -> Deployed:
@@ -276,12 +276,21 @@ def test_a_root_of_storage_is_told_from_a_root_that_no_list_makes(service, clien
         assert (answer.status_code, answer.json()["code"]) == (503, "chain_unavailable")
 
 
-@pytest.mark.parametrize(
-    "withdrawals", [["65536"], ["-1"], ["0x1"], [0], "0", {"0": {}}, [["0"]], [*map(str, range(101))]]
-)
+@pytest.mark.parametrize("withdrawals", [["65536"], ["-1"], ["0x1"], [0], "0", {"0": {}}, [["0"]]])
 def test_places_that_are_none_are_refused(service, client, key, withdrawals):
     refused = read(client, key, {f"block:{service.head()}": {"withdrawals": withdrawals}})
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+    assert all("withdrawals" in fault["path"] for fault in refused.json()["details"])
+
+
+def test_withdrawals_count_for_limits(service, client, key, node, settings):
+    many = read(client, key, {f"block:{service.head()}": {"withdrawals": [*map(str, range(101))]}})
+    [fault] = many.json()["details"]
+    assert (many.status_code, fault["path"]) == (400, "/data")
+    settings.MAX_QUERIES_PER_MINUTE = 30
+    node[0] = paying_out(RECORDED)
+    blocks = {f"block:{service.head() - 1}": {"withdrawals": [*map(str, range(16))]}}
+    assert [read(client, key, blocks).status_code for _ in range(2)] == [200, 429]
 
 
 def test_no_batch_stores_withdrawals(service, client, key):

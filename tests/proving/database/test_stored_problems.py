@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 HOUR = timedelta(hours=1)
 CONTRADICTED = wait("attester_conflict", problem="An attester contradicts its nodes.")
-OF_SIGNER = {"signer": SIGNER, "chain": 31337}
+LOST = wait("final_blocks_lost", chain=31337, signer=SIGNER)
 
 
 def _signer(ago: timedelta, **columns: Any) -> None:
@@ -34,7 +34,7 @@ def _registry(ago: timedelta) -> None:
 
 
 def _waiting(ago: timedelta) -> None:
-    _signer(timedelta(), wait=wait("signer_cant_pay"), wait_seen_at=timezone.now() - ago)
+    _signer(timedelta(), wait=UNPAID, wait_seen_at=timezone.now() - ago)
 
 
 def _chain(ago: timedelta) -> None:
@@ -42,23 +42,18 @@ def _chain(ago: timedelta) -> None:
     ChainWatch.objects.update(looked_at=timezone.now() - ago, problems=[problem])
 
 
+NOT_SIGNING = wait("signer_silent", chain=31337, signer=SIGNER, problem="is away")
+WITHHELD = wait("receipt_withheld", chain=31337, transaction="0x12", lacking="One node", having="another")
+UNPAID = wait("signer_cant_pay")
 ROWS: Mapping[str, Callable[[timedelta], None]] = {
-    "The signer can't pay for it.": _waiting,
-    f"Chain 31337 has lost blocks that were final, with transactions of {SIGNER}: sent again.": lambda ago: _signer(
-        ago, nonce_fault=wait("final_blocks_lost", **OF_SIGNER)
-    ),
-    "A node and no other tells no usable receipt of 0x12 on chain 31337, and another does.": lambda ago: _signer(
-        ago,
-        receipt_fault=wait(
-            "receipt_withheld", chain=31337, transaction="0x12", lacking="A node and no other", having="another"
-        ),
-    ),
-    f"The signing service of {SIGNER} on chain 31337 is away. It is asked again for the same transactions.": (
-        lambda ago: _signer(ago, signing_problem=wait("signer_silent", problem="is away", **OF_SIGNER))
-    ),
+    str(UNPAID): _waiting,
+    str(LOST): lambda ago: _signer(ago, nonce_fault=LOST),
+    str(WITHHELD): lambda ago: _signer(ago, receipt_fault=WITHHELD),
+    str(NOT_SIGNING): lambda ago: _signer(ago, signing_problem=NOT_SIGNING),
     str(CONTRADICTED): _registry,
     "The newest block is old.": _chain,
 }
+IDS = ("wait", "nonces", "receipt", "signing", "registry", "chain")
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +95,7 @@ def checked() -> list[str]:
     return [*problems, *notices]
 
 
-@pytest.mark.parametrize("sentence", ROWS)
+@pytest.mark.parametrize("sentence", ROWS, ids=IDS)
 def test_a_stored_problem_is_told_everywhere_in_the_same_words(sentence):
     ROWS[sentence](timedelta())
     assert sentence in health()
@@ -110,7 +105,7 @@ def test_a_stored_problem_is_told_everywhere_in_the_same_words(sentence):
     assert sentence in checked() or ROWS[sentence] is _chain
 
 
-@pytest.mark.parametrize("sentence", ROWS)
+@pytest.mark.parametrize("sentence", ROWS, ids=IDS)
 def test_a_stored_problem_that_nobody_sees_any_more_is_told_nowhere(sentence):
     ROWS[sentence](HOUR)
     assert sentence not in health()
@@ -120,7 +115,7 @@ def test_a_stored_problem_that_nobody_sees_any_more_is_told_nowhere(sentence):
 
 
 def test_a_check_of_chains_and_health_tell_the_same_after_it():
-    _signer(timedelta(), nonce_fault=wait("final_blocks_lost", **OF_SIGNER))
+    _signer(timedelta(), nonce_fault=LOST)
     _registry(timedelta())
     Stop.objects.create(chain_id=31337, reason="Gas is dear.", by=ALICE)
     told = checked()
