@@ -4,7 +4,10 @@ RLP is read strictly: a value has only one valid encoding.
 """
 
 import re
+import zlib
 from collections.abc import Sequence
+from io import BytesIO
+from itertools import chain
 from typing import Any
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
@@ -143,3 +146,20 @@ HISTORY_WINDOW = 8191
 def history_slot(number: int, window: int) -> int:
     """Return the storage slot of the hash of block `number`, in the states of the next `window` blocks."""
     return number % window
+
+
+# --- Lists of byte strings --------------------------------------------------------------------------------------------
+
+_LENGTH_BYTES = 4
+
+
+def compress_values(values: Sequence[bytes]) -> bytes:
+    """Return the values, each behind its length in `_LENGTH_BYTES` bytes, compressed by zlib."""
+    lengths = (len(value).to_bytes(_LENGTH_BYTES) for value in values)
+    return zlib.compress(b"".join(chain(*zip(lengths, values, strict=True))))
+
+
+def decompress_values(compressed: bytes) -> list[bytes]:
+    """Return the values that `compress_values` has compressed."""
+    stored = BytesIO(zlib.decompress(compressed))
+    return [stored.read(int.from_bytes(length)) for length in iter(lambda: stored.read(_LENGTH_BYTES), b"")]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import F, Q
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Chain
@@ -127,6 +128,15 @@ def roots_of(facts: Iterable[Fact]) -> list[HeaderFact]:
 def entry_facts(facts: Iterable[object]) -> list[EntryFact | LogFact]:
     """Return the facts about transactions, whose proofs need no state root."""
     return [fact for fact in facts if isinstance(fact, EntryFact | LogFact)]
+
+
+def proves_facts(block: str, transaction: str = "") -> Q:
+    """Select a query's transactions that prove its facts. Others only extend the registry's trust.
+
+    `block` is the lookup path to the query's block, and `transaction` the lookup path to the transaction.
+    """
+    prefix = f"{transaction}__" if transaction else ""
+    return Q(**{f"{prefix}extends": None}) | Q(**{f"{prefix}accumulates": F(block)})
 
 
 def needs_header(fact: object, roots: Collection[HeaderField]) -> bool:

@@ -1,10 +1,7 @@
 """Database tables of proving: registries, fetched proofs, the signers' transactions, and workers' heartbeats."""
 
-import zlib
 from collections.abc import Sequence
 from datetime import timedelta
-from io import BytesIO
-from itertools import chain
 from typing import ClassVar, Self
 
 from django.db import models
@@ -12,7 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from ulid import ULID
 
-from chains.encoding import HISTORY_WINDOW
+from chains import encoding
 from config.database.due_rows import DueRow
 from queries.columns import HeaderField, Uint256Field
 from queries.models import Batch, Block, Query
@@ -38,7 +35,7 @@ class FactsRegistry(DueRow):
     source_chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55; an older version stored rows without it
     block_hash_source = models.CharField(max_length=42)  # address of the contract
-    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # number of slots, as deployed
+    history_window = models.PositiveBigIntegerField(default=encoding.HISTORY_WINDOW)  # number of slots, as deployed
     # Address of the contract that makes several calls in one transaction.
     multicall = models.CharField(max_length=42, blank=True)
     # Address of the contract that proves old blocks by the beacon chain. Empty if there is none.
@@ -119,16 +116,13 @@ class SlotProof(models.Model):
         return f"{self.slot} of {self.account_id}"
 
 
-_LENGTH = 4
-
-
 class BlockTrie(models.Model):
     """All receipts of a block, or all its transactions. They make a root of its header; a proof takes all."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="tries", db_index=False)
     root = models.PositiveSmallIntegerField()  # the field of the header
     count = models.PositiveIntegerField()  # number of the values
-    # zlib of the trie's values in the order of transactions, each behind its length in `_LENGTH` bytes
+    # the trie's values in the order of transactions, as `encoding.compress_values` returns them
     compressed = models.BinaryField()
 
     class Meta:
@@ -139,15 +133,12 @@ class BlockTrie(models.Model):
 
     @classmethod
     def of(cls, block: Block, root: HeaderField, values: Sequence[bytes]) -> Self:
-        lengths = (len(value).to_bytes(_LENGTH) for value in values)
-        content = b"".join(chain(*zip(lengths, values, strict=True)))
-        return cls(block=block, root=root, count=len(values), compressed=zlib.compress(content))
+        return cls(block=block, root=root, count=len(values), compressed=encoding.compress_values(values))
 
     @property
     def values(self) -> list[bytes]:
         """Return the trie's values in the order of transactions."""
-        stored = BytesIO(zlib.decompress(self.compressed))
-        return [stored.read(int.from_bytes(length)) for length in iter(lambda: stored.read(_LENGTH), b"")]
+        return encoding.decompress_values(bytes(self.compressed))
 
 
 class ProvenTransaction(models.Model):
@@ -236,15 +227,6 @@ LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
 SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # States that the chain can still change.
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
-
-
-def proves_facts(block: str, transaction: str = "") -> models.Q:
-    """Select a query's transactions that prove its facts. Others only extend the registry's trust.
-
-    `block` is the lookup path to the query's block, and `transaction` the lookup path to the transaction.
-    """
-    prefix = f"{transaction}__" if transaction else ""
-    return models.Q(**{f"{prefix}extends": None}) | models.Q(**{f"{prefix}accumulates": models.F(block)})
 
 
 class Transaction(models.Model):

@@ -24,8 +24,8 @@ from chains.tries.header import Header
 from config.database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context
-from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
-from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState, proves_facts
+from proving.facts import Fact, RegistryView, TimeFact, ViewRequest, proves_facts
+from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.paths import building, planning
 from proving.reading import block_times
 from proving.reconcile.observation import (

@@ -29,6 +29,7 @@ from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
 from proving.sending import orders, signers, signing, transaction_monitor
 from proving.sending.signers import Unsent
+from proving.sending.transaction_monitor import WAIT_SECONDS
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
 from queries.waits import WaitReason
@@ -68,7 +69,7 @@ def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
     return [creation for creation, code in zip(creations, codes, strict=True) if not code]
 
 
-def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Callable[[str], None]) -> None:
+def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], None]) -> None:
     """Create the contracts that don't exist yet, and wait until all exist. Monitor transactions if no worker does.
 
     The constructor of the last one may call the others. An operator who creates the same contracts at the same time
@@ -77,7 +78,7 @@ def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Ca
     rpc = get_rpc(chain.id)
     begun: set[str] = set()
     why: WaitReason | None = None
-    for _ in transaction_monitor.monitor_for(chain, seconds):
+    for _ in transaction_monitor.monitor_for(chain):
         missing = missing_of(creations, rpc)
         ready = missing[:-1] or missing
         # Transactions of a key that chains.toml no longer has may never be mined.
@@ -101,9 +102,9 @@ def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Ca
             begun |= _begin(chain, ready, under_way)
     if not begun and why is None:
         names = ", ".join(creation.name for creation in missing)
-        raise DeploymentError(f"For {seconds:.0f} s nothing could be sent to create {names}; run it again.")
+        raise DeploymentError(f"For {WAIT_SECONDS} s nothing could be sent to create {names}; run it again.")
     raise DeploymentError(
-        f"The deploying transactions were not confirmed within {seconds:.0f} s. {why or ''} They are stored: run it "
+        f"The deploying transactions were not confirmed within {WAIT_SECONDS} s. {why or ''} They are stored: run it "
         "again to go on waiting for them."
     )
 

@@ -28,6 +28,7 @@ from proving.registries import balance_costs, creations, deployments
 from proving.registries.creations import Creation, DeploymentError, contract_address
 from proving.registries.deployments import Call, call, creation_code, revert_reason
 from proving.sending import signing, transaction_monitor
+from proving.sending.transaction_monitor import WAIT_SECONDS
 from proving.sources import beacon_roots
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
@@ -55,12 +56,11 @@ def deploy(
     source: int,
     *,
     replace: bool = False,
-    seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
     """Create the contracts of a connection that don't exist yet, and record its registry. Continue an interrupted run.
 
-    `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after `seconds` without
+    `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after `WAIT_SECONDS` without
     confirmation, and `chains.nodes.rpc.ChainError` if no node answers.
     """
     connection = get_chains().connection(source, destination)
@@ -78,7 +78,7 @@ def deploy(
         replaced = row
     _require_fit(chain, connection)
     planned = _planned(connection, passes_over=replace)
-    creations.create(chain, planned.creations, seconds, tell)
+    creations.create(chain, planned.creations, tell)
     _require_attesters(connection, planned.row)
     if replaced and replaced.address == planned.row.address:
         # A reorg had removed the contract, or a node had lagged. It is the same contract again.
@@ -89,7 +89,6 @@ def deploy(
 def deploy_reader(
     destination: int,
     *,
-    seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Create the `FactsReader` of the registries in use on a destination, if it isn't there. Return its address.
@@ -107,7 +106,7 @@ def deploy_reader(
             f"{chain.label} has no facts registry that may be used, or more than the {deployments.MOST_OF_A_READER} "
             "of a reader."
         )
-    creations.create(chain, [Creation("FactsReader", reader.creation)], seconds, tell)
+    creations.create(chain, [Creation("FactsReader", reader.creation)], tell)
     if get_rpc(destination).code(reader.address) != reader.code:
         raise DeploymentError(f"There is other code than the facts reader's at {reader.address} on {chain.label}.")
     for row in deployments.connected(destination):
@@ -287,8 +286,6 @@ def change_attesters(
     addresses: Sequence[str],
     threshold: int,
     signatures: Sequence[bytes],
-    *,
-    seconds: float = transaction_monitor.WAIT_SECONDS,
 ) -> list[str]:
     """Change the attesters and wait until that is confirmed. Return the new ones in the contract's order.
 
@@ -307,26 +304,26 @@ def change_attesters(
     to, data = _signed_change(connection, ordered, threshold, signatures)
     chain = get_chains().chain(destination)
     try:
-        sent = _submit(chain, Intent(to, data, extends=connection.registry.row_id), seconds)
+        sent = _submit(chain, Intent(to, data, extends=connection.registry.row_id))
     except Reverted as reverted:
         raise DeploymentError(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
-    for _ in transaction_monitor.monitor_for(chain, seconds):
+    for _ in transaction_monitor.monitor_for(chain):
         sent.refresh_from_db()
         if sent.state not in LIVE_STATES:
             if not sent.succeeded:
                 raise DeploymentError(f"The transaction {sent.label} failed.")
             return ordered
     raise DeploymentError(
-        f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on."
+        f"The change was not confirmed within {WAIT_SECONDS} s; its transaction is stored and goes on."
     )
 
 
-def _submit(chain: Chain, intent: Intent, seconds: float) -> Transaction:
+def _submit(chain: Chain, intent: Intent) -> Transaction:
     """Store and broadcast a transaction. Wait for pending transactions first."""
-    for _ in transaction_monitor.monitor_for(chain, seconds):
+    for _ in transaction_monitor.monitor_for(chain):
         if sent := creations.send(chain, [intent], Transaction.objects.none()):
             return sent[-1]
-    raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
+    raise DeploymentError(f"For {WAIT_SECONDS} s other transactions were in the way, so none was sent; run it again.")
 
 
 def _signed_change(

@@ -33,7 +33,8 @@ from config.configured_chains import get_rpc
 from config.database import statements
 from config.database.statements import chunks
 from proving import money
-from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
+from proving.facts import proves_facts
+from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import MarketFees, market_of
 from proving.packing import packs
 from proving.packing.packs import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent

@@ -15,12 +15,12 @@ from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient
 from chains.transaction_fields import TRANSACTION_GAS, least_gas_limit
 from proving import money, stops
+from proving.facts import proves_facts
 from proving.models import (
     SignedTransaction,
     Signer,
     Transaction,
     TransactionState,
-    proves_facts,
 )
 from proving.money import RISE_PERCENT, OfferedFees, market_fees
 from proving.packing.packs import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND

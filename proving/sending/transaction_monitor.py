@@ -53,7 +53,7 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# Seconds for which a command waits for its transactions by default.
+# Seconds for which a command waits for its transactions.
 WAIT_SECONDS = 600
 _DAY = timedelta(days=1)
 # Maximum signed bytes that aren't calldata.
@@ -125,12 +125,12 @@ def _end(chain: Chain, claim: Claim[Signer], signer: Signer, states: Collection[
     claim.end([signer], timedelta(seconds=seconds) if is_left else None)
 
 
-def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
-    """Monitor the chain's signers repeatedly for `seconds`, and at least once.
+def monitor_for(chain: Chain) -> Iterator[None]:
+    """Monitor the chain's signers repeatedly for `WAIT_SECONDS`, and at least once.
 
     Commands that wait for their transactions use it, in case no worker runs.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         # If another worker has the lane, it monitors the signers.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
