@@ -66,8 +66,7 @@ library SubtreeStack {
     ) internal pure returns (Subtree item) {
         unchecked {
             uint256 top = stack.top;
-            // Below the zone the difference is huge.
-            if (top - MemoryZones.STACK > MemoryZones.STACK_END - MemoryZones.STACK - SUBTREE) revert InvalidProof();
+            _checkZone(top);
             if (size_ > 31 || depth_ > MAX_DEPTH) revert InvalidProof();
             assembly ("memory-safe") {
                 mstore(top, ref_)
@@ -104,6 +103,7 @@ library SubtreeStack {
 
     /// @dev Makes a subtree that of the branch above it, whose key it has.
     function setBranch(Subtree item, bytes32 ref_, uint256 size_, uint256 depth_) internal pure {
+        _checkZone(Subtree.unwrap(item));
         if (depth_ > MAX_DEPTH || size_ > 31) revert InvalidProof();
         assembly ("memory-safe") {
             mstore(item, ref_)
@@ -166,6 +166,14 @@ library SubtreeStack {
     function setLast(Subtree item, uint256 value) internal pure {
         assembly ("memory-safe") {
             mstore(add(item, 0xa0), value)
+        }
+    }
+
+    /// @dev A subtree is written only within the zone, whatever else should fail.
+    function _checkZone(uint256 top) private pure {
+        unchecked {
+            // Below the zone the difference is huge.
+            if (top - MemoryZones.STACK > MemoryZones.STACK_END - MemoryZones.STACK - SUBTREE) revert InvalidProof();
         }
     }
 

@@ -97,7 +97,7 @@ library CalldataRlp {
             // The size is in two or three bytes, of which the first isn't zero.
             if (form > 58) revert InvalidProof();
             (size, content) = (number(place + 1, form - 55), place + form - 54);
-            if (size >> (8 * (form - 56)) == 0) revert InvalidProof();
+            if (size < (form == 57 ? 1 << 8 : 1 << 16)) revert InvalidProof();
         }
     }
 
