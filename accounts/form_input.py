@@ -42,13 +42,13 @@ def given_in(request: HttpRequest) -> FieldReader:
     if not isinstance(body, dict):
         raise Refused("malformed_request", "The body must be a JSON object.")
 
-    def given(name: str, missing: str = "") -> str:
+    def read_json_field(name: str, missing: str = "") -> str:
         value = body.get(name, missing)
         if name == "chainId" and type(value) is int:
             return str(value)
         return value if isinstance(value, str) else ""
 
-    return given
+    return read_json_field
 
 
 HIDDEN_ORIGIN = (

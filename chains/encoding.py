@@ -65,7 +65,7 @@ def read_quantity(value: Any) -> int:
 
 
 def read_number(value: Any) -> int:
-    """Read a quantity, also as a number of JSON, as true or false, or in decimal digits. Raises `ValueError`.
+    """Read a quantity, a JSON number, true or false, or decimal digits in a string. Raises `ValueError`.
 
     Use it where a hash or a root checks what was read, or where a wrong form is likelier than a wrong value.
     """

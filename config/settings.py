@@ -273,7 +273,7 @@ if BROKER_URL and not _is_broker(BROKER_URL):
     )
 if _database_url and not (_server := _postgresql(_database_url)):
     _faults.append("DATABASE_URL must be postgresql://user:password@host:port/database.")
-# Neither is quoted.
+# Neither is quoted: the secret is one, and the URL may hold one.
 if OPERATOR_WEBHOOK_URL and not _is_web_address(OPERATOR_WEBHOOK_URL):
     _faults.append("OPERATOR_WEBHOOK_URL must be an http or https URL.")
 if OPERATOR_WEBHOOK_URL and not _is_webhook_secret(OPERATOR_WEBHOOK_SECRET):

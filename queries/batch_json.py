@@ -128,7 +128,7 @@ def batch_query(batch: Batch, counts: Counts) -> dict[str, Any]:
     }
 
 
-_WAITS = TypeAdapter(tuple[Wait, ...])
+_WAITS_ADAPTER = TypeAdapter(tuple[Wait, ...])
 
 
 def state(batch: Batch, counts: Counts, waits: tuple[Wait, ...]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def state(batch: Batch, counts: Counts, waits: tuple[Wait, ...]) -> dict[str, An
         "deadlineAt": iso(batch.deadline_at) if batch.status in OPEN_STATUSES else None,
         "estimatedGas": batch.estimated_gas,
         "estimatedWei": None if batch.estimated_wei is None else str(batch.estimated_wei),
-        "waits": _WAITS.dump_python(waits, mode="json"),
+        "waits": _WAITS_ADAPTER.dump_python(waits, mode="json"),
         "wentBackAt": iso(batch.went_back_at),
         "wentBackBecause": batch.went_back_because or None,
     }

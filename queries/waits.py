@@ -134,7 +134,7 @@ class Words:
                 text = " ".join(map(self.sentence, value))
             case _:
                 text = value
-        return _OF_TEXTS[form](text) if form else text
+        return _TEXT_FORMS[form](text) if form else text
 
     def _number(self, value: float, form: str, currency_of: int) -> str:
         whole = int(value)
@@ -169,7 +169,7 @@ def _days(seconds: float) -> str:
     return f"{seconds / 86_400:.1f} days"
 
 
-_OF_TEXTS: Mapping[str, Callable[[str], str]] = {
+_TEXT_FORMS: Mapping[str, Callable[[str], str]] = {
     "capital": _capital,
     "then": " {}".format,
     "given": " The reason given: {}".format,

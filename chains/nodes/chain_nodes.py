@@ -101,7 +101,8 @@ _FORM_SECONDS = 600
 LIMIT_PAUSE_SECONDS = 1
 # Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
 FAIL_FAST_SECONDS = 3
-# geth's codes for what takes too long, a batch or a request in it, and for a batch whose answers are too long.
+# geth's codes: -32002 for a batch that takes too long, or a request in it; -32003 for a batch whose answers are too
+# long.
 _TOO_SLOW = -32002
 _OF_BATCH = {_TOO_SLOW, -32003}
 # JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
@@ -381,7 +382,7 @@ class RpcNode:
             raise InvalidReply(f"{self.host} does not report its chain id") from None
 
     def rest_long(self, problem: NodeUnavailable) -> None:
-        """Let a node rest that answers, and wrongly. Its next answer would end a rest by failures."""
+        """Let a node that answers wrongly rest for `MAX_REST_SECONDS`. Its next answer would end an ordinary rest."""
         self._rest(problem)
         self.is_out = True
         self.rests_until = self._wrong_until = self._clock() + MAX_REST_SECONDS

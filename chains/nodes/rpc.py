@@ -38,7 +38,7 @@ _COMPARED_SECONDS = 600
 TIMES_DOUBTFUL = 10
 # A reorg rarely replaces a block this far below the head.
 KEPT_BELOW = 4
-# Blocks of which logs may be asked for at once.
+# Maximum blocks in one question for logs.
 LONGEST_LOG_RANGE = 1_000_000
 FEE_QUESTIONS: Sequence[Question[Any]] = (
     *(questions.header("latest"), questions.priority_fee()),

@@ -141,7 +141,7 @@ def _begin(block: bytes | int | HeaderParts) -> bytes:
 
 
 class _Trie:
-    """The trie of values by their index, and a writer of operations for some of them."""
+    """A trie of values by their index. It writes the operations that prove some of them."""
 
     def __init__(self, values: Sequence[bytes], leaf: Callable[[int, int], bytes], *, takes_masks: bool = True) -> None:
         """`leaf` returns the operation for an index at a depth."""

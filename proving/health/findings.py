@@ -253,7 +253,7 @@ def wake() -> None:
 
 def observe(lane: HeldLane) -> None:
     """Observe each chain that is due. A worker calls this."""
-    # A later time was stored by a clock that was ahead.
+    # A time in the future was stored by a clock that was ahead.
     due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
         if chain.id in due:

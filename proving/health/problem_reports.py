@@ -125,7 +125,7 @@ def _note(problems: Mapping[str, Problem]) -> None:
     present, absent = unfinished.filter(key__in=problems), unfinished.exclude(key__in=problems)
     present.update(seen_at=Now(), absent_since=None)
     absent.filter(absent_since=None).update(absent_since=Now())
-    # A later time was stored by a clock that was ahead.
+    # A time in the future was stored by a clock that was ahead.
     recent = (Now() - _HELD, Now() + _HELD)
     present.filter(is_told=False, due_at=None).exclude(began_at__range=recent).update(due_at=Now())
     ended = absent.exclude(absent_since__range=recent)

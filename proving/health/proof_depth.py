@@ -34,7 +34,7 @@ def measure_next(lane: HeldLane) -> None:
     """
     sources = {connection.source_id for connection in get_chains().connections}
     watches = ChainWatch.objects.filter(pk__in=sources).filter(seen_at=F("looked_at"))
-    # A later time was stored by a clock that was ahead.
+    # A time in the future was stored by a clock that was ahead.
     watch = watches.exclude(proofs_measured_at__range=(Now() - _EACH, Now() + _EACH)).order_by("looked_at").first()
     if watch is None:
         return

@@ -48,7 +48,7 @@ def by_lane() -> list[Standstill]:
     """Return the lanes in which something is due, and for how long nothing was advanced there."""
     (first, *others) = [_oldest(stage, name, rows) for name in lanes.every() for stage, rows in _queues(name)]
     oldest = list(first.union(*others))
-    # A later time was stored by a clock that was ahead.
+    # A time in the future was stored by a clock that was ahead.
     advanced = Lane.objects.filter(advanced_at__lte=Now() + due_rows.MILLISECOND)
     times = dict(advanced.values_list("name", "advanced_at"))
     return [

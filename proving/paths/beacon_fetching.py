@@ -143,10 +143,10 @@ class Period:
         """Return all leaves, verified. Raises `NodeUnavailable`."""
         root = self.block_roots_root
         return _first_of(
-            self.source.id, self._of_files, (lambda client: client.block_roots(self.number, root)) if root else None
+            self.source.id, self._from_files, (lambda client: client.block_roots(self.number, root)) if root else None
         )
 
-    def _of_files(self, files: EraFiles) -> bytes:
+    def _from_files(self, files: EraFiles) -> bytes:
         roots = files.roots(self.number, self.root)
         if self.block_roots_root:
             return roots.blocks

@@ -20,7 +20,7 @@ _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 
 
 class ChainUnavailable(Refused):
-    """The chains don't tell now what the answer takes."""
+    """The chains' nodes don't tell now all that the answer needs."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
@@ -30,7 +30,7 @@ class ChainUnavailable(Refused):
 def asking_nodes() -> Iterator[float]:
     """Let one client of few ask nodes. Return until when, by `time.monotonic`. Raises `Refused`: busy.
 
-    If the chains take longer, it is an `ChainUnavailable`.
+    If the chains take longer, it is a `ChainUnavailable`.
     """
     if not _places.acquire(blocking=False):
         raise Refused(

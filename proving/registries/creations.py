@@ -59,7 +59,7 @@ class Creation:
 
     @property
     def least_gas(self) -> int:
-        """Return the gas of storing the code (Yellow Paper, G_codedeposit), which is most that a creation takes."""
+        """Return the gas of storing the code (Yellow Paper, G_codedeposit), which is most of what a creation takes."""
         return 200 * len(load_artifact(self.name).runtime)
 
 

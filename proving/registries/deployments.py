@@ -242,7 +242,7 @@ def why_replaceable(row: FactsRegistry) -> str:
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:
-    """Return the registry in use of a connection. Its code isn't checked."""
+    """Return a connection's registry that is in use. None: none is deployed. Its code isn't checked."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     return rows.exclude(deployed_at=None).first()
 

@@ -237,7 +237,7 @@ _PROOFS, _PROOFS_ALONE = 300, 1000
 _WHOLE_BLOCK = 75
 # Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
-# Maximum batches that a turn of the house rejects.
+# Maximum batches that one turn of the lane `house` rejects.
 _OVERDUE = 1000
 # Additional time before a batch is rejected while no block later than its deadline was seen.
 _FURTHER = timedelta(days=1)

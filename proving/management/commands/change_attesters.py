@@ -1,4 +1,4 @@
-"""`manage.py change_attesters <destination> <source>`."""
+"""`manage.py change_attesters <destination> <source> <attester> ... --threshold <number> --signature <hex> ...`."""
 
 from argparse import ArgumentTypeError
 from typing import Any

@@ -50,7 +50,7 @@ def test_real_headers_of_ethereum_and_arbitrum_are_known_in_all_their_fields():
 @pytest.mark.long
 @settings(derandomize=True, max_examples=100, deadline=None, database=None)
 @given(ETHEREUMS)
-def test_any_number_of_ethereums_fields_is_known(values):
+def test_headers_with_any_valid_number_of_ethereums_fields_are_read(values):
     encoded = rlp.encode(values)
     header = verify(encoded, keccak(encoded))
     assert list(header.fields) == rlp.decode(encoded)

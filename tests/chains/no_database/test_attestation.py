@@ -183,7 +183,7 @@ def test_a_drip_is_not_waited_for():
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_a_flood_is_not_read_to_its_end(flood):
+def test_an_endless_answer_of_an_attester_is_not_read_to_its_end(flood):
     with hostile_node(flood, chain_id=None) as url:
         began = time.monotonic()
         (told,) = ask([attester(url)], DOMAIN, 1, 123, timeout_seconds=1)

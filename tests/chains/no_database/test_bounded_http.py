@@ -127,7 +127,7 @@ def test_no_redirect_to_another_port_is_followed(client_of):
             elsewhere.accept()
 
 
-def test_only_who_allows_redirects_follows_them():
+def test_redirects_are_followed_only_where_they_are_allowed():
     """Signing services, attesters, beacon nodes and the operator's webhook don't."""
     asked: list[Any] = []
 

@@ -22,7 +22,7 @@ def test_an_address_gets_its_checksum(address):
     assert checksummed("0x" + address[2:].upper()) == address
 
 
-def test_a_wrong_checksum_is_none():
+def test_an_address_with_a_wrong_checksum_is_read_as_none():
     for address in ADDRESSES[4:]:
         assert checksummed("0x" + address[2:].swapcase()) is None
 

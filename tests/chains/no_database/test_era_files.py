@@ -275,7 +275,7 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
     assert "/some/" not in str(unavailable.value)
 
 
-def test_a_slow_place_is_left_for_another(world, path, root, roots):
+def test_era_files_are_read_elsewhere_if_one_place_is_slow(world, path, root, roots):
     times = count(step=301)
     with served(Site(path.parent)) as url:
         files = EraFiles(world.chain, [url], clock=lambda: next(times))

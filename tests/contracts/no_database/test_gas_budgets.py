@@ -91,7 +91,7 @@ def test_a_slot_of_seven_nodes_is_shown_for_little_beside_its_calldata(lab):
     assert result.tx == result.floor
 
 
-def test_a_withdrawal_of_sixteen_is_shown_for_little(lab):
+def test_showing_one_of_sixteen_withdrawals_keeps_its_gas_budget(lab):
     case, arguments = a_withdrawal()
     assert lab.show(case, "a withdrawal shown", "withdrawalByProof", *arguments).exec <= SHOWN_WITHDRAWAL
 

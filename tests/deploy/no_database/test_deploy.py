@@ -176,7 +176,7 @@ def test_the_page_of_containers_writes_every_secret_but_the_signer_s(compose, tm
     assert [chain.signer for chain in chains] == [signer] * 2
 
 
-def test_each_waits_for_what_it_needs(compose):
+def test_each_container_waits_for_those_it_needs(compose):
     services = compose["services"]
     for name, service in services.items():
         for other, how in service.get("depends_on", {}).items():

@@ -514,7 +514,7 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
         ),
     ],
 )
-def test_a_refusal_at_an_old_block_is_told_with_what_the_node_does(
+def test_a_rejection_at_an_old_block_quotes_the_nodes_refusal(
     service, client, key, settings, old, code, refuses_newest, why
 ):
     body = request(ALICE, block=old)

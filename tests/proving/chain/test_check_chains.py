@@ -403,7 +403,7 @@ def test_each_attester_is_asked(attested, attesters):
     ]
 
 
-def test_an_attester_with_another_key_is_told(attested, attesters):
+def test_an_attester_that_signs_with_another_key_is_reported(attested, attesters):
     first, second = attesters
     attested((first.address, second.url), (second.address, second.url))
     _, wrong, right = said_of_attesters(check("too_few_attesters", "no_registry", "no_registry"))

@@ -111,7 +111,7 @@ def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings
     assert told() == []
 
 
-def test_the_only_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
+def test_no_problem_is_reported_once_chains_toml_has_no_key(observed, settings):
     steal(observed)
     assert told()
     reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
@@ -315,7 +315,7 @@ def test_transactions_of_the_service_itself_are_never_reported_as_foreign(observ
 
 
 @pytest.mark.long
-def test_a_development_chain_that_begins_anew_tells_nothing(observed):
+def test_a_development_chain_that_begins_anew_causes_no_problem_report(observed):
     snapshot = observed.rpc("evm_snapshot")
     prove(observed)
     observed.mine(200)

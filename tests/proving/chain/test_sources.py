@@ -639,9 +639,7 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
 
 
 @pytest.mark.long
-def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_gone_again(
-    chain, games, there, settings, key
-):
+def test_a_game_that_ran_unknown_code_is_not_relied_on_after_that_code_is_gone(chain, games, there, settings, key):
     def new_games() -> str:
         return code_that_decides()["games of type 1"]
 
