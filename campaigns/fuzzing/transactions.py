@@ -48,7 +48,8 @@ _SIZES = (0, 1, 2, 3, 5, 10, 20, 60)
 ERRORS = {
     keccak(text=error)[:4]
     for error in (
-        *("InvalidProof()", "InvalidHeader()", "UnknownBlock(uint256)", "HeaderMismatch(uint256)"),
+        *("InvalidProof()", "UnknownFunction(bytes4)", "InvalidHeader()", "UnknownBlock(uint256)"),
+        "HeaderMismatch(uint256)",
         "HeaderFieldNotProven(uint256,uint8)",
     )
 }
