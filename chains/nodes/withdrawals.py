@@ -90,5 +90,5 @@ def nodes(withdrawals: Sequence[Withdrawal], places: Collection[int]) -> dict[in
 
 
 def are_readable(way: Sequence[bytes]) -> bool:
-    """Return whether the view takes these nodes: none has a child that is short enough to be embedded in it."""
-    return all(isinstance(item, bytes) for node in way for item in decode_rlp(node))
+    """Return whether the view takes these nodes: none is short enough to be embedded in a node above."""
+    return all(len(node) >= HASH_BYTES and all(isinstance(item, bytes) for item in decode_rlp(node)) for node in way)

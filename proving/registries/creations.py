@@ -29,7 +29,6 @@ from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
 from proving.sending import orders, signers, signing, transaction_monitor
 from proving.sending.signers import Unsent
-from proving.sending.transaction_monitor import WAIT_SECONDS
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
 from queries.waits import WaitReason
@@ -100,11 +99,12 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
         if _require_deployer(chain, rpc):
             begun |= _begin(chain, ready, under_way)
+    seconds = transaction_monitor.WAIT_SECONDS
     if not begun and why is None:
         names = ", ".join(creation.name for creation in missing)
-        raise DeploymentError(f"For {WAIT_SECONDS} s nothing could be sent to create {names}; run it again.")
+        raise DeploymentError(f"For {seconds} s nothing could be sent to create {names}; run it again.")
     raise DeploymentError(
-        f"The deploying transactions were not confirmed within {WAIT_SECONDS} s. {why or ''} They are stored: run it "
+        f"The deploying transactions were not confirmed within {seconds} s. {why or ''} They are stored: run it "
         "again to go on waiting for them."
     )
 

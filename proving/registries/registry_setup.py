@@ -28,7 +28,6 @@ from proving.registries import balance_costs, creations, deployments
 from proving.registries.creations import Creation, DeploymentError, contract_address
 from proving.registries.deployments import Call, call, creation_code, revert_reason
 from proving.sending import signing, transaction_monitor
-from proving.sending.transaction_monitor import WAIT_SECONDS
 from proving.sources import beacon_roots
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
@@ -60,7 +59,7 @@ def deploy(
 ) -> FactsRegistry:
     """Create the contracts of a connection that don't exist yet, and record its registry. Continue an interrupted run.
 
-    `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after `WAIT_SECONDS` without
+    `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after ten minutes without
     confirmation, and `chains.nodes.rpc.ChainError` if no node answers.
     """
     connection = get_chains().connection(source, destination)
@@ -313,9 +312,8 @@ def change_attesters(
             if not sent.succeeded:
                 raise DeploymentError(f"The transaction {sent.label} failed.")
             return ordered
-    raise DeploymentError(
-        f"The change was not confirmed within {WAIT_SECONDS} s; its transaction is stored and goes on."
-    )
+    seconds = transaction_monitor.WAIT_SECONDS
+    raise DeploymentError(f"The change was not confirmed within {seconds} s; its transaction is stored and goes on.")
 
 
 def _submit(chain: Chain, intent: Intent) -> Transaction:
@@ -323,7 +321,9 @@ def _submit(chain: Chain, intent: Intent) -> Transaction:
     for _ in transaction_monitor.monitor_for(chain):
         if sent := creations.send(chain, [intent], Transaction.objects.none()):
             return sent[-1]
-    raise DeploymentError(f"For {WAIT_SECONDS} s other transactions were in the way, so none was sent; run it again.")
+    raise DeploymentError(
+        f"For {transaction_monitor.WAIT_SECONDS} s other transactions were in the way, so none was sent; run it again."
+    )
 
 
 def _signed_change(

@@ -39,9 +39,8 @@ def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are
     own, own_below = key[0] >> 4, key[0] & 15
     others = [child for index, child in enumerate(below) if index != own_below]
     full = b"\x00" + b"".join(others)
-    listed = b"\x10\x03" + b"".join(
-        bytes([0x20 | index]) if index == own else bytes([index]) + child for index, child in enumerate(above) if child
-    )
+    hashes = {index: child for index, child in enumerate(above) if child and index != own}
+    listed = b"\x10" + sum(1 << index for index in hashes).to_bytes(2) + b"".join(hashes.values())
     leaf = b"\xc1" + (2 << 10 | 1 << 6 | 1).to_bytes(2) + ALICE + b"\x01\x02"
     assert len(others) == 15
     assert calldata == b"\x01\x05" + leaf + full + listed
@@ -63,9 +62,9 @@ def test_subtrees_meet_in_a_branch_and_an_extension_leads_to_another():
             b"\x30" + ALICE,
             bytes.fromhex("40 01 03 01 01 01"),  # slot 3 at depth 1, value 1
             bytes.fromhex("40 02 9dac 09 01 01"),
-            bytes.fromhex("10 02 10") + sibling + b"\x2d",  # two children: the node at index 0, the slot at index d
+            bytes.fromhex("20 0000 0001") + sibling,  # two children: the node at place 0, and the slot
             bytes.fromhex("36 07"),
-            bytes.fromhex("11 02 2c 2f"),
+            bytes.fromhex("11 0000"),  # both slots
             bytes.fromhex("89 0041 01 02"),
         ]
     )

@@ -24,7 +24,7 @@ def branch_below(depth: int) -> _Subtree:
 TAKE = {
     "extension": (bytes([0x36, 1]), branch_below(3)),
     "full branch": (bytes([0x00]) + bytes(15 * 32), branch_below(3)),
-    "branch": (bytes([0x10, 2, 0x20 | SLOT.key >> 244 & 15, 0x0F]) + bytes(32), branch_below(3)),
+    "branch": (b"\x10" + (1 << 15).to_bytes(2) + bytes(32), branch_below(3)),
     "absent key": (bytes([0x34]) + SLOT.written, _Subtree(EMPTY, SLOT.key ^ 1, 3, NIBBLES)),
     "account": (bytes([0xC8]) + BODY, branch_below(0)),
 }

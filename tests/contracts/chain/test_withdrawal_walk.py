@@ -137,7 +137,6 @@ def _changed(at: int, item: bytes) -> bytes:
 TAKEN = {
     "as it is": VALUE,
     "zeros but the amount": tries.encode([0, 0, bytes(20), 2**64 - 1]),
-    "the shortest, whose root has 30 bytes": tries.encode([0, 0, SOMEONE, 0]),
     "an amount of nothing": tries.encode([2**64 - 1, 0, SOMEONE, 0]),
     "the greatest": tries.encode([2**64 - 1, 2**64 - 1, b"\xff" * 20, 2**64 - 1]),
     **{f"number {at} of a byte": _changed(at, b"\5") for at in (0, 1, 3)},
@@ -244,6 +243,7 @@ NODES: dict[str, tuple[int, list[bytes]]] = {
     "a list of three": (0, [tries.encode([tries.hex_prefix("80", leaf=True), VALUE, b""])]),
     "a leaf without a value": (0, [_leaf("80", b"")]),
     "a leaf with the list itself": (0, [tries.encode([tries.hex_prefix("80", leaf=True), GENUINE.fields])]),
+    "a short root": (0, [_leaf("80", tries.encode([0, 0, SOMEONE, 0]))]),
 }
 
 
