@@ -14,7 +14,7 @@ from batch_query_client.registry import require_facts
 from campaigns.fuzzing import receipts as campaign
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
-from chains.contract_artifacts import NO_CONTRACT
+from chains.contract_artifacts import NO_CONTRACT, earlier_registry
 from chains.encoding import HISTORY_WINDOW
 from chains.tries.packed import CannotPack, encode
 from chains.tries.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
@@ -105,6 +105,20 @@ def test_every_receipt_log_and_transaction_of_a_recorded_block_is_proven(registr
         facts = prove(registry, block, encode_transactions(block.number, block.transactions, lot))
         assert facts.hashes == {index: keccak(block.transactions[index]) for index in lot}
         read(registry, block.number, facts)
+
+
+@pytest.mark.parametrize("count", [1, 3, 130])
+def test_a_registry_of_version_0_3_0_is_shown_receipts_and_absences_in_its_form(chain, source, count):
+    earlier = Deployed(
+        chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=earlier_registry()
+    )
+    values = [GENUINE.encode()] * count
+    header = tries.header(9, b"\1" * 32, roots=(root(values), root(values)))
+    source.send("set", 9, keccak(header))
+    for indexes in ([0], [count], [count, 65_535], [0, count - 1, 128, 200, 300]):
+        earlier.send_raw(encode_receipts(header, values, fields=indexes, takes_masks=False))
+        exist = [(True, int(index < count).to_bytes(32)) for index in indexes]
+        assert [earlier.call("tryReceiptField", 9, index, EXISTS) for index in indexes] == exist
 
 
 # --- Random blocks ----------------------------------------------------------------------------------------------------
