@@ -17,6 +17,7 @@ library CalldataReader {
         return input.cursor >= msg.data.length;
     }
 
+
     /// @dev The big-endian number in the next `size` bytes, at most 32; zero in none.
     function take(Calldata memory input, uint256 size) internal pure returns (uint256 value) {
         unchecked {

@@ -120,6 +120,13 @@ library SubtreeStack {
         if (Subtree.unwrap(lowest) != stack.bottom) revert InvalidProof();
     }
 
+    /// @dev The subtree that is `count` above another.
+    function above(Subtree item, uint256 count) internal pure returns (Subtree) {
+        unchecked {
+            return Subtree.wrap(Subtree.unwrap(item) + count * SUBTREE);
+        }
+    }
+
     function ref(Subtree item) internal pure returns (bytes32 value) {
         assembly ("memory-safe") {
             value := mload(item)

@@ -26,7 +26,7 @@ library WithdrawalReader {
 
     /// @dev The withdrawal at a place in the block's list. The trie is as that of receipts: its keys are the RLP of the
     /// places, and no node is embedded. A withdrawal of less than 29 bytes may be: those are refused, and so is what lies
-    /// under the same branch. On public chains none is so short, but those of a young chain with small amounts may be.
+    /// under the same branch. On public chains none is so short, but the first 128 of a chain with few validators may be.
     /// @param proof The RLP list of the nodes, each as a byte string, the root first.
     function read(bytes calldata proof, bytes32 root, uint256 place)
         internal
