@@ -153,7 +153,7 @@ _MOST_FAILURES = 1000
 @dataclass(frozen=True)
 class _Failure:
     key: Hashable
-    """The same for lines of which one a minute is written."""
+    """One line a minute is written of those with an equal key."""
     record: logging.LogRecord
     """The record to write, which may be a copy with another text. Other handlers get the unchanged record."""
 

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from eth_utils.crypto import keccak
@@ -12,6 +12,7 @@ from tests.contracts import decoder, tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
 from tests.contracts.simulator import Call, Simulator
+from tests.contracts.walks import ShownProof, anyone_reader, refusals
 
 # Chain id for the registries of these tests. Any number would do.
 SOURCE_CHAIN_ID = 1
@@ -34,6 +35,18 @@ def harness(chain: DevChain) -> Harness:
 @pytest.fixture(scope="session")
 def simulator(chain: DevChain) -> Simulator:
     return Simulator(chain)
+
+
+@pytest.fixture(scope="module")
+def reader(chain: DevChain) -> Deployed:
+    """Return a reader for which each number of a block is the root below which something is shown."""
+    return anyone_reader(chain)
+
+
+@pytest.fixture(scope="module")
+def refused(simulator: Simulator, reader: Deployed) -> Callable[[Iterable[ShownProof]], list[str]]:
+    """Return a function that returns the model's refusals of walks, after the contract has agreed."""
+    return lambda all_walks: refusals(simulator, reader, all_walks)
 
 
 @pytest.fixture

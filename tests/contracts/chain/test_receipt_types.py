@@ -14,7 +14,7 @@ from tests.contracts import tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
-from tests.contracts.walks import ReceiptWalk, anyone_reader, encode_log, encode_receipt
+from tests.contracts.walks import ReceiptWalk, encode_log, encode_receipt
 
 LOGS: list[Log] = [(b"\xaa" * 20, [b"\x01" * 32], b"data"), (b"\xbb" * 20, [], b"\x05")]
 FIELDS = [1, 50_000, bloom(LOGS), [[emitter, topics, data] for emitter, topics, data in LOGS]]
@@ -41,11 +41,6 @@ BEHIND: Mapping[str, bytes] = {
     "a longer prefix": b"\xb8\x01\x80",
     "a string that is cut": b"\x82\x01",
 }
-
-
-@pytest.fixture(scope="module")
-def reader(chain) -> Deployed:
-    return anyone_reader(chain)
 
 
 def block_of(receipts: list[Outcome]) -> Block:

@@ -9,17 +9,14 @@ from eth_utils.crypto import keccak
 from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
 from tests.contracts.blocks import Block, Outcome, bloom, random_block, recorded
-from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
 from tests.contracts.walks import (
     REFUSAL,
     ReceiptWalk,
-    anyone_reader,
     encode_log,
     encode_receipt,
     receipt_nodes,
     receipt_trie,
-    refusals,
     spoilt_proofs,
 )
 from tests.fixtures_folder import fixture_names
@@ -30,17 +27,6 @@ CORNERS = (0, 1, 2, 15, 16, 127, 128, 129, 144, 255, 256, 272)
 LOGS = [(b"\xaa" * 20, [b"\x01" * 32, b"\x02" * 32], b"data"), (b"\xbb" * 20, [], b"\x05"), (b"\xcc" * 20, [], b"")]
 GENUINE = Outcome(1, 2, 50_000, LOGS)
 NO_SUCH_LOG = "There is no such log."
-
-
-@pytest.fixture(scope="module")
-def reader(chain) -> Deployed:
-    return anyone_reader(chain)
-
-
-@pytest.fixture(scope="module")
-def refused(simulator, reader):
-    """Return a function that returns the model's refusals of walks, after the contract has agreed."""
-    return lambda all_walks: refusals(simulator, reader, all_walks)
 
 
 def shown(values: list[bytes], indexes: Iterable[int], log: int | None = None) -> list[ReceiptWalk]:

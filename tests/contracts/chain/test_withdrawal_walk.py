@@ -12,7 +12,7 @@ from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call
-from tests.contracts.walks import REFUSAL, anyone_reader, receipt_trie, refusals, spoilt_proofs
+from tests.contracts.walks import REFUSAL, receipt_trie, spoilt_proofs
 from tests.contracts.withdrawal_walks import (
     NO_SUCH_WITHDRAWAL,
     Withdrawal,
@@ -30,17 +30,6 @@ GENUINE = Withdrawal(38_266_022, 1_268_169, SOMEONE, 16_065_994)
 VALUE = tries.encode(GENUINE.fields)
 ABSENT = (16, 17, 31, 127, 128, 129, 255, 256, 300, 65_535)
 OTHER = tries.hash_reference(b"\1" * 32)
-
-
-@pytest.fixture(scope="module")
-def reader(chain) -> Deployed:
-    return anyone_reader(chain)
-
-
-@pytest.fixture(scope="module")
-def refused(simulator, reader):
-    """Return a function that returns the model's refusals of walks, after the contract has agreed."""
-    return lambda all_walks: refusals(simulator, reader, all_walks)
 
 
 def spoilt(genuine: WithdrawalWalk) -> list[WithdrawalWalk]:
