@@ -7,12 +7,11 @@ bytecode.
 import argparse
 import json
 import posixpath
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,8 +34,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 # Imports from the library begin with this, here as in others' contracts.
-LIBRARY = "batch-query-client/"
-_LIBRARY_IMPORT = re.compile(rf'^import .* from "(?:{LIBRARY}|\./)(\w+\.sol)";', re.MULTILINE)
+LIBRARY = "@batch-query-service/contracts/src/"
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
@@ -112,26 +110,19 @@ def stored() -> dict[Path, str]:
 def read_sources(*folders: str) -> dict[str, str]:
     """Return the text of each source in these folders, by its path below `contracts/`.
 
-    The library's sources that these import are included, by the path that is imported.
+    The library's sources are included, by the path that others import.
     """
-    sources = {
-        path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
-        for folder in folders
-        for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
+    return {
+        **{
+            path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
+            for folder in folders
+            for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
+        },
+        **{
+            f"{LIBRARY}{path.relative_to(LIBRARY_DIR).as_posix()}": path.read_text()
+            for path in sorted(LIBRARY_DIR.rglob("*.sol"))
+        },
     }
-    return sources | _imported_library(sources.values())
-
-
-def _imported_library(texts: Iterable[str]) -> dict[str, str]:
-    sources: dict[str, str] = {}
-    waiting = list(texts)
-    for text in waiting:
-        for name in _LIBRARY_IMPORT.findall(text):
-            path = LIBRARY_DIR / name
-            if f"{LIBRARY}{name}" not in sources and path.exists():
-                sources[f"{LIBRARY}{name}"] = path.read_text()
-                waiting.append(sources[f"{LIBRARY}{name}"])
-    return dict(sorted(sources.items()))
 
 
 def imported_path(source: str, name: str) -> str:

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
 import {IBeaconHistory} from "./IBeaconHistory.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 
 /// @title Hashes of a chain's old blocks, proven by what its beacon chain keeps of itself for ever.
 /// @notice Nothing is stored, and there is no owner: forks and constants are fixed when this is deployed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {NodeWriter} from "./NodeWriter.sol";
 import {Subtree} from "./SubtreeStack.sol";

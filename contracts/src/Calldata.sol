@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 
 /// @dev What is read of calldata, and what isn't yet.
 struct Calldata {
@@ -16,7 +16,6 @@ library CalldataReader {
     function atEnd(Calldata memory input) internal pure returns (bool) {
         return input.cursor >= msg.data.length;
     }
-
 
     /// @dev The big-endian number in the next `size` bytes, at most 32; zero in none.
     function take(Calldata memory input, uint256 size) internal pure returns (uint256 value) {

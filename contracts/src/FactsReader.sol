@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IFacts} from "./IFacts.sol";
 import {Receipt, ReceiptReader} from "./ReceiptReader.sol";
-import {TrieWalk} from "batch-query-client/TrieWalk.sol";
+import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 import {Withdrawal, WithdrawalReader} from "./WithdrawalReader.sol";
 
 /// @title Reads the facts of all source chains, and verifies proofs in the caller's own call.

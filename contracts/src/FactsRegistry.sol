@@ -2,10 +2,10 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
 import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
 import {StateProof} from "./StateProof.sol";

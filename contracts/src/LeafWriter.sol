@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {Stack} from "./SubtreeStack.sol";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 
 /// @title Writes the RLP of one trie node (Yellow Paper, appendices B and C), and gives the reference to it. Branches are

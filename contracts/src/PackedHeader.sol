@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 
 /// @notice What was sent as a header isn't one, or has no such field.

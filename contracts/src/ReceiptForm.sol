@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 
 /// @title The parts of a receipt that depend on its transaction's type (EIP-2718), in calldata.
 /// @notice Every receipt is a list of status, cumulative gas, bloom and logs, behind a byte for the type, unless that is 0.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {ReceiptForm} from "./ReceiptForm.sol";
-import {TrieWalk} from "batch-query-client/TrieWalk.sol";
+import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 
 /// @dev The receipt of a transaction. All is zero where the block has no transaction of this index.
 /// @param exists Whether the block has the transaction.
@@ -44,7 +44,7 @@ library ReceiptReader {
         pure
         returns (Receipt memory receipt, uint256 log, uint256 logEnd)
     {
-        (uint256 place, uint256 end, bool isOwn) = TrieWalk.findReceipt(proof, root, txIndex);
+        (uint256 place, uint256 end, bool isOwn) = TrieWalk.findPlace(proof, root, txIndex);
         // Another transaction's receipt may be any value: it shows absence by its key.
         if (isOwn) return _receipt(place, end, logIndex);
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
 import {Calldata, CalldataReader} from "./Calldata.sol";
 import {Facts} from "./Facts.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {PackedTrie} from "./PackedTrie.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";

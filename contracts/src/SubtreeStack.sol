@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 
 /// @dev A place in memory that holds a node of a trie, with its known position and the keys below it.
@@ -118,13 +118,6 @@ library SubtreeStack {
     function only(Stack memory stack) internal pure returns (Subtree lowest) {
         lowest = _topmost(stack, 1);
         if (Subtree.unwrap(lowest) != stack.bottom) revert InvalidProof();
-    }
-
-    /// @dev The subtree that is `count` above another.
-    function above(Subtree item, uint256 count) internal pure returns (Subtree) {
-        unchecked {
-            return Subtree.wrap(Subtree.unwrap(item) + count * SUBTREE);
-        }
     }
 
     function ref(Subtree item) internal pure returns (bytes32 value) {

@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
 import {LeafWriter} from "./LeafWriter.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {PackedTrie} from "./PackedTrie.sol";
@@ -11,7 +11,7 @@ import {ReceiptForm} from "./ReceiptForm.sol";
 import {StateProof} from "./StateProof.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";
 import {TransactionFacts} from "./TransactionFacts.sol";
-import {TrieWalk} from "batch-query-client/TrieWalk.sol";
+import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 
 /// @title Proves receipts, logs and hashes of the transactions of one block, by the operations that
 /// docs/developing/proof-format.md specifies.

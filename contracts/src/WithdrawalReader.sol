@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {CalldataRlp} from "batch-query-client/CalldataRlp.sol";
-import {InvalidProof} from "batch-query-client/InvalidProof.sol";
-import {TrieWalk} from "batch-query-client/TrieWalk.sol";
+import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
+import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 
 /// @dev A withdrawal from the beacon chain (EIP-4895). All is zero where the block has none at this place.
 /// @param exists Whether the block has the withdrawal.
@@ -26,7 +26,7 @@ library WithdrawalReader {
 
     /// @dev The withdrawal at a place in the block's list. The trie is as that of receipts: its keys are the RLP of the
     /// places, and no node is embedded. A withdrawal of less than 29 bytes may be: those are refused, and so is what lies
-    /// under the same branch. On public chains none is so short, but the first 128 of a chain with few validators may be.
+    /// under the same branch. Only the first 128 of a chain with few validators may be so short, and small ones of a young chain.
     /// @param proof The RLP list of the nodes, each as a byte string, the root first.
     function read(bytes calldata proof, bytes32 root, uint256 place)
         internal
@@ -34,7 +34,7 @@ library WithdrawalReader {
         returns (Withdrawal memory withdrawal)
     {
         unchecked {
-            (uint256 cursor, uint256 end, bool isOwn) = TrieWalk.findReceipt(proof, root, place);
+            (uint256 cursor, uint256 end, bool isOwn) = TrieWalk.findPlace(proof, root, place);
             if (end == 0) return withdrawal;
             uint256 index;
             uint256 validator;

@@ -71,7 +71,7 @@ library TrieWalk {
     /// is; and whether it is the index's own. If not, it shows the index absent. So does a walk that comes to no leaf: then
     /// `end` is zero. Indexes have 16 bits.
     /// @param proof As for `slotValue`. No node below the root is embedded, because a receipt has more than 32 bytes.
-    function findReceipt(bytes calldata proof, bytes32 root, uint256 index)
+    function findPlace(bytes calldata proof, bytes32 root, uint256 index)
         internal
         pure
         returns (uint256 value, uint256 end, bool isOwn)
@@ -90,7 +90,7 @@ library TrieWalk {
         return (0x82 << 248 | index << 232, 6);
     }
 
-    /// @dev Follows a key to a leaf, as `findReceipt` tells it.
+    /// @dev Follows a key to a leaf, as `findPlace` tells it.
     /// @param reach The nibbles of the key: NIBBLES of one that is a hash, and fewer of a receipt's.
     function _find(bytes calldata proof, bytes32 root, uint256 key, uint256 reach)
         private

@@ -126,7 +126,7 @@ def test_an_unknown_artifact_is_an_error():
 # Solidity that others import. They use other compilers, mostly without the pipeline by an intermediate representation.
 USER = """
 pragma solidity ^0.8.20;
-import {TrieWalk} from "batch-query-client/TrieWalk.sol";
+import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 contract User {
     function slot(bytes calldata proof, bytes32 root, bytes32 key) external pure returns (uint256) {
         return TrieWalk.slotValue(proof, root, key);
@@ -137,7 +137,7 @@ contract User {
         return TrieWalk.accountItems(proof, root, account_);
     }
     function receipt(bytes calldata proof, bytes32 root, uint256 index) external pure returns (uint256, uint256, bool) {
-        return TrieWalk.findReceipt(proof, root, index);
+        return TrieWalk.findPlace(proof, root, index);
     }
 }
 """
@@ -147,9 +147,8 @@ contract User {
 @pytest.mark.parametrize("compiler", ["solc-0.8.20", "solc"])
 @pytest.mark.parametrize("optimizer", [{"enabled": False}, {"enabled": True, "runs": 200}], ids=["plain", "optimized"])
 def test_the_walk_compiles_without_the_settings_of_this_project(compiler, optimizer):
-    sources = {f"{build.LIBRARY}{path.name}": path.read_text() for path in build.LIBRARY_DIR.glob("*.sol")}
     output = build.run_compiler(
-        {"User.sol": "// SPDX-License-Identifier: MIT" + USER, **sources},
+        {"User.sol": "// SPDX-License-Identifier: MIT" + USER, **build.read_sources()},
         {"User.sol": {"User": ["evm.deployedBytecode.object"]}},
         settings={"optimizer": optimizer},
         solc=build.ROOT_DIR / "node_modules" / compiler / "solc.js",
