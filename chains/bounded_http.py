@@ -7,6 +7,7 @@ if one comes so, its limit holds for what is unpacked.
 
 import asyncio
 import atexit
+import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -18,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 if TYPE_CHECKING:
-    import ssl
-
     import aiohttp
 
 # Bytes after which a part is shortened, and bytes that are received at most for each that may be left.
@@ -70,7 +69,7 @@ class HttpRequest:
     """Further headers. They replace default headers of the same name."""
     peeked_bytes: int = 0
     """Maximum bytes read of an answer with another status."""
-    tls: "ssl.SSLContext | None" = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
     """Certificates for TLS. None: those that this machine trusts, and none of its own."""
     redirects: int = 0
     """Maximum redirects within the host that are followed one after another."""
@@ -128,14 +127,24 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     except TimeoutError:
         failed: Failed = late
         _let_rest(request)
-    except aiohttp.ClientSSLError:
-        failed = Failed("has no valid TLS certificate")
+    except aiohttp.ClientSSLError as error:
+        failed = tls_failure(error)
     except aiohttp.ClientConnectorError:
         failed = Failed("can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
         failed = Failed("broke off its answer")
     # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
+
+
+def tls_failure(error: "aiohttp.ClientSSLError") -> Failed:
+    """Return the failure of a connection whose TLS did not come about, with its cause."""
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        # "Hostname mismatch" goes on with the name.
+        return Failed(f"has no valid TLS certificate ({cause.verify_message.partition(',')[0].lower()})")
+    reason = (getattr(cause, "reason", None) or "connection lost").replace("_", " ").lower()
+    return Failed(f"speaks no TLS, or none that this machine speaks ({reason})")
 
 
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock; only the event loop's thread uses it

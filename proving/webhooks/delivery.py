@@ -30,7 +30,7 @@ from standardwebhooks.webhooks import Webhook as Signer
 from yarl import URL
 
 from accounts import webhook_secrets
-from chains.bounded_http import Failed, TimedOut
+from chains.bounded_http import Failed, TimedOut, tls_failure
 from config.database import due_rows, statements
 from config.database.due_rows import Claim
 from proving.working import counters
@@ -269,8 +269,8 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
             return loop.run_until_complete(_answered(url, headers, body, guard, seconds))
     except TimeoutError:
         failed: Failed = TimedOut(f"did not answer within {seconds:g} seconds")
-    except aiohttp.ClientSSLError:
-        failed = Failed("has no valid TLS certificate")
+    except aiohttp.ClientSSLError as error:
+        failed = tls_failure(error)
     except aiohttp.ClientConnectorError as error:
         # Both cases have the same text, so that users can't discover names in the internal network.
         is_unknown = guard.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
@@ -370,7 +370,8 @@ async def _answered(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
         ) as session,
         session.post(
-            url,
+            # A signed URL is another one if only its escapes are written otherwise.
+            URL(url, encoded=True),
             data=body,
             headers=headers,
             allow_redirects=False,

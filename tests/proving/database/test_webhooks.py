@@ -470,7 +470,7 @@ def test_no_proxy_of_the_environment_is_used(hook, inside, monkeypatch):
 
 
 def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, outcome_of):
-    allow, no_certificate = [ip_network("127.0.0.1")], "The receiver has no valid TLS certificate."
+    allow, no_certificate = [ip_network("127.0.0.1")], "The receiver has no valid TLS certificate ({})."
     for name in ("hooks.example", "other.example"):
         names[name] = [["127.0.0.1"]]
     certificate = Path(__file__).parents[1] / "hooks.example.pem"
@@ -480,12 +480,27 @@ def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, 
         assert hook.url.startswith("https://127.0.0.1:")
         urls = [hook.url.replace("127.0.0.1", name) for name in ("hooks.example", "other.example")]
         # No authority has signed the certificate.
-        assert outcome_of(urls[0], allow=allow) == no_certificate
+        assert outcome_of(urls[0], allow=allow) == no_certificate.format("self-signed certificate")
         trusting = ssl.create_default_context(cafile=certificate)
         monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)
         assert outcome_of(urls[0], allow=allow) == TAKEN
-        assert outcome_of(urls[1], allow=allow) == no_certificate
+        assert outcome_of(urls[1], allow=allow) == no_certificate.format("hostname mismatch")
     assert {delivery.headers["host"].partition(":")[0] for delivery in hook.received} == {"hooks.example"}
+
+
+def test_a_receiver_that_speaks_no_tls_is_told_as_that(hook, outcome_of):
+    without_tls = hook.url.replace("http:", "https:")
+    told = "The receiver speaks no TLS, or none that this machine speaks (wrong version number)."
+    assert outcome_of(without_tls, allow=[ip_network("127.0.0.1")]) == told
+
+
+@pytest.mark.parametrize(
+    "target", ["/run?sp=%2Ftriggers%2Frun&sig=a%2Bc%2Fd%3D", "/%7Ea/./b/../c?x=%41+b&y=[1]", "/?a=b;c=%e2%82%ac"]
+)
+def test_a_signed_url_is_asked_for_as_it_was_given(target, hook):
+    done(hook.url.rpartition("/")[0] + target, events=["DONE"])
+    work()
+    assert [delivery.path for delivery in hook.received] == [target]
 
 
 @pytest.mark.parametrize("name", [*DRIPS, *FLOODS])
