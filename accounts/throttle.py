@@ -5,8 +5,12 @@ another transaction has just changed the row, the database evaluates the conditi
 any number of processes never exceed the limit.
 """
 
+import hashlib
+import logging
 import math
+import re
 from datetime import timedelta
+from functools import cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from django.conf import settings
@@ -17,6 +21,8 @@ from django.utils import timezone
 
 from accounts.models import ThrottleCount
 from config.database.statements import CompiledQuery, QueryParameter
+
+_logger = logging.getLogger(__name__)
 
 PERIOD = timedelta(minutes=1)
 # Counts are deleted when they are this old.
@@ -97,15 +103,41 @@ _IPV6_PREFIX = 64
 _LOGGED_PREFIX = {4: 24, 6: 48}
 
 
+# An address with its port (Azure, IIS), in brackets (RFC 3986), or in the parameter `for` of Forwarded (RFC 7239).
+_FOR = re.compile(r'(?:.*;)?\s*for\s*=\s*"?([^";]*)"?.*', re.IGNORECASE)
+_IN_BRACKETS = re.compile(r"\[([^\]]*)\](?::\d*)?")
+_IPV4_WITH_PORT = re.compile(r"([\d.]+):\d*")
+
+
 def client_address(request: HttpRequest) -> str:
     """Return an IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
 
     The reverse proxy sends the address in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. If the header is
     a list, such as X-Forwarded-For, the last entry counts. The proxy wrote it; the client may have written the rest.
+    An entry that can't be read stands for itself, so that not all clients share the proxy's limits.
     """
     header = settings.CLIENT_ADDRESS_HEADER
-    from_proxy = _subscriber(request.headers.get(header, "").rpartition(",")[2]) if header else ""
-    return from_proxy or _subscriber(request.META.get("REMOTE_ADDR", ""))
+    entry = request.headers.get(header, "").rpartition(",")[2].strip() if header else ""
+    if not entry:
+        return _subscriber(request.META.get("REMOTE_ADDR", ""))
+    if subscriber := _subscriber(_bare(entry)):
+        return subscriber
+    _warn_of(header)
+    return f"unread {hashlib.sha256(entry.encode()).hexdigest()[:32]}"
+
+
+@cache
+def _warn_of(header: str) -> None:
+    """Log a header that can't be read, once in a process."""
+    _logger.warning("CLIENT_ADDRESS_HEADER: no address can be read from the header %s.", header)
+
+
+def _bare(entry: str) -> str:
+    """Return an entry's address without its port, brackets and parameters."""
+    for form in (_FOR, _IN_BRACKETS, _IPV4_WITH_PORT):
+        if match := form.fullmatch(entry):
+            entry = match[1]
+    return entry
 
 
 def _subscriber(address: str) -> str:
@@ -123,8 +155,8 @@ def _subscriber(address: str) -> str:
 
 def client_network(request: HttpRequest) -> str:
     """Return the client's network for logs: an IPv4 /24, an IPv6 /48, or empty if the address is unknown."""
-    address = client_address(request)
-    if not address:
+    try:
+        network = ip_network(client_address(request))
+    except ValueError:
         return ""
-    network = ip_network(address)
     return str(network.supernet(new_prefix=_LOGGED_PREFIX[network.version]))
