@@ -40,6 +40,16 @@ def _items(value: str) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
+@env.parser_for("hosts")
+def _hosts(value: str) -> list[str]:
+    """Return host names and addresses, as browsers send them, without a port."""
+    hosts: list[str] = _items(value)
+    for host in hosts:
+        if not re.fullmatch(r"\*|\.?[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", host):
+            raise ValidationError(f"Must be host names such as prover.example, without scheme and port, not {host!r}.")
+    return hosts
+
+
 @env.parser_for("networks")
 def _networks(value: str, *, names: bool = False) -> list[IPv4Network | IPv6Network | str]:
     """Return networks. With `names`, also return host names, in lower case."""
@@ -70,6 +80,8 @@ def _base_url(value: str) -> str:
     url = value.rstrip("/")
     if not _is_web_address(url) or urlsplit(url).path or urlsplit(url).query:
         raise ValidationError(f"Must look like https://example.org, not {value!r}.")
+    if not url.isascii():
+        raise ValidationError(f"Write the name as browsers send it, with xn-- (RFC 5891), not {value!r}.")
     return urlsplit(url).geturl()
 
 
@@ -169,7 +181,7 @@ def _generated(path: Path) -> str:
 # cookies, redirects and HSTS are strict. With `http`, which is meant for the operator's own machine, they are not,
 # because browsers would not send the cookies.
 BASE_URL: str = env.base_url("BASE_URL", "http://127.0.0.1:8000")
-_other_hosts: list[str] = env.items("ALLOWED_HOSTS", "")
+_other_hosts: list[str] = env.hosts("ALLOWED_HOSTS", "")
 _hsts_seconds = env.int("HSTS_SECONDS", 365 * 24 * 3600, validate=_FROM_ZERO)
 _is_behind_tls_proxy = env.bool("BEHIND_TLS_PROXY", default=False)
 # The header in which a reverse proxy sends the client's address, such as X-Real-IP. Empty if there is no proxy.

@@ -19,6 +19,8 @@ _THIS_MACHINE = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::(?P<port>[0-9
 _MOST_OF_FORM = 64 * 1024
 # Maximum characters of a request's cookies.
 _MOST_OF_COOKIES = 16 * 1024
+# Characters of a wrong host that are told, as many as a name has (RFC 1035).
+_MOST_OF_HOST = 255
 _NUL = "The request holds the character NUL. Leave it out."
 
 
@@ -70,8 +72,8 @@ class UnusualRequestMiddleware:
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a malformed request. The answer to a request for a wrong host names the right address."""
     if isinstance(exception, DisallowedHost):
-        address = settings.BASE_URL
-        return _refusal(request, f"This service is at {address}, and not at this host.", address=address)
+        address, host = settings.BASE_URL, request.META.get("HTTP_HOST", "")[:_MOST_OF_HOST]
+        return _refusal(request, f"This service is at {address}, and not at {host}.", address=address, host=host)
     return _refusal(request, "The request is malformed.")
 
 
@@ -92,9 +94,18 @@ def _is_for_people(request: HttpRequest) -> bool:
 
 
 def _refusal(
-    request: HttpRequest, sentence: str, status: int = 400, code: str = "bad_request", *, address: str = ""
+    request: HttpRequest,
+    sentence: str,
+    status: int = 400,
+    code: str = "bad_request",
+    *,
+    address: str = "",
+    host: str = "",
 ) -> HttpResponse:
-    """Return the error answer. A page has the status 400 and the template's sentence, and names the right `address`."""
+    """Return the error answer. A page has the status 400 and the template's sentence.
+
+    It names the right `address` and the wrong `host`, if there are.
+    """
     if is_of_api(request) or wants_json(request):
         return error_answer(status, code, sentence)
-    return HttpResponse(loader.render_to_string("400.html", {"address": address}), status=400)
+    return HttpResponse(loader.render_to_string("400.html", {"address": address, "host": host}), status=400)

@@ -6,8 +6,12 @@ request.
 """
 
 import json
+import re
 import threading
 import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Schema
@@ -41,6 +45,32 @@ api = Api(
     urls_namespace="api",
 )
 
+
+def _known_parameters_only(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse query parameters that the OpenAPI document doesn't name, as unknown fields of a body are refused."""
+
+    @wraps(operation)
+    def checked(request: HttpRequest, *arguments: Any, **values: Any) -> Any:
+        # A probe may add what keeps a cache from answering it.
+        is_probe = request.path == "/healthz"
+        if not is_probe and request.GET and (unknown := request.GET.keys() - (known := _parameters(request))):
+            names = ", ".join(sorted(name[:80] for name in unknown)[:10])
+            of_path = f"Those of this path are: {', '.join(known)}." if known else "This path has none."
+            raise ApiError(400, strict_json.INVALID, f"There is no query parameter {names} here. {of_path}")
+        return operation(request, *arguments, **values)
+
+    return checked
+
+
+def _parameters(request: HttpRequest) -> list[str]:
+    """Return the names of the query parameters of the request's path and method."""
+    path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{request.resolver_match.route}")  # type: ignore[union-attr]
+    method = "get" if request.method == "HEAD" else str(request.method).lower()
+    parameters = api.get_openapi_schema()["paths"][path][method]["parameters"]
+    return [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+
+
+api.add_decorator(_known_parameters_only)
 
 # Maximum seconds that a request may wait. Proxies and clients give up after half a minute or later.
 _MOST_WAIT = 25

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -101,7 +102,10 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 class JsonErrorsMiddleware:
-    """Converts error answers of Django and libraries on the API's paths from HTML or plain text to JSON."""
+    """Converts error answers of Django and libraries from HTML or plain text to JSON.
+
+    Those are on the API's paths, and on paths that are nowhere if a program asks.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -111,7 +115,8 @@ class JsonErrorsMiddleware:
         is_json = response.get("Content-Type", "").startswith("application/json")
         # No path of the API ends with a slash. A path with a slash gets an API error, too.
         has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
-        if response.status_code < 400 or is_json or not (has_slash or is_of_api(request)):
+        is_lost = response.status_code == HTTPStatus.NOT_FOUND and wants_json(request)
+        if response.status_code < 400 or is_json or not (has_slash or is_lost or is_of_api(request)):
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
         answer = error_answer(response.status_code, code, sentence)

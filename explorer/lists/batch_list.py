@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from accounts import read_rate
 from accounts.models import User
@@ -54,6 +54,8 @@ _COLUMNS = (
 class BatchListFilters(BatchFilters):
     """The API's filters by their names in a page's address, and a search."""
 
+    model_config = ConfigDict(extra="forbid")
+
     destinationChainId: Number | None = Field(None, alias="chain")
     sourceChainId: Number | None = Field(None, alias="source")
     createdAfter: BeforeDay | None = Field(None, alias="since")
@@ -86,7 +88,7 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. Redirect an identifier to its batch."""
-    typed = typed_filters.typed(BatchListFilters, request.GET)
+    typed = typed_filters.typed(request.GET)
     user = request.user if isinstance(request.user, User) else None
     context = {
         "typed": typed,
@@ -139,7 +141,7 @@ def _found(filters: BatchListFilters, user: User | None, account: SearchedAccoun
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
     """Return the list as CSV. If it doesn't fit into one file, the header `Link` names the next file."""
-    typed = typed_filters.typed(BatchListFilters, request.GET)
+    typed = typed_filters.typed(request.GET)
     user = request.user if isinstance(request.user, User) else None
     if not user and not _is_everybodys(user, typed.get("of", "")):
         return redirect_to_login(request.get_full_path())

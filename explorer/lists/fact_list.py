@@ -14,7 +14,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from accounts import read_rate
 from accounts.throttle import client_address
@@ -54,6 +54,8 @@ class FactRow:
 
 
 class PageFilters(FactFilters):
+    model_config = ConfigDict(extra="forbid")
+
     cursor: str = Field(fact_search.START, pattern=fact_search.CURSOR)
 
 
@@ -175,7 +177,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
 
 
 def _search(request: HttpRequest) -> FactSearch:
-    typed = typed_filters.typed(PageFilters, request.GET)
+    typed = typed_filters.typed(request.GET)
     account = searched_account.read(typed["account"], client_address(request)) if "account" in typed else None
     faults, values = {}, dict(typed)
     if account and account.address:

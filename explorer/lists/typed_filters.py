@@ -33,20 +33,24 @@ class UnreadableFilters(Exception):
         self.faults = faults
 
 
-def typed(model: type[BaseModel], query: QueryDict) -> dict[str, str]:
+def typed(query: QueryDict) -> dict[str, str]:
     """Return the texts of the filters by their names, without empty ones."""
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    return {name: text for name in names if (text := query.get(name, "").strip().replace("\0", "")[:100])}
+    return {name[:80]: text for name in query if (text := query.get(name, "").strip().replace("\0", "")[:100])}
 
 
 def read(model: type[Filters], texts: Mapping[str, str]) -> Filters:
-    """Return the filters. Raises `UnreadableFilters`."""
+    """Return the filters, of a model that forbids others. Raises `UnreadableFilters`."""
     try:
         return model.model_validate(texts)
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False, include_context=False, include_input=False)
         names = dict.fromkeys(str(error["loc"][0]) for error in errors)
-        faults = {name: _FAULT_SENTENCES[name].format(fault(texts.get("account", ""))) for name in names}
+        faults = {
+            name: _FAULT_SENTENCES[name].format(fault(texts.get("account", "")))
+            if name in _FAULT_SENTENCES
+            else f"There is no filter {name}."
+            for name in names
+        }
         raise UnreadableFilters(faults) from None
 
 

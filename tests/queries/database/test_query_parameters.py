@@ -59,6 +59,37 @@ def test_a_time_is_iso_8601_with_an_offset_or_refused_with_the_cause(time, cause
         assert not cause or (name in answer.json()["error"] and cause in answer.json()["error"])
 
 
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        (
+            "/batch-query-status?batchQueryId=1&wiat=5",
+            "There is no query parameter wiat here. Those of this path are: ",
+        ),
+        ("/batch-queries?sinse=2026-01-01&status=DONE", "There is no query parameter sinse here. "),
+        ("/facts?block=1&blok=2&a%00{x}=1", "There is no query parameter a"),
+        ("/chains.json?a=1&b=2", "There is no query parameter a, b here. This path has none."),
+        ("/explorer/query/01ARZ3NDEKTSV4RRFFQ69G5FAV.json?page=2", "Those of this path are: limit, cursor."),
+    ],
+)
+def test_a_parameter_that_the_document_does_not_name_is_refused(path, names):
+    refused = Client().get(path, headers=header(a_key()))
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+    assert names in refused.json()["error"]
+
+
+def test_a_probe_may_add_a_parameter():
+    assert Client().get("/healthz?nocache=1").json() == Client().get("/healthz").json()
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("path", ["/v1/batch-query-status", "/nothing", "/explorer/nothing"])
+def test_a_program_learns_in_json_that_nothing_is_at_a_path(path, method):
+    answer = getattr(Client(), method)(path, headers={"accept": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert "text/html" in Client().get(path, headers={"accept": "text/html,*/*;q=0.8"}).headers["Content-Type"]
+
+
 PATHS = (
     *("/facts?account=x", "/facts?block=x", "/facts?block=1&slot=x", "/facts?block=1&sourceChainId=x"),
     *("/batch-queries?account=x", "/batch-queries?createdAfter=0001-01-01T00:00:00%2B14:00"),

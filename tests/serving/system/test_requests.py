@@ -127,10 +127,10 @@ WRONG_HOSTS = (
 def test_any_other_host_is_refused_with_the_right_address(web, host):
     page = ask(web.port, to_host(host, "GET /", BY_BROWSER))
     assert page.status == 400
-    assert f'<a href="{HERE}">{HERE}</a>' in page.body.decode()
+    assert f'This service is at <a href="{HERE}">{HERE}</a>, and not at {host}.' in page.body.decode()
     for line in ("GET /chain-connections", "POST /submit-batch-query"):
         answer = ask(web.port, to_host(host, line))
-        error = {"error": f"This service is at {HERE}, and not at this host.", "code": "bad_request"}
+        error = {"error": f"This service is at {HERE}, and not at {host}.", "code": "bad_request"}
         assert (answer.status, json.loads(answer.body)) == (400, error)
 
 
@@ -173,10 +173,17 @@ for url in sys.argv[1:]:
 def test_the_address_of_the_service_is_allowed_or_refused_in_a_sentence(tmp_path):
     wrong = ("http://[::1", "http://localhost:port", "http://localhost:65536", "http://localhost:0", "localhost:80")
     sentences = {url: f"BASE_URL: Must look like https://example.org, not {url!r}." for url in wrong}
+    named = "http://b\xfccher.localhost"
+    sentences[named] = f"BASE_URL: Write the name as browsers send it, with xn-- (RFC 5891), not {named!r}."
     hosts = {"http://[::1]:8000": "[::1]", "http://[::1]": "[::1]", "https://prover.example:443/": "prover.example"}
     command = [sys.executable, "-c", PRINT_HOSTS, *hosts, *sentences]
     done = subprocess.run(
-        command, cwd=PROJECT, env={"STATE_DIR": str(tmp_path)}, capture_output=True, text=True, check=True
+        command,
+        cwd=PROJECT,
+        env={"STATE_DIR": str(tmp_path), "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.splitlines() == [*hosts.values(), *sentences.values()]
 

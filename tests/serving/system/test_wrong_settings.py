@@ -40,9 +40,15 @@ def migrated(tmp_path_factory) -> Path:
     return folder
 
 
-WRONG = {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "OPERATOR_WEBHOOK_URL": "ftp://a/key"}
+WRONG = {
+    "BASE_URL": "foo",
+    "ALLOWED_HOSTS": "b.example, https://a.example",
+    "MAX_OPEN_BATCHES": "0",
+    "OPERATOR_WEBHOOK_URL": "ftp://a/key",
+}
 SENTENCES = [
     "BASE_URL: Must look like https://example.org, not 'foo'.",
+    "ALLOWED_HOSTS: Must be host names such as prover.example, without scheme and port, not 'https://a.example'.",
     "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
     "OPERATOR_WEBHOOK_URL must be an http or https URL.",
     "OPERATOR_WEBHOOK_SECRET must be whsec_ and the base64 of 24 to 64 bytes, if there is a URL.",
