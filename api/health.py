@@ -140,7 +140,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Return the metrics in the text format of Prometheus."""
     if not _is_for_operator(request):
         return error_answer(403, "forbidden", "The metrics are for the operator: see METRICS_ALLOWED_NETWORKS.")
-    return HttpResponse(metrics_server.exposition([service_metrics]), content_type=metrics_server.CONTENT_TYPE)
+    metrics = metrics_server.exposition(request.headers.get("Accept", ""), [service_metrics])
+    return HttpResponse(metrics.content, content_type=metrics.content_type)
 
 
 def _is_for_operator(request: HttpRequest) -> bool:

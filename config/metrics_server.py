@@ -3,7 +3,8 @@
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -16,15 +17,14 @@ from prometheus_client import (
     Counter,
     Histogram,
     disable_created_metrics,
-    generate_latest,
     multiprocess,
 )
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 # Each counter would have a second series with its time of creation.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library is untyped
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 REQUESTS = Counter("batchquery_requests_total", "Answered requests.", ("route", "status"))
 REQUEST_SECONDS = Histogram(
@@ -39,7 +39,26 @@ DATABASE_RETRIES = Counter(
 )
 
 
-def exposition(collectors: Sequence[Collector] = ()) -> bytes:
+@dataclass(frozen=True)
+class Exposition:
+    """Metrics as text, in the form that the header Accept asks for: Prometheus's own, or OpenMetrics."""
+
+    content: bytes
+    content_type: str
+
+
+@dataclass(frozen=True)
+class _Collected:
+    """The metrics of several registries as one, because OpenMetrics has one end."""
+
+    registries: Sequence[CollectorRegistry]
+
+    def collect(self) -> Iterator[Metric]:
+        for registry in self.registries:
+            yield from registry.collect()
+
+
+def exposition(accept: str, collectors: Sequence[Collector] = ()) -> Exposition:
     """Return the metrics of this process, or of all processes of the web server, and of the collectors."""
     counted: CollectorRegistry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
@@ -48,7 +67,8 @@ def exposition(collectors: Sequence[Collector] = ()) -> bytes:
     more = CollectorRegistry()
     for collector in collectors:
         more.register(collector)
-    return generate_latest(counted) + generate_latest(more)
+    encode, content_type = choose_encoder(accept)
+    return Exposition(encode(_Collected([counted, more])), content_type)
 
 
 def count_request(route: str | None, status: int, seconds: float) -> None:
@@ -106,12 +126,12 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         if self.path != "/metrics" or not may_read(self.client_address[0], self.headers, behind_proxy=False):
             self.send_error(403 if self.path == "/metrics" else 404)
             return
-        body = exposition()
+        metrics = exposition(self.headers.get("Accept", ""))
         self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", metrics.content_type)
+        self.send_header("Content-Length", str(len(metrics.content)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(metrics.content)
 
     def log_message(self, *_: object) -> None:
         """Log nothing, because scrapes are frequent."""

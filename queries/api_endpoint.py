@@ -332,10 +332,15 @@ CONDITIONAL = conditional_on({**ETAG, "Retry-After": _RETRY_AFTER})
 """For the `openapi_extra` of an endpoint about a batch that answers by `conditional`."""
 
 
+# What proxies that compress put behind an ETag, within its quotes: Apache -gzip, Jetty --gzip.
+_OF_COMPRESSED = ("", "-gzip", "--gzip", "-br", "-zstd")
+
+
 def is_known(request: HttpRequest, etag: str) -> bool:
     """Return whether the client already has the answer with this ETag."""
-    # If-None-Match may be a list, and a proxy may have extended the ETag.
-    return etag.removeprefix("W/") in request.headers.get("If-None-Match", "")
+    # If-None-Match may be a list, and a proxy may have made the ETag weak.
+    known, opaque = request.headers.get("If-None-Match", ""), etag.removeprefix("W/").strip('"')
+    return any(f'"{opaque}{ending}"' in known for ending in _OF_COMPRESSED)
 
 
 JSON = "application/json; charset=utf-8"

@@ -60,7 +60,7 @@ def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
 def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
     rows = [User.objects.for_address(address) for address in (ALICE, BOB)]
     both = threading.Barrier(2)
-    before = exposition().decode()
+    before = exposition("").content.decode()
 
     def write(first: User, then: User) -> int:
         tries = 0
@@ -87,7 +87,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
     assert set(User.objects.values_list("max_open_batches", flat=True)) == {2}
     assert "is run again" in caplog.text
     for name, times in (("batchquery_database_retries_total", 1), ("batchquery_chain_events_total", 2)):
-        assert (value(exposition().decode(), name) or 0) - (value(before, name) or 0) == times
+        assert (value(exposition("").content.decode(), name) or 0) - (value(before, name) or 0) == times
 
 
 def add(user: User) -> None:

@@ -50,7 +50,7 @@ GROUPED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\((
 @pytest.fixture
 def samples(unreachable_chain, db) -> set[str]:
     """Return the names of all samples in /metrics of a web server or a worker."""
-    text = metrics_server.exposition([ServiceMetrics()]).decode()
+    text = metrics_server.exposition("", [ServiceMetrics()]).content.decode()
     names: set[str] = set()
     for family in text_string_to_metric_families(text):
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])

@@ -1,6 +1,7 @@
 """`/metrics`: values from the database, and who may read them."""
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from ipaddress import ip_network
 
@@ -8,6 +9,9 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser
+from prometheus_client.parser import text_string_to_metric_families
 
 from devnet.devchain import PROJECT
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
@@ -88,6 +92,20 @@ def test_metrics_show_what_the_database_has():
                 f"{sample.name} {sample.labels} {f'{sample.value / 60:.0f} minutes' if is_age else f'{sample.value:g}'}"
             )
     compare("\n".join(lines), "metrics.txt")
+
+
+def test_open_metrics_are_given_where_they_are_asked_for():
+    read()  # Each reading is counted, so the first one makes samples.
+    accept = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+    answer = Client().get("/metrics", headers={"accept": accept})
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert answer.text.endswith("# EOF\n")
+    open_families: Callable[[str], Iterable[Metric]] = parser.text_string_to_metric_families
+    told, plain = (
+        {(sample.name, *sample.labels.items()) for family in families for sample in family.samples}
+        for families in (open_families(answer.text), text_string_to_metric_families(read()))
+    )
+    assert told == plain
 
 
 def test_the_codes_are_those_that_the_page_explains():
