@@ -1,10 +1,13 @@
 """Queries for the service: accounts, headers, transactions and withdrawals of blocks, as the body of a request."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import index
 from typing import Any, Literal
 
 AccountProperty = Literal["BALANCE", "NONCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -49,12 +52,33 @@ _TRANSACTION = re.compile(r"[0-9]+|0x[0-9a-fA-F]{64}", re.ASCII)
 _HEX = re.compile(r"(0x)?[0-9a-fA-F]{1,64}", re.ASCII)
 
 
+def _whole(value: Any, what: str) -> int:
+    """Return an integer of any type that is one, such as numpy's. Raises `ValueError`."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return index(value)
+    raise _wrong(f"{what} is an integer", value)
+
+
+def _items(value: Any, what: str, of: type = object) -> tuple[Any, ...]:
+    """Return the items of a list or of something like it, all of this type. Raises `ValueError`."""
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    items = tuple(value) if is_list else ()
+    if not is_list or not all(isinstance(item, of) for item in items):
+        raise _wrong(f"{what} are a list{' of strings' if of is str else ''}", value)
+    return items
+
+
+def _wrong(sentence: str, value: Any) -> ValueError:
+    return ValueError(f"{sentence}, not {value!r:.100}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class _AtBlock:
     chain: int
     """The id of the source chain."""
     block: Block | None = None
-    time: int | datetime | None = None
+    time: float | datetime | None = None
     """Instead of a block: a time at which it was the latest, in seconds since 1970 or with a time zone."""
 
     @property
@@ -63,15 +87,26 @@ class _AtBlock:
         if self.time is not None:
             seconds = self.time.timestamp() if isinstance(self.time, datetime) else self.time
             return f"timestamp:{int(seconds)}"
-        return f"block:{self.block}" if isinstance(self.block, int) else str(self.block)
+        return str(self.block) if isinstance(self.block, str) else f"block:{self.block}"
+
+    def _set(self, name: str, value: object) -> None:
+        """Replace a field of this frozen object by what was read from it."""
+        object.__setattr__(self, name, value)
 
     def _check(self) -> None:
+        self._set("chain", _whole(self.chain, "A chain id"))
         if (self.block is None) == (self.time is None):
             raise ValueError("Name either a block or a time.")
         if isinstance(self.time, datetime) and self.time.tzinfo is None:
             raise ValueError("A time needs its time zone.")
+        if isinstance(self.time, float) and math.isfinite(self.time):
+            self._set("time", int(self.time))
+        if self.time is not None and not isinstance(self.time, datetime):
+            self._set("time", _whole(self.time, "A time in seconds"))
+        if self.block is not None and not isinstance(self.block, str):
+            self._set("block", _whole(self.block, "A block that isn't named in text"))
         if not (self.selector in _NAMED_BLOCKS or _SELECTOR.fullmatch(self.selector)):
-            raise ValueError(f"A block is a number, 'latest' or 'finalized', not {self.block!r}.")
+            raise _wrong("A block is a number, 'latest' or 'finalized'", self.block)
 
 
 @dataclass(frozen=True)
@@ -89,6 +124,11 @@ class Account(_AtBlock):
 
     def __post_init__(self) -> None:
         self._check()
+        if not isinstance(self.address, str):
+            raise _wrong("An address is text", self.address)
+        self._set("props", _items(self.props, "Properties", str))
+        slots = _items(self.slots, "Slots")
+        self._set("slots", tuple(slot if isinstance(slot, Mapping) else slot_hex(slot) for slot in slots))
         if not self.props and not self.slots:
             raise ValueError("Name properties or storage slots of the account.")
 
@@ -101,6 +141,7 @@ class Header(_AtBlock):
 
     def __post_init__(self) -> None:
         self._check()
+        self._set("props", _items(self.props, "Properties", str))
         if not self.props:
             raise ValueError("Name properties of the header.")
 
@@ -122,10 +163,13 @@ class Transaction(_AtBlock):
 
     def __post_init__(self) -> None:
         if not _TRANSACTION.fullmatch(str(self.transaction)):
-            raise ValueError(f"A transaction is its index, or 0x and 64 hexadecimal digits, not {self.transaction!r}.")
+            raise _wrong("A transaction is its index, or 0x and 64 hexadecimal digits", self.transaction)
         if self.block is None and self.time is None and str(self.transaction).startswith("0x"):
             object.__setattr__(self, "block", f"transaction:{str(self.transaction).lower()}")
         self._check()
+        self._set("props", _items(self.props, "Properties", str))
+        for name in ("logs", "block_logs"):
+            self._set(name, tuple(_whole(log, "The index of a log") for log in _items(getattr(self, name), "Logs")))
         if not self.props and not self.logs and not self.block_logs:
             raise ValueError("Name properties of the transaction, or logs.")
 
@@ -139,6 +183,7 @@ class Withdrawals(_AtBlock):
 
     def __post_init__(self) -> None:
         self._check()
+        self._set("places", tuple(_whole(place, "A place") for place in _items(self.places, "Places")))
         if not self.places:
             raise ValueError("Name the places of withdrawals.")
 
@@ -159,9 +204,10 @@ def slot_hex(slot: int | str | bytes) -> str:
         slot = int.from_bytes(slot)
     if isinstance(slot, str) and _HEX.fullmatch(slot):
         slot = int(slot, 16)
-    if not isinstance(slot, int) or not 0 <= slot < 1 << 256:
-        raise ValueError(f"A storage slot is a number of 256 bits, or up to 64 hexadecimal digits, not {slot!r}.")
-    return f"0x{slot:064x}"
+    with suppress(ValueError):
+        if 0 <= (number := _whole(slot, "A storage slot")) < 1 << 256:
+            return f"0x{number:064x}"
+    raise _wrong("A storage slot is a number of 256 bits, or up to 64 hexadecimal digits", slot)
 
 
 def body(
@@ -176,12 +222,12 @@ def body(
 
     Raises `ValueError`.
     """
-    data = _data(queries)
+    data = _data(_items(queries, "Queries"))
     if not data:
         raise ValueError("Name at least one account, transaction, header or withdrawal.")
-    document: dict[str, Any] = {"destinationChainId": str(destination)}
+    document: dict[str, Any] = {"destinationChainId": str(_whole(destination, "The id of the destination"))}
     if fee is not None:
-        document["fee"] = str(fee)
+        document["fee"] = fee if isinstance(fee, str) else str(_whole(fee, "A fee in wei"))
     if is_paid_by_caller:
         document["sender"] = "self"
     if webhook is not None:
@@ -191,7 +237,7 @@ def body(
     return document | {"data": data}
 
 
-def _data(queries: Iterable[Account | Header | Transaction | Withdrawals]) -> dict[str, Any]:
+def _data(queries: Iterable[Any]) -> dict[str, Any]:
     """Group the queries by source chain and selector.
 
     Properties and slots become keys, so that each occurs once, in order. A key's value, if any, is listed instead.
@@ -200,6 +246,8 @@ def _data(queries: Iterable[Account | Header | Transaction | Withdrawals]) -> di
     # The service rejects an account that occurs twice, in upper or lower case.
     entries: dict[tuple[int, str, str], dict[str, dict[str, Any]]] = {}
     for query in queries:
+        if not isinstance(query, Account | Header | Transaction | Withdrawals):
+            raise _wrong("A query is an Account, Header, Transaction or Withdrawals", query)
         block = data.setdefault(str(query.chain), {}).setdefault(query.selector, {})
         if isinstance(query, Header):
             block.setdefault("header", {}).update(dict.fromkeys(query.props))
@@ -220,7 +268,7 @@ def _data(queries: Iterable[Account | Header | Transaction | Withdrawals]) -> di
             if isinstance(slot, Mapping):
                 entries[place]["slots"][json.dumps(slot)] = slot
             else:
-                entries[place]["slots"][slot_hex(slot)] = None
+                entries[place]["slots"][str(slot)] = None
     return {chain: {at: _listed(block) for at, block in blocks.items()} for chain, blocks in data.items()}
 
 

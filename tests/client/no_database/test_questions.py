@@ -1,6 +1,8 @@
 """Arguments become the API's request body. The client refuses invalid ones before it sends anything."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ ALICE, BOB = "0x" + "aa" * 20, "0x" + "bb" * 20
 
 
 def asked(*queries: Account | Header | Transaction | Withdrawals, **more: object) -> object:
-    return body(destination=10, queries=queries, **more)["data"]  # type: ignore[arg-type]
+    return body(**{"destination": 10, "queries": queries} | more)["data"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,67 @@ def test_transactions_are_named_by_hash_or_index_and_put_together():
 def test_an_invalid_question_is_refused_at_once(wrong):
     with pytest.raises(ValueError, match=r"\.$"):
         wrong()
+
+
+class Integer:
+    """An integer as numpy and like libraries have it: no `int`, but an index."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+
+def test_an_integer_of_any_type_is_one_everywhere():
+    slot, place, block, chain = map(Integer, (5, 2, 7, 1))
+    queries = (
+        Account(ALICE, chain=chain, block=block, slots=[slot]),  # type: ignore[arg-type, list-item]
+        Transaction(0, chain=1, time=Integer(9), logs=[place], block_logs=[place]),  # type: ignore[arg-type, list-item]
+        Withdrawals([place], chain=1, block=7),  # type: ignore[list-item]
+    )
+    plain = (
+        Account(ALICE, chain=1, block=7, slots=[5]),
+        Transaction(0, chain=1, time=9, logs=[2], block_logs=[2]),
+        Withdrawals([2], chain=1, block=7),
+    )
+    assert queries == plain
+    assert body(destination=Integer(10), queries=queries, fee=Integer(5)) == body(  # type: ignore[arg-type]
+        destination=10, queries=plain, fee=5
+    )
+
+
+WRONG: tuple[Any, ...] = (None, 1.5, b"x", {}, object(), True, float("nan"), "BALANCE", "x" * 10_000)
+FIELDS: dict[str, Callable[[Any], object]] = {
+    "address": lambda wrong: Account(wrong, chain=1, block=1, props=["BALANCE"]),
+    "chain": lambda wrong: Account(ALICE, chain=wrong, block=1, props=["BALANCE"]),
+    "block": lambda wrong: Header(["TIMESTAMP"], chain=1, block=wrong),
+    "time": lambda wrong: Header(["TIMESTAMP"], chain=1, time=wrong),
+    "properties": lambda wrong: Account(ALICE, chain=1, block=1, props=wrong),
+    "a property": lambda wrong: Header([wrong], chain=1, block=1),
+    "slots": lambda wrong: Account(ALICE, chain=1, block=1, slots=wrong),
+    "a slot": lambda wrong: Account(ALICE, chain=1, block=1, slots=[wrong]),
+    "a transaction": lambda wrong: Transaction(wrong, chain=1, block=1, props=["STATUS"]),
+    "logs": lambda wrong: Transaction(0, chain=1, block=1, logs=wrong),
+    "a log": lambda wrong: Transaction(0, chain=1, block=1, block_logs=[wrong]),
+    "places": lambda wrong: Withdrawals(wrong, chain=1, block=1),
+    "a place": lambda wrong: Withdrawals([wrong], chain=1, block=1),
+    "queries": lambda wrong: body(destination=1, queries=wrong),
+    "a query": lambda wrong: body(destination=1, queries=[wrong]),
+    "destination": lambda wrong: asked(Header(["TIMESTAMP"], chain=1, block=1), destination=wrong),
+}
+# Text is an address, a name of a property, or what the service refuses; time may be in parts of seconds.
+TAKEN = {("address", str), ("a property", str), ("time", float), ("a slot", bytes), ("a slot", dict)}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:20].partition(" at ")[0])
+def test_a_wrong_type_is_refused_in_a_sentence(field, wrong):
+    if (field, type(wrong)) in TAKEN and wrong == wrong:  # noqa: PLR0124 (not a number isn't)
+        FIELDS[field](wrong)
+        return
+    with pytest.raises(ValueError, match=r"^[A-Z].{1,300}\.$"):
+        FIELDS[field](wrong)
 
 
 def test_the_fields_beside_the_data():
