@@ -37,15 +37,15 @@ SETTINGS: dict[str, Any] = {
 # Imports from the package begin with this, here as in others' contracts.
 PACKAGE = "@batch-query-service/contracts/"
 LIBRARY = f"{PACKAGE}src/"
-# The folders of artifacts, by what the sources' paths begin with. The package's contracts stand apart, because a service
-# doesn't deploy them.
+# The folders of artifacts, by what the sources' paths begin with. The package's contracts stand apart: no service deploys
+# them.
 FOLDERS = {LIBRARY: "package", f"{PACKAGE}test/": "test", "test/": "test"}
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
 
 
-# The package's source of code for tests. The code is a constant: reading a file would need a permission in each project.
+# The package's source of code for tests. The code is a constant: to read a file, each project would need a permission.
 FACTS_CODE = """\
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
