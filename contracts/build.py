@@ -6,6 +6,7 @@ bytecode.
 
 import argparse
 import json
+import os
 import posixpath
 import re
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -51,30 +53,27 @@ def build() -> dict[Path, str]:
     Raises BuildError if the compiler is missing, or reports an error or a warning.
     """
     sources = read_sources("src", "test")
-    artifacts = {}
-    for unit in _units(sources):
-        selection = {"*": {"": ["ast"]}, **{path: {"*": ["abi", *CODE, "metadata"]} for path in unit}}
-        output = run_compiler(needed(sources, *unit), selection)
-        if messages := [message["formattedMessage"] for message in output.get("errors", [])]:
-            raise BuildError("\n".join(messages))
-        artifacts |= _artifacts(output)
-    return artifacts
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(lambda unit: _built(sources, unit), _units(sources)))
+    return {path: text for artifacts in built for path, text in artifacts.items()}
 
 
-def _units(sources: Mapping[str, str]) -> Iterator[Sequence[str]]:
-    """Yield the paths of the sources that are compiled together, with nothing else than their imports.
+def _units(sources: Mapping[str, str]) -> list[list[str]]:
+    """Return the paths of the sources that are compiled together, with nothing else than their imports.
 
     The compiler numbers the parts of all sources that it is given, and the code depends on these numbers. So the code
-    of a deployed contract would change with a new source beside it.
+    of a deployed contract would change with another source beside it. Contracts for tests may change.
     """
-    yield [path for path in sources if path.startswith("src/")]
-    for path, text in sources.items():
-        if path.startswith(LIBRARY) and re.search(r"^contract ", text, re.MULTILINE):
-            yield [path]
-    yield [path for path in sources if path.startswith("test/")]
+    tests = [path for path in sources if path.startswith("test/")]
+    contracts = [path for path, text in sources.items() if re.search(r"^contract ", text, re.MULTILINE)]
+    return [*([path] for path in contracts if path not in tests), tests]
 
 
-def _artifacts(output: dict[str, Any]) -> dict[Path, str]:
+def _built(sources: Mapping[str, str], unit: Sequence[str]) -> dict[Path, str]:
+    selection = {"*": {"": ["ast"]}, **{path: {"*": ["abi", *CODE, "metadata"]} for path in unit}}
+    output = run_compiler(needed(sources, *unit), selection)
+    if messages := [message["formattedMessage"] for message in output.get("errors", [])]:
+        raise BuildError("\n".join(messages))
     artifacts = {}
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
