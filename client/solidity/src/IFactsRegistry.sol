@@ -113,6 +113,9 @@ interface IFactsRegistry {
     /// @notice The trusted state root of a block; zero where its header isn't accumulated.
     function stateRoot(uint256 blockNumber) external view returns (bytes32);
 
+    /// @notice Whether the block of this number has this hash: its source vouches for it now, or the hash was proven alone.
+    function vouches(uint256 blockNumber, bytes32 blockHash) external view returns (bool);
+
     /// @notice The chain that the facts are about.
     function sourceChainId() external view returns (uint256);
 
