@@ -18,6 +18,9 @@ from tests.fixtures_folder import unhex
 Kind = Literal["ROOT", "HASH"]
 KINDS: tuple[Kind, ...] = ("ROOT", "HASH")
 
+ReadArguments = tuple[list[str], list[bytes], bytes]
+"""What a receiver reads a slot by: a route, the provers' inputs, and the proof."""
+
 POINTER_SLOT = int.from_bytes(keccak(text="eip7888.pointer.slot")) - 1
 
 _PAYLOADS = Path(__file__).parent / "crosschain"

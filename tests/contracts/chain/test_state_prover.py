@@ -28,6 +28,7 @@ from tests.contracts.state_provers import (
     POINTER_SLOT,
     Kind,
     Payload,
+    ReadArguments,
     ShownSlot,
     head,
     header_of,
@@ -476,8 +477,6 @@ def test_a_pointer_names_no_account_without_code(chain):
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
-
-ReadArguments = tuple[list[str], list[bytes], bytes]
 
 
 def receiver_on(chain: DevChain) -> Deployed:
