@@ -44,9 +44,9 @@ _FIELDS = {each.__name__: each for each in (AccountField, EntryField, HeaderFiel
 _UNREADABLE_SENTENCE = "This is no error of a registry, a reader or the library: 0x, a selector and its arguments."
 _NUMBER_LABELS = {
     "block": "Block",
-    "tx": "Transaction in block",
+    "tx": "Transaction index",
     "log": "Log in receipt",
-    "timestamp": "Or a time, unix seconds",
+    "timestamp": "Unix time",
 }
 # Maximum characters of revert data: the longest error has five words, and a text may be longer.
 _MOST_CHARACTERS = 2000
