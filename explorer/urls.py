@@ -3,7 +3,7 @@ from django.urls.converters import StringConverter
 from django.views.generic import TemplateView
 
 from api import health
-from explorer import api_docs, operator_page, views
+from explorer import api_docs, operator_page, reverts, views
 from explorer.lists import batch_list, chains, webhook_list
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home
@@ -35,6 +35,7 @@ urlpatterns = [
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
     path("operator/stop", operator_page.stop, name="stop"),
+    path("facts/why", reverts.page, name="reverts"),
     path("dashboard", dashboard, name="dashboard"),
     path("webhooks", webhook_list.page, name="webhooks"),
     path("webhooks/test", webhook_list.send_test, name="send_test"),

@@ -112,6 +112,10 @@ def source_chains() -> list[ChainName]:
     return [chain_name(pk) for pk in sorted({connection.source_id for connection in get_chains().connections})]
 
 
+def destination_chains() -> list[ChainName]:
+    return [chain_name(chain.id) for chain in get_chains().destinations()]
+
+
 # --- Views ------------------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +125,7 @@ def facts_or_api(request: HttpRequest, api: Callable[[HttpRequest], HttpResponse
     """Show the facts of an account or a block. Programs, and requests with a key, get the API's answer."""
     if not is_page(request):
         response = api(request)
-    elif not _may_search(request):
+    elif not may_search(request):
         response = redirect_to_login(request.get_full_path())
     else:
         response = _page(request, _search(request))
@@ -134,7 +138,7 @@ def facts_or_api(request: HttpRequest, api: Callable[[HttpRequest], HttpResponse
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
     """Return the facts as CSV. If they don't fit into one file, the header `Link` names the next file."""
-    if not _may_search(request):
+    if not may_search(request):
         return redirect_to_login(request.get_full_path())
     search = _search(request)
     if search.filters is None:
@@ -146,7 +150,7 @@ def file(request: HttpRequest) -> HttpResponse:
     return csv_lines.file(lines, "facts.csv", f"?{parts.urlencode()}" if page.next else "")
 
 
-def _may_search(request: HttpRequest) -> bool:
+def may_search(request: HttpRequest) -> bool:
     """Return whether the reader may search facts. Signed-in users may, and everybody if `PUBLIC_BATCH_LIST` is set."""
     return settings.PUBLIC_BATCH_LIST or request.user.is_authenticated
 
@@ -171,7 +175,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         "resolves_names": chains.ens is not None,
         "properties": fact_search.PROPERTIES,
         "sources": source_chains(),
-        "destinations": [chain_name(chain.id) for chain in chains.destinations()],
+        "destinations": destination_chains(),
     }
     return render(request, "explorer/fact_list/page.html", context, status=search.status)
 

@@ -193,7 +193,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     if earlier is None:
         return _answer(request, blank, outcome="no_batch", outcome_of=internal_id)
     document = json.loads(earlier.request)
-    rows = list(_rows_of(document["data"]))
+    rows = list(rows_of(document["data"]))
     if len(rows) > MAX_ROWS:
         return _answer(request, blank, outcome="batch_too_large", outcome_of=earlier.pk)
     fee = document.get("fee", "")
@@ -209,7 +209,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     return _answer(request, NewBatchForm(batch=batch, rows=rows), **more)
 
 
-def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a request. Accounts with the same facts share one."""
     for source, blocks in data.items():
         for selector, block in blocks.items():

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 from django.db import OperationalError
+from eth_utils.crypto import keccak
 from playwright.sync_api import Page, Response, ViewportSize, expect
 
 from accounts import development_sign_in, keys
@@ -188,6 +189,10 @@ def _fill_in(page: Page) -> None:
     expect(page.get_by_role("button", name="Submit 5 facts")).to_be_visible()
 
 
+def _see_two_requests(page: Page) -> None:
+    expect(page.get_by_role("button", name="Open it as a new batch")).to_have_count(2)
+
+
 def _open_menu(page: Page) -> None:
     page.set_viewport_size(NARROW)
     page.locator(".menu > summary").click()
@@ -211,6 +216,9 @@ def _submit_two(page: Page) -> None:
 _PUBLIC = {"PUBLIC_BATCH_LIST": True}
 _OPERATOR = {"OPERATOR_ADDRESSES": [ALICE]}
 _CHAIN = "Development chain (31337)"
+_SLOT_NOT_PROVEN = (
+    f"0x{keccak(text='SlotNotProven(address,uint256,bytes32)')[:4].hex()}{int(ALICE, 16):064x}{3:064x}{7:064x}"
+)
 
 PICTURES = (
     Picture("Batch: RECEIVED", of(states.received)),
@@ -281,6 +289,14 @@ PICTURES = (
     Picture("Facts of an account", at(f"/facts?account={ALICE}"), rows=states.a_page_of_batches, who=BOB),
     Picture("Facts of a block", after(states.everything_done, "/facts?block=12"), who=BOB),
     Picture("Facts: a wrong filter", at("/facts?account=0x12&block=x"), who=ALICE, status=400),
+    Picture("Why a read reverts", at("/facts/why"), who=ALICE),
+    Picture(
+        "Why a read reverts: a slot",
+        _on_chains(f"/facts/why?{urlencode({'revert': _SLOT_NOT_PROVEN})}"),
+        who=ALICE,
+        then=_see_two_requests,
+    ),
+    Picture("Why a read reverts: wrong", at("/facts/why?revert=0x12&account=0x12&block=x"), who=ALICE, status=400),
     Picture("Sign in", at("/sign-in")),
     Picture("Sign in, beside a demo", _beside_a_demo),
     Picture("Sign in by hand", at("/sign-in"), then=_sign_by_hand),

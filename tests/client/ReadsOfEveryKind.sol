@@ -61,6 +61,17 @@ contract ReadsOfEveryKind {
         return _registry.prevRandaoOf(blockNumber);
     }
 
+    function requireLog(
+        uint256 blockNumber,
+        uint32 txIndex,
+        uint32 logIndex,
+        address emitter,
+        bytes32[] calldata topics,
+        bytes calldata data
+    ) external view {
+        _registry.requireLog(blockNumber, txIndex, logIndex, emitter, topics, data);
+    }
+
     function requireSourceChain(IFactsReader reader, uint256 chainId) external view {
         reader.requireSourceChain(chainId);
     }

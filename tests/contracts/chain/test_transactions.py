@@ -23,7 +23,7 @@ from tests.client.library import compile_library
 from tests.contracts import decoder, tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash, random_block, recorded
 from tests.contracts.decoder import InvalidPacked, TransactionFacts
-from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.fixtures_folder import fixture_names
 
 RECORDED = [name.removesuffix(".json").removeprefix("receipts/") for name in fixture_names("receipts/*.json")]
@@ -478,50 +478,36 @@ def test_a_check_that_is_taken_out_is_missed_by_a_forgery(chain, source, name):
 
 # --- A contract that pays by logs -------------------------------------------------------------------------------------
 
-RECIPIENT = "0x" + "be" * 20
-DEPOSIT: Log = (b"\xaa" * 20, [keccak(text="Deposited(address,uint256)"), bytes.fromhex(RECIPIENT[2:].zfill(64))], b"")
+DEPOSITED = keccak(text="Deposited(address,uint256)")
 
 
-def deposit(amount: int, emitter: bytes = DEPOSIT[0], event: bytes = DEPOSIT[1][0], *more: bytes) -> Log:
-    return emitter, [event, DEPOSIT[1][1], *more], amount.to_bytes(32)
+def deposit(amount: int, emitter: bytes = b"\xaa" * 20, *more: bytes) -> Log:
+    return emitter, [DEPOSITED, *more], amount.to_bytes(32)
 
 
 @pytest.mark.long
-def test_a_payout_by_logs_whose_hashes_are_facts(chain, registry, source):
-    # The first two logs have the same hash, and are two deposits. The payout mustn't take the others for deposits.
-    others = [
-        deposit(5, b"\xbb" * 20),
-        deposit(5, event=keccak(text="Withdrawn")),
-        deposit(5, DEPOSIT[0], DEPOSIT[1][0], b"\1" * 32),
-    ]
-    logs = [deposit(5), deposit(5), *others]
+def test_a_contract_requires_a_log_whose_hash_is_a_fact(chain, registry, source):
+    # The first two logs have the same hash. The contract mustn't take the others for them.
+    logs = [deposit(5), deposit(5), deposit(5, b"\xbb" * 20), deposit(5, b"\xaa" * 20, b"\1" * 32), deposit(6)]
     receipts = [Outcome(1, 2, 50_000, logs), Outcome(1, 2, 90_000, [deposit(5)])]
     values = [receipt.encode() for receipt in receipts]
     roots = root([b"\2" * 40] * 2), root(values)
     block = Block(receipts, [b"\2" * 40] * 2, tries.header(5, b"\1" * 32, roots=roots), roots)
     trust(registry, source, block)
     prove(registry, block, encode_receipts(5, values, {0: range(len(logs))}))
-    reader = Deployed(chain, "FactsReader", [registry.address])
-    artifact = compile_library(["PayoutByEvent"])["PayoutByEvent"]
-    payout = Deployed(chain, "PayoutByEvent", reader.address, 1, "0x" + DEPOSIT[0].hex(), artifact=artifact)
-    chain.rpc("anvil_setBalance", payout.address, hex(15))
+    artifact = compile_library(["ReadsOfEveryKind"])["ReadsOfEveryKind"]
+    reads = Deployed(chain, "ReadsOfEveryKind", registry.address, SENDER, 0, artifact=artifact)
 
-    def refusal(function: str, *arguments: object) -> object:
-        return payout.refusal(function, 5, *arguments)
-
-    by_proof = rlp.encode(nodes(values, [0])[0])
-    for log in (0, 1):
-        assert payout.logged(payout.send("claim", 5, 0, log, RECIPIENT, 5)) == [("Paid", RECIPIENT, 5, 5, 0, log)]
-        assert refusal("claim", 0, log, RECIPIENT, 5) == refusal("claimByProof", 0, log, by_proof) == ("PaidBefore",)
-    for log, amount in ((2, 5), (3, 5), (4, 5), (0, 6)):
-        hashes = log_hash(deposit(amount)), log_hash(logs[log])
-        assert refusal("claim", 0, log, RECIPIENT, amount) == ("LogHashDiffers", 5, 0, log, *hashes)
-    assert refusal("claim", 1, 0, RECIPIENT, 5) == ("LogNotProven", 5, 1, 0)
-    shown = rlp.encode(nodes(values, [1])[1])
-    payout.send("claimByProof", 5, 1, 0, shown)
-    prove(registry, block, encode_receipts(5, values, {1: [0]}))
-    assert refusal("claim", 1, 0, RECIPIENT, 5) == ("PaidBefore",)
-    assert int(chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) == 15
+    emitter, topics, data = deposit(5)
+    for index, log in enumerate(logs):
+        arguments = ("requireLog", 5, 0, index, "0x" + emitter.hex(), topics, data)
+        if index < 2:
+            reads.call(*arguments)
+        else:
+            hashes = log_hash(deposit(5)), log_hash(log)
+            assert reads.refusal(*arguments) == ("LogHashDiffers", 5, 0, index, *hashes)
+    unproven = reads.refusal("requireLog", 5, 1, 0, "0x" + emitter.hex(), topics, data)
+    assert unproven == ("LogNotProven", 5, 1, 0)
 
 
 @pytest.mark.long

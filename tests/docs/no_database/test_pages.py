@@ -6,11 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from eth_utils.abi import abi_to_signature, filter_abi_by_type
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Attester, Chain, Connection, Ens
+from chains.contract_artifacts import load_artifact
 from chains.signer_keys import SignerKey
 from devnet.devchain import PROJECT
+from explorer.reverts import ERRORS
 from queries.columns import RejectionCode
 from tests.chains.recorded_blocks import table
 from tests.docs.examples import pages
@@ -71,16 +74,25 @@ def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
     assert not {name for name in fields if f"`{name}`" not in reference}
 
 
-def test_each_selector_is_that_of_the_error_beside_it():
-    text = "\n".join((PROJECT / page).read_text() for page in pages())
-    selectors = dict(re.findall(r"`(\w+\([\w,]*\))`(?:,| \|) `(0x[0-9a-f]{8})`", text))
-    assert {error.partition("(")[0] for error in selectors} >= {
-        "LogNotProven",
-        "LogHashDiffers",
-        "NoSuchLog",
-        "LogDiffers",
-    }
-    assert selectors == {error: f"0x{keccak(text=error)[:4].hex()}" for error in selectors}
+def errors_of_sources() -> set[str]:
+    """Return the signatures of the errors that a reader of facts may meet: of both contracts, and of the library."""
+    artifacts = [load_artifact(name).abi for name in ("FactsRegistry", "FactsReader")]
+    signatures = {abi_to_signature(error) for abi in artifacts for error in filter_abi_by_type("error", abi)}
+    for path in (PROJECT / "client/solidity/src").rglob("*.sol"):
+        for name, inputs in re.findall(r"^ *error (\w+)\(([^)]*)\);", path.read_text(), re.MULTILINE):
+            types = [each.split()[0] for each in inputs.split(",") if each]
+            # An ABI has no enumerations.
+            signatures.add(f"{name}({','.join(re.sub(r'^[A-Z].*', 'uint8', each) for each in types)})")
+    return signatures
+
+
+def test_every_error_is_in_the_table_with_its_selector_and_as_the_page_of_the_service_says_it():
+    text = (PROJECT / "docs/using/contracts.md").read_text()
+    rows = re.findall(r"^\| `(\w+\([\w,]*\))` \| `(0x[0-9a-f]{8})` \| (.*) \|$", text, re.MULTILINE)
+    assert {error for error, _, _ in rows} == errors_of_sources() | {"Error(string)"}
+    assert len(rows) == len(ERRORS)
+    for error, selector, sentence in rows:
+        assert (selector, sentence) == (f"0x{keccak(text=error)[:4].hex()}", ERRORS[error]["sentence"])
 
 
 def test_every_reason_to_reject_a_batch_is_in_the_specification():

@@ -21,7 +21,7 @@ import requests
 from eth_utils.crypto import keccak
 
 from chains.chains_file import load_chains
-from contracts.build import run_compiler
+from contracts.build import read_sources, run_compiler
 from demo import client
 from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.guarded_process import GuardedProcess
@@ -232,7 +232,7 @@ def test_every_toml_block_is_a_chains_file_that_the_service_takes(tmp_path):
 def test_every_contract_compiles_without_a_warning():
     sources = {str(block): block.code for block in BLOCKS if block.language == "solidity"}
     assert sources
-    output = run_compiler(sources, {"*": {"*": ["abi"]}})
+    output = run_compiler(sources | read_sources(), {"*": {"*": ["abi"]}})
     assert not [message["formattedMessage"] for message in output.get("errors", [])]
 
 

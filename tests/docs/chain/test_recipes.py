@@ -1,0 +1,192 @@
+"""docs/using/contracts.md: each recipe, compiled in an empty project, reads facts that the service has proven."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlp
+from django.core.management import call_command
+from django.test import Client
+from eth_utils.crypto import keccak
+
+from accounts.models import ApiKey
+from chains.contract_artifacts import NO_CONTRACT, Artifact
+from chains.tries.packed import encode as pack
+from devnet.devchain import PROJECT, DevChain
+from proving.models import FactsRegistry
+from tests.contracts.deployed import SENDER, Deployed
+from tests.contracts.tries import header as header_of
+from tests.contracts.walks import receipt_nodes, receipt_trie
+from tests.docs.examples import blocks_of
+from tests.service import ALICE, BOB, done, header, submit
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
+PAGE = "docs/using/contracts.md"
+RECIPES = {
+    name: block.code
+    for block in blocks_of(PAGE)
+    if block.language == "solidity"
+    for name in re.findall(r"^contract (\w+)", block.code, re.MULTILINE)
+}
+CHAIN = 31337
+INVALID_PROOF = keccak(text="InvalidProof()")[:4].hex()
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> dict[str, Artifact]:
+    """Compile each recipe in a project that has nothing but the package, as compilers do by default; and the tokens."""
+    project = tmp_path_factory.mktemp("project")
+    modules = project / "node_modules"
+    shutil.copytree(PROJECT / "client/solidity", modules / "@batch-query-service/contracts")
+    (modules / "openzeppelin-5").symlink_to(PROJECT / "node_modules/openzeppelin-5")
+    contracts = RECIPES | {"Tokens": (PROJECT / "tests/docs/Tokens.sol").read_text()}
+    for name, code in contracts.items():
+        (project / f"{name}.sol").write_text(code)
+    command = [PROJECT / ".venv/bin/node", PROJECT / "node_modules/solc/solc.js", "--abi", "--bin", "--optimize"]
+    command += ["--base-path", ".", "--include-path", "node_modules", "--output-dir", "out"]
+    made = subprocess.run(
+        [*command, *(f"{name}.sol" for name in contracts)], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert (made.returncode, made.stderr) == (0, ""), made.stdout
+    return {path.stem.rpartition("_")[2]: _artifact(path) for path in (project / "out").glob("*.bin")}
+
+
+def _artifact(path: Path) -> Artifact:
+    abi = json.loads(path.with_suffix(".abi").read_text())
+    return Artifact(abi=abi, bytecode=bytes.fromhex(path.read_text()), runtime=b"", immutables={})
+
+
+@pytest.fixture
+def reader(service: DevChain) -> str:
+    call_command("deploy_reader", CHAIN, stdout=(output := io.StringIO()))
+    return output.getvalue().split()[-1]
+
+
+def prove(key: ApiKey, chain: DevChain, block: int, requested: dict[str, Any]) -> None:
+    body = {"destinationChainId": str(CHAIN), "fee": "0", "data": {str(CHAIN): {f"block:{block}": requested}}}
+    done(submit(key, body), chain)
+
+
+def proofs(key: ApiKey, block: int, requested: dict[str, Any]) -> list[bytes]:
+    """Return the proofs that the service makes for a contract's caller."""
+    body = {"destinationChainId": str(CHAIN), "data": {str(CHAIN): {f"block:{block}": requested}}}
+    answer = Client().post("/read-proofs", body, content_type="application/json", headers=header(key))
+    return [bytes.fromhex(proof["proof"][2:]) for proof in answer.json()["proofs"]]
+
+
+def sent(token: Deployed, function: str, *arguments: Any) -> int:
+    """Send a transaction. Return its block's number."""
+    # The node estimates the gas in the newest block, where a checkpoint of that block takes less.
+    token.chain.mine()
+    return int(token.send(function, *arguments)["blockNumber"], 16)
+
+
+def test_every_recipe_has_a_test():
+    assert RECIPES.keys() == {"TokenBalance", "PastVotes", "TokenOwner", "TransferredOnce", "WithdrawnOnce"}
+
+
+@pytest.mark.long
+def test_the_balance_of_an_erc20_token(service: DevChain, key, compiled):
+    token = Deployed(service, "Votes", artifact=compiled["Votes"])
+    block = sent(token, "mint", ALICE, 10**18 + 7)
+    sent(token, "mint", ALICE, 1)
+    registry = FactsRegistry.in_use.get().address
+    recipe = Deployed(service, "TokenBalance", registry, CHAIN, artifact=compiled["TokenBalance"])
+    slot = keccak(bytes(12) + bytes.fromhex(ALICE[2:]) + bytes(32))
+    unproven = keccak(text="SlotNotProven(address,uint256,bytes32)")[:4].hex()
+    assert recipe.refusal("balanceOf", token.address, ALICE, block)[0].startswith(unproven)
+    prove(key, service, block, {"accounts": {token.address: {"slots": ["0x" + slot.hex()]}}})
+    assert recipe.call("balanceOf", token.address, ALICE, block) == 10**18 + 7
+
+
+@pytest.mark.story
+def test_past_votes_are_those_that_the_token_tells(service: DevChain, key, reader: str, compiled):
+    token = Deployed(service, "Votes", artifact=compiled["Votes"])
+    sent(token, "mint", SENDER, 100)
+    first = sent(token, "delegate", ALICE)
+    second = sent(token, "mint", SENDER, 2**100)
+    third = sent(token, "delegate", BOB)
+    service.mine()
+    recipe = Deployed(service, "PastVotes", reader, CHAIN, token.address, artifact=compiled["PastVotes"])
+    told = {}
+    for block in (first, second, third):
+        prove(key, service, block, {"accounts": {token.address: {"props": ["STORAGE_ROOT"]}}})
+        for voter in (ALICE, BOB, SENDER):
+            checkpoints = keccak(bytes(12) + bytes.fromhex(voter[2:]) + (9).to_bytes(32))
+            count = int(service.rpc("eth_getStorageAt", token.address, "0x" + checkpoints.hex(), hex(block)), 16)
+            last = int.from_bytes(keccak(checkpoints)) + max(count - 1, 0)
+            slots = ["0x" + checkpoints.hex(), hex(last)]
+            of_count, of_last = proofs(key, block, {"accounts": {token.address: {"slots": slots}}})
+            told[block, voter] = recipe.call("votes", voter, block, of_count, of_last)
+            assert told[block, voter] == token.call("getPastVotes", voter, block)
+            # An earlier checkpoint doesn't pass for the last one.
+            if count > 1:
+                (earlier,) = proofs(key, block, {"accounts": {token.address: {"slots": [hex(last - 1)]}}})
+                assert recipe.refusal("votes", voter, block, of_count, earlier) == (INVALID_PROOF,)
+    assert (told[first, ALICE], told[second, ALICE], told[third, ALICE]) == (100, 2**100 + 100, 0)
+    assert (told[second, BOB], told[third, BOB]) == (0, 2**100 + 100)
+
+
+@pytest.mark.long
+def test_the_owner_of_an_nft(service: DevChain, key, reader: str, compiled):
+    token = Deployed(service, "Picture", artifact=compiled["Picture"])
+    block = sent(token, "mint", ALICE, 5)
+    sent(token, "mint", BOB, 6)
+    recipe = Deployed(service, "TokenOwner", reader, artifact=compiled["TokenOwner"])
+    slots = {id_: "0x" + keccak(id_.to_bytes(32) + (2).to_bytes(32)).hex() for id_ in (5, 6)}
+    unproven = recipe.refusal("ownerOf", CHAIN, token.address, 5, block)
+    assert b"STORAGE_PROOF_SLOT_NOT_SAVED".hex() in unproven[0]
+    prove(key, service, block, {"accounts": {token.address: {"slots": [*slots.values()]}}})
+    owners = [recipe.call("ownerOf", CHAIN, token.address, id_, block) for id_ in (5, 6)]
+    assert owners == [ALICE.lower(), "0x" + "0" * 40]
+
+
+@pytest.mark.long
+def test_a_log_counts_once(service: DevChain, key, reader: str, compiled):
+    token, other = (Deployed(service, "Votes", artifact=compiled["Votes"]) for _ in range(2))
+    recipe = Deployed(service, "TransferredOnce", reader, CHAIN, token.address, artifact=compiled["TransferredOnce"])
+    blocks = [sent(contract, "mint", ALICE, 5) for contract in (token, token, other)]
+    shown = {}
+    for block in blocks:
+        requested = {"transactions": {"0": {"logs": ["0"]}}}
+        (shown[block],) = proofs(key, block, requested)
+        assert b"STORAGE_PROOF_HEADER_FIELD_NOT_SAVED".hex() in recipe.refusal("count", block, 0, 0, shown[block])[0]
+        prove(key, service, block, {"header": ["RECEIPTS_ROOT"]})
+    # Two transfers are equal, and count each once. One of another token doesn't.
+    for block in blocks[:2]:
+        recipe.send("count", block, 0, 0, shown[block])
+        assert b"counted before".hex() in recipe.refusal("count", block, 0, 0, shown[block])[0]
+    assert recipe.call("received", ALICE) == 10
+    assert recipe.refusal("count", blocks[2], 0, 0, shown[blocks[2]])[0] == "LogDiffers"
+    no_such_log = keccak(text="NoSuchLog(uint256,uint256,uint256,uint256)")[:4].hex()
+    assert recipe.refusal("count", blocks[0], 0, 1, shown[blocks[0]])[0].startswith(no_such_log)
+
+
+@pytest.mark.long
+def test_a_withdrawal_counts_once(service: DevChain, compiled):
+    """Development chains have no withdrawals: a header names the root of two."""
+    amounts = {9_000_000: 18_012_345, 9_000_001: 32 * 10**9}
+    withdrawals = [rlp.encode([index, 700_000, bytes.fromhex(ALICE[2:]), amount]) for index, amount in amounts.items()]
+    trie = receipt_trie(dict(enumerate(withdrawals)))
+    number, fields = 77, list(rlp.decode(header_of(77, b"\1" * 32)))
+    fields += [b"\7", trie.root_hash][len(fields) - 15 :]
+    block = rlp.encode(fields)
+    source = Deployed(service, "test/SettableBlockHashSource", 1)
+    registry = Deployed(service, "FactsRegistry", 1, source.address, 8191, NO_CONTRACT)
+    reader = Deployed(service, "FactsReader", [registry.address])
+    source.send("set", number, keccak(block))
+    recipe = Deployed(service, "WithdrawnOnce", reader.address, artifact=compiled["WithdrawnOnce"])
+    shown = [rlp.encode(receipt_nodes(trie, place)) for place in (0, 1)]
+    assert b"STORAGE_PROOF_HEADER_FIELD_NOT_SAVED".hex() in recipe.refusal("count", number, 0, shown[0])[0]
+    registry.send_raw(pack(block, fields[3], header_fields=[16]))
+    for place in (0, 1):
+        recipe.send("count", number, place, shown[place])
+        assert b"counted before".hex() in recipe.refusal("count", number, place, shown[place])[0]
+    assert recipe.call("received", ALICE) == sum(amounts.values()) * 10**9
+    assert recipe.refusal("count", number, 1, shown[0]) == (INVALID_PROOF,)
