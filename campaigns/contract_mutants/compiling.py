@@ -40,7 +40,7 @@ class Compiler:
     """A compiler for mutants of some sources. Methods raise BuildError if the compiler can't run."""
 
     def __init__(self, sources: Mapping[str, str], trees: Mapping[str, Node], store: Store) -> None:
-        """`sources` and `trees` are by path: `src/...` for contracts, `test/...` for test contracts."""
+        """`sources` and `trees` are by path, as `contracts.build.read_sources` names them."""
         self._sources = sources
         self._needs = imported(trees)
         self._store = store
@@ -56,7 +56,7 @@ class Compiler:
     ) -> dict[Mutant, Code | None]:
         """Return the code of all contracts in the folder that depend on a mutant's source.
 
-        None if the mutant doesn't compile.
+        The library's contracts count as in `src`. None if the mutant doesn't compile.
 
         `tell` is called with the number of newly compiled mutants.
         """
@@ -86,7 +86,8 @@ class Compiler:
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
-        return [path for path in self._needs if path.startswith(f"{folder}/") and mutant.source in self._needs[path]]
+        folders = ("src/", LIBRARY) if folder == "src" else (f"{folder}/",)
+        return [path for path, needs in self._needs.items() if path.startswith(folders) and mutant.source in needs]
 
     def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
         """Return all sources that are needed to compile the contracts that depend on the mutant's source."""
