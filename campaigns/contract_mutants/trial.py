@@ -78,8 +78,9 @@ class Project:
         self._artifacts = {path.with_suffix("").as_posix(): json.loads(text) for path, text in artifacts.items()}
         untested = [name for name in sorted(self._artifacts) if not name.startswith("test/") and name not in commands]
         if untested:
+            names = ", ".join(untested)
             raise TrialError(
-                f"Nothing is known that tests {', '.join(untested)}: COMMANDS in campaigns/contract_mutants must name it."
+                f"Nothing tests {names}, as far as COMMANDS in campaigns/contract_mutants/__main__.py tells."
             )
         self._commands = commands
         self._seconds: dict[Command, float] = {}
