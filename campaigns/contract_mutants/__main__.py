@@ -14,7 +14,7 @@ from pathlib import Path
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, name_of
 from campaigns.contract_mutants.generate import generate, syntax_trees
 from campaigns.contract_mutants.named import named
-from campaigns.contract_mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
+from campaigns.contract_mutants.report import DOES_NOT_COMPILE, NO_CONTRACT, SAME_CODE, judge, read_list
 from campaigns.contract_mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
 from chains.contract_artifacts import code_digest
 from contracts.build import LIBRARY, ROOT_DIR, BuildError, build, read_sources
@@ -152,7 +152,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     outcomes = {
         mutant: verdicts[names[mutant]]
         if mutant in names
-        else Verdict(SAME_CODE if codes[mutant] else DOES_NOT_COMPILE, "")
+        else Verdict(DOES_NOT_COMPILE if (code := codes[mutant]) is None else SAME_CODE if code else NO_CONTRACT, "")
         for mutant in selected
     }
     report = judge(outcomes, names, listed, known)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from campaigns.contract_mutants.generate import Mutant, Node, imported
+from campaigns.contract_mutants.generate import Mutant, Node, imported, reached
 from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, code_of, run_compiler
 
 # The result of `contracts.build.code_of` for each contract that a mutant may change, by the artifact's name.
@@ -40,9 +40,10 @@ class Compiler:
     """A compiler for mutants of some sources. Methods raise BuildError if the compiler can't run."""
 
     def __init__(self, sources: Mapping[str, str], trees: Mapping[str, Node], store: Store) -> None:
-        """`sources` and `trees` are by path: `src/...` for contracts, `test/...` for test contracts."""
+        """`sources` and `trees` are by path, as `contracts.build.read_sources` names them."""
         self._sources = sources
         self._needs = imported(trees)
+        self._reached = reached(trees)
         self._store = store
         self._lock = (ROOT_DIR / "package-lock.json").read_text()
 
@@ -54,9 +55,9 @@ class Compiler:
         folder: str = "src",
         tell: Callable[[int], None] = lambda _: None,
     ) -> dict[Mutant, Code | None]:
-        """Return the code of all contracts in the folder that depend on a mutant's source.
+        """Return the code of all contracts in the folder that a mutant may change.
 
-        None if the mutant doesn't compile.
+        The library's contracts count as in `src`. None if the mutant doesn't compile; empty if it changes no contract.
 
         `tell` is called with the number of newly compiled mutants.
         """
@@ -65,6 +66,7 @@ class Compiler:
         }
         known = {mutant: self._store.get(name) for mutant, name in names.items()}
         codes: dict[Mutant, Code | None] = {mutant: kept["code"] for mutant, kept in known.items() if kept}
+        codes |= {mutant: {} for mutant in mutants if not self._dependents(mutant, folder)}
         tell(len(codes))
         missing = [mutant for mutant in mutants if mutant not in codes]
         # Neighbouring mutants mostly change the same source, so they need the same contracts.
@@ -82,14 +84,19 @@ class Compiler:
         return codes
 
     def harnesses(self, mutant: Mutant) -> Code:
-        """Return the code of the test contracts that depend on a mutant's source."""
+        """Return the code of the test contracts that a mutant may change."""
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
-        return [path for path in self._needs if path.startswith(f"{folder}/") and mutant.source in self._needs[path]]
+        folders = ("src/", LIBRARY) if folder == "src" else (f"{folder}/",)
+        return [
+            path
+            for path, declarations in self._reached.items()
+            if path.startswith(folders) and any(mutant.is_in(declared) for declared in declarations)
+        ]
 
     def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
-        """Return all sources that are needed to compile the contracts that depend on the mutant's source."""
+        """Return all sources that are needed to compile the contracts that the mutant may change."""
         needed = {path for dependent in self._dependents(mutant, folder) for path in self._needs[dependent]}
         return {
             path: mutant.apply(self._sources[path]) if path == mutant.source else self._sources[path] for path in needed

@@ -51,6 +51,14 @@ _YUL_SHIFTS = {"shl", "shr", "sar"}
 _IN_BYTES = re.compile(r"\b8 \*|\bshl\(3,")
 
 
+class Declared(NamedTuple):
+    """The place of a declaration in a source, in bytes."""
+
+    source: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A replacement in a source."""
@@ -75,6 +83,10 @@ class Mutant:
     def key(self) -> tuple[str, str, str, int]:
         """Return a key that doesn't change when lines move. Each text is on one line."""
         return self.function, _one_line(self.original), _one_line(self.replacement), self.occurrence
+
+    def is_in(self, declared: Declared) -> bool:
+        """Return whether a part of the original text is in the declaration."""
+        return self.source == declared.source and self.start < declared.end and self.end > declared.start
 
     def apply(self, text: str) -> str:
         """Return the source with the replacement."""
@@ -132,6 +144,31 @@ def imported(trees: Mapping[str, Node]) -> dict[str, set[str]]:
         return {path}.union(*(closure(each) for each in direct[path]))
 
     return {path: closure(path) for path in direct}
+
+
+def reached(trees: Mapping[str, Node]) -> dict[str, set[Declared]]:
+    """Return, for each source path, the declarations that the code of its contracts may come from.
+
+    Libraries are part of contracts that use them. Interfaces and abstract contracts have no code.
+    """
+    places = {node["id"]: (path, node) for path, tree in trees.items() for node in _all(tree) if "id" in node}
+
+    def closure(path: str) -> set[Declared]:
+        waiting = [
+            node["id"]
+            for node in trees[path]["nodes"]
+            if node.get("contractKind") == "contract" and not node["abstract"]
+        ]
+        seen = set[int]()
+        while waiting:
+            declaration = waiting.pop()
+            if declaration in seen or declaration not in places:
+                continue
+            seen.add(declaration)
+            waiting += [used for node in _all(places[declaration][1]) for used in _used(node, places)]
+        return {Declared(places[each][0], *_range(places[each][1])) for each in seen}
+
+    return {path: closure(path) for path in trees}
 
 
 class _Edit(NamedTuple):
@@ -748,6 +785,17 @@ def _all(node: Node) -> Iterator[Node]:
     yield node
     for _, child in _children(node):
         yield from _all(child)
+
+
+def _used(node: Node, places: Mapping[int, tuple[str, Node]]) -> Iterator[int]:
+    """Yield the ids of declarations that a node names. A library's name alone uses none of its functions."""
+    if node["nodeType"] == "ContractDefinition":
+        yield from node["linearizedBaseContracts"]
+    names = [node.get("referencedDeclaration"), node.get("function")]
+    names += [each["declaration"] for each in node.get("externalReferences", [])]
+    for name in names:
+        if isinstance(name, int) and name in places and places[name][1].get("contractKind") != "library":
+            yield name
 
 
 def _range(node: Node) -> tuple[int, int]:

@@ -14,7 +14,11 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
         ),
     ),
     "a full branch reaches a nibble far": (
-        Removal("PackedTrie", "stack.push(hash, 0, key, depth, 0, 0)", "stack.push(hash, 0, key, depth, depth + 1, 0)"),
+        Removal(
+            "PackedTrie",
+            "child.setBranch(hash, 0, depth);",
+            'child.setBranch(hash, 0, depth); assembly ("memory-safe") { mstore(add(child, 0x80), add(depth, 1)) }',
+        ),
     ),
     "absent keys are compared at even depths only": (
         Removal(
@@ -30,16 +34,19 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
     "a branch's path is folded to 32 bits before it is compared": (
         Removal(
             "BranchWriter",
-            "if xor(shr(bits, mload(add(child, KEY))), or(parent, place)) { refuse() }",
-            "{ let x := xor(shr(bits, mload(add(child, KEY))), or(parent, place)) x := xor(x, shr(128, x))"
-            " x := xor(x, shr(64, x)) x := xor(x, shr(32, x)) if and(x, 0xffffffff) { refuse() } }",
+            "if or(xor(mload(add(child, DEPTH)), depth), xor(shr(4, path), parent)) { refuse() }",
+            "{ let x := xor(shr(4, path), parent) x := xor(x, shr(128, x)) x := xor(x, shr(64, x))"
+            " x := xor(x, shr(32, x)) if or(xor(mload(add(child, DEPTH)), depth), and(x, 0xffffffff)) { refuse() } }",
         ),
     ),
     "a branch's children may be in any order at depth 41": (
-        Removal("BranchWriter", "if lt(at, next)", "if mul(xor(depth, 41), lt(at, next))"),
+        Removal("BranchWriter", "if iszero(gt(bit, own))", "if mul(xor(depth, 41), iszero(gt(bit, own)))"),
     ),
-    "a branch may leave subtrees over at depth 41": (
-        Removal("BranchWriter", "if lt(child, behind) ", "if mul(xor(depth, 41), lt(child, behind)) "),
+    "two of a branch's subtrees may have the same place at depth 41": (
+        Removal("BranchWriter", "if iszero(gt(bit, own))", "if iszero(gt(shl(eq(depth, 41), bit), own))"),
+    ),
+    "a branch may have a hash at the place of a subtree at depth 41": (
+        Removal("BranchWriter", "if and(own, others)", "if mul(xor(mload(add(lowest, DEPTH)), 41), and(own, others))"),
     ),
     "zero slots are kept by 192 bits of their number": (
         Removal("Facts", "facts.zeroSlots[uint256(slot) >> 8]", "facts.zeroSlots[uint192(uint256(slot) >> 8)]"),

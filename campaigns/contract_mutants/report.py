@@ -11,9 +11,10 @@ from campaigns.contract_mutants.trial import SURVIVED, Verdict
 
 SAME_CODE = "same code"
 DOES_NOT_COMPILE = "doesn't compile"
+NO_CONTRACT = "in no contract"
 EQUIVALENT = "equivalent"
 
-_COLUMNS = ("tests", "campaigns", "timed out", SAME_CODE, DOES_NOT_COMPILE, EQUIVALENT, SURVIVED)
+_COLUMNS = ("tests", "campaigns", "timed out", SAME_CODE, DOES_NOT_COMPILE, NO_CONTRACT, EQUIVALENT, SURVIVED)
 
 Key = tuple[str, str, str, int]
 

@@ -70,9 +70,18 @@ class Project:
     """The project and its unmutated artifacts."""
 
     def __init__(self, root: Path, artifacts: Mapping[Path, str], commands: Mapping[str, Sequence[Command]]) -> None:
-        """`commands` are by changed contract, in the order in which to try them."""
+        """`commands` are by changed contract, in the order in which to try them.
+
+        Raise TrialError if a contract has none.
+        """
         self._root = root
         self._artifacts = {path.with_suffix("").as_posix(): json.loads(text) for path, text in artifacts.items()}
+        untested = [name for name in sorted(self._artifacts) if not name.startswith("test/") and name not in commands]
+        if untested:
+            names = ", ".join(untested)
+            raise TrialError(
+                f"Nothing tests {names}, as far as COMMANDS in campaigns/contract_mutants/__main__.py tells."
+            )
         self._commands = commands
         self._seconds: dict[Command, float] = {}
         self._files = listed(root)
@@ -107,13 +116,9 @@ class Project:
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
-        """Return the commands for the changed contracts. Raise TrialError if a contract has none."""
+        """Return the commands for the changed contracts."""
         commands: list[Command] = []
         for name in sorted(changed):
-            if name not in self._commands:
-                raise TrialError(
-                    f"Nothing is known that tests {name}: COMMANDS in campaigns/contract_mutants must name it."
-                )
             commands += [command for command in self._commands[name] if command not in commands]
         return commands
 

@@ -104,7 +104,8 @@ def test_a_call_of_a_function_that_is_not_there_says_so(simulator, registry, siz
         assert (outcome.succeeded, says_so) == (False, data[0] not in BEGINNINGS), data.hex()
 
 
-@pytest.mark.parametrize("data", [b"", b"\xde", b"\xde\xad\xbe", b"\x00"])
+# The last is the number of a block, with nothing to prove of it.
+@pytest.mark.parametrize("data", [b"", b"\xde", b"\xde\xad\xbe", b"\x00", b"\x01\x05"])
 def test_calldata_shorter_than_a_selector_is_refused_as_a_proof(registry, data):
     assert registry.refusal_raw(data) == ("InvalidProof",)
 
