@@ -352,7 +352,7 @@ FAULTS = (
     SourceFault(
         "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
         HEADER,
-        "if (size == 1 && _number(content, 1) < 0x80) revert InvalidHeader();",
+        "if (size == 1 && CalldataRlp.number(content, 1) < 0x80) revert InvalidHeader();",
         "",
     ),
     # A string of 55 bytes gets a second encoding.
@@ -382,15 +382,15 @@ FAULTS = (
     SourceFault(
         "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
         HEADER,
-        "|| _number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX",
+        "|| CalldataRlp.number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX",
         "",
     ),
     # The transactions root is read as the state root.
     SourceFault(
         "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
         HEADER,
-        "root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));",
-        "root = bytes32(_number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
+        "root = bytes32(CalldataRlp.number(cursor + STATE_ROOT_PLACE + 1, 32));",
+        "root = bytes32(CalldataRlp.number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
     ),
     # A header may extend beyond the calldata.
     SourceFault("PackedHeaderProofs.check_a_header_ends_within_calldata", HEADER, "|| end > msg.data.length", ""),
