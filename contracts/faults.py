@@ -6,6 +6,8 @@ would look proven although it tests nothing.
 
 from dataclasses import dataclass
 
+from contracts.build import LIBRARY
+
 FACTS = "src/Facts.sol"
 ATTESTED = "src/AttestedBlockHashSource.sol"
 ARBITRUM = "src/ArbitrumBlocks.sol"
@@ -20,6 +22,13 @@ STATE = "src/StateProof.sol"
 TRIE = "src/PackedTrie.sol"
 BRANCH = "src/BranchWriter.sol"
 REGISTRY = "src/FactsRegistry.sol"
+TRANSACTION_FACTS = "src/TransactionFacts.sol"
+TRANSACTIONS = "src/TransactionProof.sol"
+READER = "src/FactsReader.sol"
+RECEIPT = "src/ReceiptReader.sol"
+RECEIPT_FORM = "src/ReceiptForm.sol"
+RLP = f"{LIBRARY}CalldataRlp.sol"
+WALK = f"{LIBRARY}TrieWalk.sol"
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,19 @@ FAULTS = (
         FACTS,
         "_blockHashes[blockHash] = true",
         "_blockHashes[blockHash >> 1 << 1] = true",
+    ),
+    # A field of a header that isn't proven is read as zero.
+    SourceFault(
+        "FactsProofs.check_both_forms_of_a_read_agree",
+        FACTS,
+        "if (!proven) revert HeaderFieldNotProven(blockNumber, field);",
+        "",
+    ),
+    SourceFault(
+        "FactsProofs.check_both_forms_of_a_read_agree",
+        FACTS,
+        "return accountStorageSlotValues(account, blockNumber, slot);",
+        "return bytes32(_accounts[account][blockNumber].slots[uint256(slot)]);",
     ),
     # --- Attesters ----------------------------------------------------------------------------------------------------
     SourceFault(
@@ -352,7 +374,7 @@ FAULTS = (
     SourceFault(
         "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
         HEADER,
-        "if (size == 1 && _number(content, 1) < 0x80) revert InvalidHeader();",
+        "if (size == 1 && CalldataRlp.number(content, 1) < 0x80) revert InvalidHeader();",
         "",
     ),
     # A string of 55 bytes gets a second encoding.
@@ -382,15 +404,15 @@ FAULTS = (
     SourceFault(
         "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
         HEADER,
-        "|| _number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX",
+        "|| CalldataRlp.number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX",
         "",
     ),
     # The transactions root is read as the state root.
     SourceFault(
         "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
         HEADER,
-        "root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));",
-        "root = bytes32(_number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
+        "root = bytes32(CalldataRlp.number(cursor + STATE_ROOT_PLACE + 1, 32));",
+        "root = bytes32(CalldataRlp.number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
     ),
     # A header may extend beyond the calldata.
     SourceFault("PackedHeaderProofs.check_a_header_ends_within_calldata", HEADER, "|| end > msg.data.length", ""),
@@ -757,5 +779,258 @@ FAULTS = (
         STATE,
         "if (slot >= historyWindow) revert InvalidProof();",
         "",
+    ),
+    # --- Facts about transactions -------------------------------------------------------------------------------------
+    # The highest byte of the number of logs is lost.
+    SourceFault(
+        "TransactionFactsProofs.check_storing_a_receipt",
+        TRANSACTION_FACTS,
+        "uint256(uint32(receipt >> LOG_COUNT_SHIFT))",
+        "uint256(uint24(receipt >> LOG_COUNT_SHIFT))",
+    ),
+    # The number of logs and the gas overlap in one bit.
+    SourceFault(
+        "TransactionFactsProofs.check_storing_a_receipt",
+        TRANSACTION_FACTS,
+        "LOG_COUNT_SHIFT = 152;",
+        "LOG_COUNT_SHIFT = 153;",
+    ),
+    # A receipt that has no status has failed.
+    SourceFault(
+        "TransactionFactsProofs.check_storing_a_receipt",
+        TRANSACTION_FACTS,
+        "(presence == WITHOUT_STATUS && field != ReceiptField.STATUS)",
+        "presence == WITHOUT_STATUS",
+    ),
+    SourceFault(
+        "TransactionFactsProofs.check_storing_a_receipt", TRANSACTION_FACTS, "if (facts.receipt != 0) return;", ""
+    ),
+    SourceFault(
+        "TransactionFactsProofs.check_storing_an_absent_transaction",
+        TRANSACTION_FACTS,
+        "if (proven && presence != ABSENT)",
+        "if (proven)",
+    ),
+    SourceFault(
+        "TransactionFactsProofs.check_storing_the_hash_of_a_log",
+        TRANSACTION_FACTS,
+        "value = _transactions[blockNumber][txIndex].logHashes[logIndex];",
+        "value = _transactions[blockNumber][txIndex].logHashes[uint16(logIndex)];",
+    ),
+    SourceFault(
+        "TransactionFactsProofs.check_storing_the_hash_of_a_log",
+        TRANSACTION_FACTS,
+        "if (hashes[logIndex] != 0) return;",
+        "",
+    ),
+    SourceFault(
+        "TransactionFactsProofs.check_storing_the_hash_of_a_transaction",
+        TRANSACTION_FACTS,
+        "if (facts.hash != 0) return;",
+        "",
+    ),
+    SourceFault(
+        "TransactionFactsProofs.check_both_forms_of_a_read_agree",
+        TRANSACTION_FACTS,
+        "if (!proven) revert LogNotProven(blockNumber, txIndex, logIndex);",
+        "",
+    ),
+    # --- Items of RLP in calldata -------------------------------------------------------------------------------------
+    SourceFault("CalldataRlpProofs.check_a_number_is_that_of_its_bytes", RLP, "shl(3, size)", "shl(3, and(size, 31))"),
+    # An item of 55 bytes gets a second encoding, or every longer one.
+    SourceFault(
+        "CalldataRlpProofs.check_an_item_is_taken_from_its_one_encoding_only",
+        RLP,
+        "size < 56 || number(content, 1) == 0",
+        "number(content, 1) == 0",
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_an_item_is_taken_from_its_one_encoding_only",
+        RLP,
+        "size < 56 || number(content, 1) == 0",
+        "size < 56",
+    ),
+    # A byte below 0x80 gets a second encoding.
+    SourceFault(
+        "CalldataRlpProofs.check_an_item_is_taken_from_its_one_encoding_only",
+        RLP,
+        "first == STRING + 1 && number(content, 1) < STRING",
+        "false",
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_every_item_is_taken_within_its_end_only",
+        RLP,
+        "if (next > end) revert InvalidProof();",
+        "",
+    ),
+    # A byte may be read where the text ends.
+    SourceFault(
+        "CalldataRlpProofs.check_every_item_is_taken_within_its_end_only",
+        RLP,
+        "if (place >= end) revert InvalidProof();",
+        "",
+    ),
+    # A string of 55 bytes is refused.
+    SourceFault(
+        "CalldataRlpProofs.check_every_item_is_taken_within_its_end_only", RLP, "if (size > 55)", "if (size > 54)"
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_a_list_is_the_item_that_takes_all_to_the_end", RLP, "!isList || next != end", "!isList"
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_an_integer_is_taken_from_its_one_encoding_only",
+        RLP,
+        "next - place > size",
+        "next - place > size + 1",
+    ),
+    # An integer may have a leading zero.
+    SourceFault(
+        "CalldataRlpProofs.check_an_integer_is_taken_from_its_one_encoding_only",
+        RLP,
+        "if (next != place && value >> (8 * (next - place) - 8) == 0) revert InvalidProof();",
+        "",
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_a_word_is_taken_from_its_one_encoding_only",
+        RLP,
+        "next - place != 32",
+        "next - place < 32",
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_a_prefix_is_taken_from_its_one_encoding_only",
+        RLP,
+        "if (size < 56) revert InvalidProof();",
+        "",
+    ),
+    SourceFault(
+        "CalldataRlpProofs.check_a_string_is_taken_from_its_one_encoding_only",
+        RLP,
+        "if (size == 1 && number(content, 1) < STRING) revert InvalidProof();",
+        "",
+    ),
+    # A string whose size takes three bytes is refused.
+    SourceFault("CalldataRlpProofs.check_every_string_and_prefix_is_taken", RLP, "form > 58", "form > 57"),
+    SourceFault(
+        "CalldataRlpProofs.check_an_integer_without_an_end_is_taken_from_its_one_encoding_only",
+        RLP,
+        "size > 8 ||",
+        "size > 9 ||",
+    ),
+    # --- Keys of indexes ----------------------------------------------------------------------------------------------
+    SourceFault("IndexKeyProofs.check_the_key_of_an_index_is_its_rlp", WALK, "index < 0x100", "index <= 0x100"),
+    # Index 128 has the key of index 0.
+    SourceFault("IndexKeyProofs.check_no_key_begins_with_another", WALK, "index < 0x80", "index <= 0x80"),
+    # A leaf may have a key that is no index's, of one byte, of two or of three.
+    SourceFault("IndexKeyProofs.check_a_leaf_has_the_key_of_an_index_only", WALK, "key - 1 < 0x80", "key < 0x81"),
+    SourceFault(
+        "IndexKeyProofs.check_a_leaf_has_the_key_of_an_index_only", WALK, "key - 0x8180 < 0x80", "key - 0x8100 < 0x100"
+    ),
+    SourceFault(
+        "IndexKeyProofs.check_a_leaf_has_the_key_of_an_index_only",
+        WALK,
+        "key - 0x820100 < 0xff00",
+        "key - 0x820000 < 0x10000",
+    ),
+    # The nibbles above a leaf aren't looked at.
+    SourceFault(
+        "IndexKeyProofs.check_a_leaf_below_a_branch_has_the_key_of_an_index_only",
+        WALK,
+        "_checkKey(key >> (256 - 4 * depth) << (4 * length) | nibbles, reached);",
+        "_checkKey(nibbles, length);",
+    ),
+    # The registry takes an index of three bytes, or one with a leading zero.
+    SourceFault(
+        "IndexKeyProofs.check_registry_and_walk_have_the_same_keys",
+        TRANSACTIONS,
+        "if (size > 2) revert InvalidProof();",
+        "",
+    ),
+    SourceFault(
+        "IndexKeyProofs.check_registry_and_walk_have_the_same_keys",
+        TRANSACTIONS,
+        "if (size != 0 && index >> (8 * size - 8) == 0) revert InvalidProof();",
+        "",
+    ),
+    # The leaf's own index is proven absent.
+    SourceFault(
+        "IndexKeyProofs.check_an_index_is_absent_beside_another_only",
+        TRANSACTIONS,
+        "_wholeLeaf(stack, input);\n            PackedTrie.attach(stack, key);",
+        "_wholeLeaf(stack, input);",
+    ),
+    # --- Receipts in plain nodes --------------------------------------------------------------------------------------
+    # A status may be any byte.
+    SourceFault(
+        "ReceiptReaderProofs.check_a_receipt_is_taken_from_its_one_encoding_only",
+        RECEIPT_FORM,
+        "if (first != 0x80 && first != 0x01) revert InvalidProof();",
+        "if (first == 0) revert InvalidProof();",
+    ),
+    # A typed receipt may have a root instead of a status.
+    SourceFault(
+        "ReceiptReaderProofs.check_a_receipt_is_taken_from_its_one_encoding_only",
+        RECEIPT_FORM,
+        "first == HASH_PREFIX && type_ == 0",
+        "first == HASH_PREFIX",
+    ),
+    SourceFault(
+        "ReceiptReaderProofs.check_a_receipt_is_taken_from_its_one_encoding_only",
+        RECEIPT,
+        "isList || next - place != BLOOM",
+        "next - place != BLOOM",
+    ),
+    # A receipt of another type has more than four items.
+    SourceFault(
+        "ReceiptReaderProofs.check_a_receipt_is_taken_from_its_one_encoding_only",
+        RECEIPT_FORM,
+        "FIRST_OF_OTHER_CHAINS = 0x64;",
+        "FIRST_OF_OTHER_CHAINS = 0x63;",
+    ),
+    SourceFault(
+        "ReceiptReaderProofs.check_logs_are_taken_from_their_one_encoding_only",
+        RECEIPT,
+        "if (CalldataRlp.number(place, 1) != EMITTER_PREFIX) revert InvalidProof();",
+        "",
+    ),
+    # A log may have five topics.
+    SourceFault(
+        "ReceiptReaderProofs.check_logs_are_taken_from_their_one_encoding_only",
+        RECEIPT,
+        "size > TOPICS * TOPIC || ",
+        "",
+    ),
+    # The last log is read instead of the one in question.
+    SourceFault(
+        "ReceiptReaderProofs.check_logs_are_taken_from_their_one_encoding_only",
+        RECEIPT,
+        "count == logIndex",
+        "count >= logIndex",
+    ),
+    # --- The reader's registries --------------------------------------------------------------------------------------
+    SourceFault(
+        "FactsReaderProofs.check_the_registry_of_a_chain_is_the_one_given",
+        READER,
+        "chainId < _entry9 >> CHAIN_SHIFT ? _entry8 : _entry9",
+        "chainId < _entry9 >> CHAIN_SHIFT ? _entry9 : _entry8",
+    ),
+    # A chain without a registry gets another chain's.
+    SourceFault(
+        "FactsReaderProofs.check_the_registry_of_a_chain_is_the_one_given",
+        READER,
+        "entry >> CHAIN_SHIFT == chainId ? address(uint160(entry)) : address(0)",
+        "address(uint160(entry))",
+    ),
+    # A chain may have two registries.
+    SourceFault(
+        "FactsReaderProofs.check_the_registry_of_a_chain_is_the_one_given",
+        READER,
+        "chainId <= former",
+        "chainId < former",
+    ),
+    SourceFault(
+        "FactsReaderProofs.check_other_registries_are_refused",
+        READER,
+        "count == 0 || count > REGISTRIES",
+        "count > REGISTRIES",
     ),
 )

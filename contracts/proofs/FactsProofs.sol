@@ -38,6 +38,9 @@ contract FactsProofs is Facts, Symbolic {
     uint256 private constant ACCOUNTS_PLACE = 1;
     /// @dev Of presence.
     uint256 private constant ABSENT = 3;
+    // Both reads have one name.
+    bytes4 private constant ACCOUNT_FIELD = bytes4(keccak256("accountField(address,uint256,uint8)"));
+    bytes4 private constant SLOT_BY_ACCOUNT_FIELD = bytes4(keccak256("accountField(address,uint256,bytes32)"));
 
     function check_storing_an_account(
         Question memory asked,
@@ -149,6 +152,37 @@ contract FactsProofs is Facts, Symbolic {
         if (_both(asked.kind == Kind.BLOCK_HASH, asked.slot == uint256(blockHash))) _becomesReadable(expected, 0);
         _storeBlockHash(blockHash);
         _assertAnswer(asked, expected);
+    }
+
+    /// @dev What one form answers the other answers, and the one reverts where the other says that nothing is proven.
+    function check_both_forms_of_a_read_agree(Question memory asked) external {
+        vm.assume(asked.kind <= Kind.TIMESTAMP);
+        Answer memory answer = _anyState(asked);
+        bytes memory read;
+        bytes memory refusal;
+        (address account, uint256 blockNumber, bytes32 slot) = (asked.account, asked.blockNumber, bytes32(asked.slot));
+        if (asked.kind == Kind.ACCOUNT_FIELD) {
+            read = abi.encodeWithSelector(ACCOUNT_FIELD, account, blockNumber, asked.field);
+            refusal = abi.encodeWithSelector(NotProven.selector, account, blockNumber, asked.field);
+        } else if (asked.kind == Kind.SLOT) {
+            read = abi.encodeCall(this.accountStorageSlotValues, (account, blockNumber, slot));
+            refusal = abi.encodeWithSelector(SlotNotProven.selector, account, blockNumber, slot);
+            _assertRead(answer, abi.encodeWithSelector(SLOT_BY_ACCOUNT_FIELD, account, blockNumber, slot), refusal);
+        } else if (asked.kind == Kind.HEADER_FIELD) {
+            read = abi.encodeCall(this.headerField, (blockNumber, asked.headerField));
+            refusal = abi.encodeWithSelector(HeaderFieldNotProven.selector, blockNumber, asked.headerField);
+        } else {
+            read = abi.encodeCall(this.blockAtTimestamp, (asked.slot));
+            refusal = abi.encodeWithSelector(TimestampNotProven.selector, asked.slot);
+        }
+        _assertRead(answer, read, refusal);
+    }
+
+    function _assertRead(Answer memory answer, bytes memory read, bytes memory refusal) private view {
+        (bool isAnswered, bytes memory told) = address(this).staticcall(read);
+        assert(isAnswered == answer.proven);
+        assert(keccak256(told) == keccak256(isAnswered ? abi.encode(answer.value) : refusal));
+        assert(_either(isAnswered, answer.value == 0));
     }
 
     function _isAbout(Question memory asked, address account, uint256 blockNumber) private pure returns (bool) {
