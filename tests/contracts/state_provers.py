@@ -116,11 +116,11 @@ def head(chain: DevChain) -> int:
 
 
 def prover(chain: DevChain, home_chain_id: int, registry: str, kind: Kind = "ROOT") -> Deployed:
-    return Deployed(chain, "RegistryStateProver", home_chain_id, registry, KINDS.index(kind))
+    return Deployed(chain, "package/RegistryStateProver", home_chain_id, registry, KINDS.index(kind))
 
 
 def pointer(prover: Deployed) -> Deployed:
-    return Deployed(prover.chain, "FixedStateProverPointer", prover.address)
+    return Deployed(prover.chain, "package/FixedStateProverPointer", prover.address)
 
 
 def message_slot(message: bytes, publisher: str) -> int:

@@ -71,7 +71,7 @@ def provers(chain: DevChain) -> dict[Kind, Deployed]:
 
 
 def test_functions_and_events_are_those_of_the_standard():
-    contracts = ("RegistryStateProver", "FixedStateProverPointer", "test/Receiver", "test/Broadcaster")
+    contracts = ("package/RegistryStateProver", "package/FixedStateProverPointer", "test/Receiver", "test/Broadcaster")
     abi = [entry for name in contracts for entry in load_artifact(name).abi]
     selectors = {
         abi_to_signature(entry): "0x" + function_abi_to_4byte_selector(entry).hex()
@@ -463,13 +463,13 @@ def test_a_pointer_tells_its_prover_for_good(chain, kind):
     assert found.logged({"logs": logs}) == [
         ("ImplementationAddressSet", named.call("version"), named.address.lower(), code_hash, NO_CONTRACT)
     ]
-    functions = {entry["name"] for entry in load_artifact("FixedStateProverPointer").abi if entry["type"] == "function"}
+    functions = {entry["name"] for entry in load_artifact("package/FixedStateProverPointer").abi if entry["type"] == "function"}
     assert functions == {"implementationAddress", "implementationCodeHash"}
 
 
 def test_a_pointer_names_no_account_without_code(chain):
-    nowhere = Deployed(chain, "FixedStateProverPointer", address=NOBODY)
-    code = load_artifact("FixedStateProverPointer").bytecode + encode(["address"], [NOBODY])
+    nowhere = Deployed(chain, "package/FixedStateProverPointer", address=NOBODY)
+    code = load_artifact("package/FixedStateProverPointer").bytecode + encode(["address"], [NOBODY])
     answer = chain.ask("eth_call", {"from": SENDER, "data": "0x" + code.hex()}, "latest")
     data = bytes.fromhex(answer["error"]["data"][2:])
     assert data[:4] == keccak(text="NoCode(address)")[:4]
@@ -482,7 +482,7 @@ def test_a_pointer_names_no_account_without_code(chain):
 def receiver_on(chain: DevChain) -> Deployed:
     """Deploy a receiver. What its provers refuse is told by name, too."""
     artifact = load_artifact("test/Receiver")
-    names = ("RegistryStateProver", "test/BufferStateProver")
+    names = ("package/RegistryStateProver", "test/BufferStateProver")
     errors = [entry for name in names for entry in load_artifact(name).abi if entry["type"] == "error"]
     return Deployed(chain, "test/Receiver", artifact=replace(artifact, abi=[*artifact.abi, *errors]))
 
@@ -649,7 +649,7 @@ def test_a_copy_gives_way_to_one_of_a_higher_version_only(chain, other):
     copies = {
         each: Deployed(other, name, *arguments)
         for each, name, arguments in (
-            (first, "RegistryStateProver", (chain.chain_id, NOBODY, 0)),
+            (first, "package/RegistryStateProver", (chain.chain_id, NOBODY, 0)),
             (later, "test/BufferStateProver", (1, NOBODY, 1)),
         )
     }
