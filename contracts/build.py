@@ -37,8 +37,7 @@ SETTINGS: dict[str, Any] = {
 # Imports from the package begin with this, here as in others' contracts.
 PACKAGE = "@batch-query-service/contracts/"
 LIBRARY = f"{PACKAGE}src/"
-# The folders of artifacts, by what the sources' paths begin with. The package's contracts stand apart: no service deploys
-# them.
+# The folders of artifacts, by what the sources' paths begin with. No service deploys the package's contracts.
 FOLDERS = {LIBRARY: "package", f"{PACKAGE}test/": "test", "test/": "test"}
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
