@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +10,9 @@ import rlp
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import NO_CONTRACT, load_artifact
+from chains.encoding import HISTORY_WINDOW
+from chains.tries import packed
 from chains.tries.header import Header
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
@@ -140,3 +143,33 @@ def remote_id(*addresses: str) -> bytes:
     for address in addresses:
         found = keccak(encode(["bytes32", "address"], [found, address]))
     return found
+
+
+@dataclass(frozen=True)
+class Home:
+    """A registry that knows blocks of a chain, and its source."""
+
+    source: Deployed
+    registry: Deployed
+
+    @property
+    def chain(self) -> DevChain:
+        return self.registry.chain
+
+    def know(self, header: bytes, number: int) -> None:
+        """Let the source vouch for a block, and accumulate its header."""
+        self.source.send("set", number, keccak(header))
+        self.registry.send_raw(packed.encode(header, b""))
+
+
+def home_of(chain: DevChain, source_chain_id: int) -> Home:
+    source = Deployed(chain, "test/SettableBlockHashSource", source_chain_id)
+    return Home(source, Deployed(chain, "FactsRegistry", source_chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT))
+
+
+def receiver_on(chain: DevChain) -> Deployed:
+    """Deploy a receiver. What its provers refuse is told by name, too."""
+    artifact = load_artifact("test/Receiver")
+    names = ("package/RegistryStateProver", "test/BufferStateProver")
+    errors = [entry for name in names for entry in load_artifact(name).abi if entry["type"] == "error"]
+    return Deployed(chain, "test/Receiver", artifact=replace(artifact, abi=[*artifact.abi, *errors]))

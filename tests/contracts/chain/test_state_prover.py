@@ -26,18 +26,21 @@ from tests.contracts.simulator import Call
 from tests.contracts.state_provers import (
     KINDS,
     POINTER_SLOT,
+    Home,
     Kind,
     Payload,
     ReadArguments,
     ShownSlot,
     head,
     header_of,
+    home_of,
     mapping_slot,
     message_slot,
     payload,
     payload_names,
     pointer,
     prover,
+    receiver_on,
     remote_id,
     show,
 )
@@ -281,28 +284,6 @@ def test_an_input_that_ends_early_is_refused(provers, simulator, kind):
 # --- Commitments ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Home:
-    """A registry that knows blocks of a chain, and its source."""
-
-    source: Deployed
-    registry: Deployed
-
-    @property
-    def chain(self) -> DevChain:
-        return self.registry.chain
-
-    def know(self, header: bytes, number: int) -> None:
-        """Let the source vouch for a block, and accumulate its header."""
-        self.source.send("set", number, keccak(header))
-        self.registry.send_raw(packed.encode(header, b""))
-
-
-def home_of(chain: DevChain, source_chain_id: int) -> Home:
-    source = Deployed(chain, "test/SettableBlockHashSource", source_chain_id)
-    return Home(source, Deployed(chain, "FactsRegistry", source_chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT))
-
-
 @pytest.fixture(scope="module")
 def sepolia() -> Payload:
     return payload(MESSAGE)
@@ -477,14 +458,6 @@ def test_a_pointer_names_no_account_without_code(chain):
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
-
-
-def receiver_on(chain: DevChain) -> Deployed:
-    """Deploy a receiver. What its provers refuse is told by name, too."""
-    artifact = load_artifact("test/Receiver")
-    names = ("package/RegistryStateProver", "test/BufferStateProver")
-    errors = [entry for name in names for entry in load_artifact(name).abi if entry["type"] == "error"]
-    return Deployed(chain, "test/Receiver", artifact=replace(artifact, abi=[*artifact.abi, *errors]))
 
 
 def number_input(block: int) -> bytes:
