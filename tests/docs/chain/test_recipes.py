@@ -48,7 +48,8 @@ def compiled(tmp_path_factory) -> dict[str, Artifact]:
     contracts = RECIPES | {"Tokens": (PROJECT / "tests/docs/Tokens.sol").read_text()}
     for name, code in contracts.items():
         (project / f"{name}.sol").write_text(code)
-    command = [PROJECT / ".venv/bin/node", PROJECT / "node_modules/solc/solc.js", "--abi", "--bin", "--optimize"]
+    compiler = (PROJECT / ".venv/bin/node", PROJECT / "node_modules/solc/solc.js")
+    command = [*map(str, compiler), "--abi", "--bin", "--optimize"]
     command += ["--base-path", ".", "--include-path", "node_modules", "--output-dir", "out"]
     made = subprocess.run(
         [*command, *(f"{name}.sol" for name in contracts)], cwd=project, capture_output=True, text=True, check=False
