@@ -38,23 +38,23 @@ library TrieWalk {
     /// an account is `keccak256(abi.encode(account, 0))`.
     /// @param proof The RLP list of the nodes, each as a byte string, the root first. Of a trie of one leaf, `e3…`, that is
     /// one string in a list: `e5 a4 e3…`.
-    function slotValue(bytes calldata proof, bytes32 root, bytes32 slot) internal pure returns (uint256 value) {
+    function slotValue(bytes calldata proof, bytes32 root, bytes32 slot) internal pure returns (uint256 word) {
         (uint256 place, uint256 end, bool isOwn) = _find(proof, root, uint256(keccak256(abi.encode(slot))), NIBBLES);
         if (end == 0) return 0;
-        (value, place) = CalldataRlp.integer(place, end, 32);
+        (word, place) = CalldataRlp.integer(place, end, 32);
         // No trie stores a zero. The value of another key is read as strictly.
-        if (place != end || value == 0) revert InvalidProof();
-        if (!isOwn) value = 0;
+        if (place != end || word == 0) revert InvalidProof();
+        if (!isOwn) word = 0;
     }
 
     /// @dev The four items of an account. Of an absent one: zeros, and the hashes of the empty trie and of no code.
     /// @param proof As for `slotValue`: the `accountProof` of `eth_getProof` in a list.
-    function accountItems(bytes calldata proof, bytes32 root, address account)
+    function accountItems(bytes calldata proof, bytes32 root, address owner)
         internal
         pure
         returns (uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
     {
-        uint256 key = uint256(keccak256(abi.encodePacked(account)));
+        uint256 key = uint256(keccak256(abi.encodePacked(owner)));
         (uint256 place, uint256 end, bool isOwn) = _find(proof, root, key, NIBBLES);
         if (end != 0) {
             place = CalldataRlp.list(place, end);
@@ -67,6 +67,72 @@ library TrieWalk {
         if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
+    /// @dev As `accountItems`, and whether the account exists.
+    function account(bytes calldata proof, bytes32 root, address owner)
+        internal
+        pure
+        returns (bool exists, uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
+    {
+        uint256 place;
+        uint256 end;
+        (place, end, exists) = _find(proof, root, uint256(keccak256(abi.encodePacked(owner))), NIBBLES);
+        (nonce, balance, storageRoot, codeHash) = _account(place, end, exists);
+    }
+
+    /// @dev Where the value of any key that is a hash begins and ends, and whether there is one. If not, all is zero. The
+    /// value isn't read: it is a string of one byte at least.
+    function value(bytes calldata proof, bytes32 root, bytes32 hashedKey)
+        internal
+        pure
+        returns (bool exists, uint256 place, uint256 end)
+    {
+        (place, end, exists) = _find(proof, root, uint256(hashedKey), NIBBLES);
+        if (!exists) (place, end) = (0, 0);
+    }
+
+    // --- The same, where a node's answer is given as it is: an array of nodes, the root first ---------------------------
+    //
+    // Anvil and reth list the nodes again that are embedded in the one above, which other nodes leave out. So nodes of less
+    // than 32 bytes are skipped, except the root.
+
+    function slotValue(bytes[] calldata nodes, bytes32 root, bytes32 slot) internal pure returns (uint256 word) {
+        (uint256 place, uint256 end, bool isOwn) = _find(nodes, root, uint256(keccak256(abi.encode(slot))));
+        if (end == 0) return 0;
+        (word, place) = CalldataRlp.integer(place, end, 32);
+        if (place != end || word == 0) revert InvalidProof();
+        if (!isOwn) word = 0;
+    }
+
+    function accountItems(bytes[] calldata nodes, bytes32 root, address owner)
+        internal
+        pure
+        returns (uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
+    {
+        (, nonce, balance, storageRoot, codeHash) = account(nodes, root, owner);
+    }
+
+    function account(bytes[] calldata nodes, bytes32 root, address owner)
+        internal
+        pure
+        returns (bool exists, uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
+    {
+        uint256 place;
+        uint256 end;
+        (place, end, exists) = _find(nodes, root, uint256(keccak256(abi.encodePacked(owner))));
+        (nonce, balance, storageRoot, codeHash) = _account(place, end, exists);
+    }
+
+    function value(bytes[] calldata nodes, bytes32 root, bytes32 hashedKey)
+        internal
+        pure
+        returns (bool exists, uint256 place, uint256 end)
+    {
+        (place, end, exists) = _find(nodes, root, uint256(hashedKey));
+        if (!exists) (place, end) = (0, 0);
+    }
+
+    // --- Keys of receipts ---------------------------------------------------------------------------------------------
+
     /// @dev Where the value at an index begins and ends in a trie of receipts, or one with such keys, as that of withdrawals
     /// is; and whether it is the index's own. If not, it shows the index absent. So does a walk that comes to no leaf: then
     /// `end` is zero. Indexes have 16 bits.
@@ -74,7 +140,7 @@ library TrieWalk {
     function findPlace(bytes calldata proof, bytes32 root, uint256 index)
         internal
         pure
-        returns (uint256 value, uint256 end, bool isOwn)
+        returns (uint256 place, uint256 end, bool isOwn)
     {
         if (index > 0xffff) revert InvalidProof();
         (uint256 key, uint256 reach) = indexKey(index);
@@ -89,6 +155,8 @@ library TrieWalk {
         if (index < 0x100) return (0x81 << 248 | index << 240, 4);
         return (0x82 << 248 | index << 232, 6);
     }
+
+    // --- The walk -----------------------------------------------------------------------------------------------------
 
     /// @dev Follows a key to a leaf, as `findPlace` tells it.
     /// @param reach The nibbles of the key: NIBBLES of one that is a hash, and fewer of a receipt's.
@@ -133,6 +201,95 @@ library TrieWalk {
             if (kind == NONE) return (0, 0, false);
             isOwn = kind == OWN_VALUE;
         }
+    }
+
+    /// @dev As the other form, of a key that is a hash. Only where the next node comes from differs. (One loop for both would
+    /// change the compiled code of `FactsReader`, at whose address facts are read.)
+    function _find(bytes[] calldata nodes, bytes32 root, uint256 key)
+        private
+        pure
+        returns (uint256 place, uint256 end, bool isOwn)
+    {
+        unchecked {
+            uint256 next = 0;
+            if (root == EMPTY_TRIE_ROOT) {
+                if (nodes.length != 0) {
+                    (place, end) = _node(nodes, 0);
+                    bool isEmptyRoot = end - place == 1 && CalldataRlp.number(place, 1) == 0x80;
+                    if (!isEmptyRoot || nodes.length != 1) revert InvalidProof();
+                }
+                return (0, 0, false);
+            }
+            uint256 depth = 0;
+            uint256 kind = HASH;
+            while (true) {
+                if (kind == HASH) {
+                    (place, end) = _node(nodes, next);
+                    if (_digest(place, end) != root) revert InvalidProof();
+                    next = _skipEmbedded(nodes, next + 1);
+                } else {
+                    end = place + kind - EMBEDDED + 1;
+                }
+                place = CalldataRlp.list(place, end);
+                if (end - place == FULL_BRANCH && _isFullBranch(place)) {
+                    if (depth == NIBBLES) revert InvalidProof();
+                    place += 33 * (key << (4 * depth) >> 252);
+                    ++depth;
+                } else {
+                    (place, depth, kind) = _pass(place, end, key, depth, NIBBLES);
+                    if (kind < HASH) break;
+                }
+                root = bytes32(CalldataRlp.number(place + 1, 32));
+            }
+            if (next != nodes.length) revert InvalidProof();
+            if (kind == NONE) return (0, 0, false);
+            isOwn = kind == OWN_VALUE;
+        }
+    }
+
+    /// @dev The first place, from one on, of a node that isn't embedded in another one.
+    function _skipEmbedded(bytes[] calldata nodes, uint256 next) private pure returns (uint256) {
+        unchecked {
+            for (; next < nodes.length; ++next) {
+                (uint256 place, uint256 end) = _node(nodes, next);
+                if (end - place >= 32) break;
+            }
+            return next;
+        }
+    }
+
+    /// @dev Where a node of an array begins and ends. What Solidity's own access refuses reverts with InvalidProof, too.
+    function _node(bytes[] calldata nodes, uint256 index) private pure returns (uint256 place, uint256 end) {
+        unchecked {
+            if (index >= nodes.length) revert InvalidProof();
+            assembly ("memory-safe") {
+                place := nodes.offset
+            }
+            // Offsets count from the first one. None of the sums overflows.
+            uint256 offset = CalldataRlp.number(place + 32 * index, 32);
+            if (offset > msg.data.length) revert InvalidProof();
+            place += offset + 32;
+            uint256 size = CalldataRlp.number(place - 32, 32);
+            end = place + size;
+            if (size > msg.data.length || end > msg.data.length) revert InvalidProof();
+        }
+    }
+
+    /// @dev Reads what the walk has found of an account, as `accountItems` does.
+    function _account(uint256 place, uint256 end, bool exists)
+        private
+        pure
+        returns (uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
+    {
+        if (end != 0) {
+            place = CalldataRlp.list(place, end);
+            (nonce, place) = CalldataRlp.integer(place, end, 8);
+            (balance, place) = CalldataRlp.integer(place, end, 32);
+            (storageRoot, place) = CalldataRlp.word(place, end);
+            (codeHash, place) = CalldataRlp.word(place, end);
+            if (place != end) revert InvalidProof();
+        }
+        if (!exists) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
     /// @dev Where the first node of a proof is, and where the proof ends.
