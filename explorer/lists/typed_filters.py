@@ -18,7 +18,7 @@ _FAULT_SENTENCES = {
     "property": "There is no such property.",
     "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
     "transaction": "The transaction must be a hash, or an index in decimal digits.",
-    **dict.fromkeys(("tx", "log"), "An index must be a number, in decimal digits."),
+    "log": "The log must be an index, in decimal digits.",
     "timestamp": "The time must be a number of seconds since 1970, in decimal digits.",
     **dict.fromkeys(("sourceChainId", "source"), "The source chain must be a chain id, in decimal digits."),
     **dict.fromkeys(("destinationChainId", "chain"), "The destination chain must be a chain id, in decimal digits."),

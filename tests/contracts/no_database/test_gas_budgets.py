@@ -117,7 +117,7 @@ def test_a_jump_costs_about_half_a_hop(lab, name):
 
 @pytest.mark.long
 @needs_fixtures
-def test_the_page_about_a_vote_says_what_it_costs():
-    page = (PROJECT / "docs/using/vote.md").read_text()
+def test_the_page_about_contracts_says_what_a_vote_costs():
+    page = (PROJECT / "docs/using/contracts.md").read_text()
     for result in measure_votes():
         assert f"| {result.tx:,} | {result.next:,} |" in page, result.case

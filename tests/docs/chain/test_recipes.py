@@ -34,6 +34,14 @@ RECIPES = {
     if block.language == "solidity"
     for name in re.findall(r"^contract (\w+)", block.code, re.MULTILINE)
 }
+MOCK = """
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+import {FactsMock} from "@batch-query-service/contracts/test/FactsMock.sol";
+
+contract Mock is FactsMock(10) {}
+"""
 CHAIN = 31337
 INVALID_PROOF = keccak(text="InvalidProof()")[:4].hex()
 
@@ -45,10 +53,11 @@ def compiled(tmp_path_factory) -> dict[str, Artifact]:
     modules = project / "node_modules"
     shutil.copytree(PROJECT / "client/solidity", modules / "@batch-query-service/contracts")
     (modules / "openzeppelin-5").symlink_to(PROJECT / "node_modules/openzeppelin-5")
-    contracts = RECIPES | {"Tokens": (PROJECT / "tests/docs/Tokens.sol").read_text()}
+    contracts = RECIPES | {"Tokens": (PROJECT / "tests/docs/Tokens.sol").read_text(), "Mock": MOCK}
     for name, code in contracts.items():
         (project / f"{name}.sol").write_text(code)
-    command = [PROJECT / ".venv/bin/node", PROJECT / "node_modules/solc/solc.js", "--abi", "--bin", "--optimize"]
+    compiler = (PROJECT / ".venv/bin/node", PROJECT / "node_modules/solc/solc.js")
+    command = [*map(str, compiler), "--abi", "--bin", "--optimize"]
     command += ["--base-path", ".", "--include-path", "node_modules", "--output-dir", "out"]
     made = subprocess.run(
         [*command, *(f"{name}.sol" for name in contracts)], cwd=project, capture_output=True, text=True, check=False
@@ -103,6 +112,17 @@ def test_the_balance_of_an_erc20_token(service: DevChain, key, compiled):
     assert recipe.refusal("balanceOf", token.address, ALICE, block)[0].startswith(unproven)
     prove(key, service, block, {"accounts": {token.address: {"slots": ["0x" + slot.hex()]}}})
     assert recipe.call("balanceOf", token.address, ALICE, block) == 10**18 + 7
+
+
+@pytest.mark.long
+def test_a_recipe_is_tested_with_facts_that_the_test_sets(chain: DevChain, compiled):
+    mock = Deployed(chain, "Mock", artifact=compiled["Mock"])
+    recipe = Deployed(chain, "TokenBalance", mock.address, 10, artifact=compiled["TokenBalance"])
+    slot = keccak(bytes(12) + bytes.fromhex(ALICE[2:]) + bytes(32))
+    unproven = keccak(text="SlotNotProven(address,uint256,bytes32)")[:4].hex()
+    assert recipe.refusal("balanceOf", BOB, ALICE, 5)[0].startswith(unproven)
+    mock.send("setSlot", 10, 5, BOB, slot, (7).to_bytes(32))
+    assert recipe.call("balanceOf", BOB, ALICE, 5) == 7
 
 
 @pytest.mark.story
