@@ -60,8 +60,8 @@ contract RlpReader {
 }
 
 /// @title Items of RLP in calldata are read from their one encoding, and from no other bytes.
-/// @dev Sizes have 64 bits at most, as RLP has them. An item's content need not be sent: no item is read but its prefix and
-/// the first byte behind it, and where `end` is given, it needn't be where calldata end.
+/// @dev Sizes have 64 bits at most, as RLP has them. An item's content needn't be sent: only its prefix and the first byte
+/// behind it are read. An `end` may be before or behind that of calldata.
 contract CalldataRlpProofs is Symbolic {
     uint256 private constant STRING = 0x80;
     uint256 private constant LIST = 0xc0;
@@ -109,7 +109,7 @@ contract CalldataRlpProofs is Symbolic {
         }
     }
 
-    /// @dev What is true of items is so of lists, then.
+    /// @dev So all that is true of items is true of lists.
     function check_a_list_is_the_item_that_takes_all_to_the_end(bytes10 text, uint64 end) external view {
         bool isRight;
         uint256 place;
@@ -211,7 +211,7 @@ contract CalldataRlpProofs is Symbolic {
         text = bytes10(prefix) | bytes10(first) >> (8 * prefixSize);
     }
 
-    /// @dev What precedes so many bytes that aren't their own encoding (Yellow Paper, appendix B), and how many bytes of it.
+    /// @dev The prefix of so many bytes that aren't their own encoding (Yellow Paper, appendix B), and its size.
     function _prefix(uint256 kind, uint256 size) private pure returns (bytes9, uint256) {
         if (size < 56) return (bytes9(bytes1(uint8(kind + size))), 1);
         uint256 digits = 1;

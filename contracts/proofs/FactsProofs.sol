@@ -154,7 +154,7 @@ contract FactsProofs is Facts, Symbolic {
         _assertAnswer(asked, expected);
     }
 
-    /// @dev What one form answers the other answers, and the one reverts where the other says that nothing is proven.
+    /// @dev Both forms of a read answer the same. Where nothing is proven, one of them reverts and says what of.
     function check_both_forms_of_a_read_agree(Question memory asked) external {
         vm.assume(asked.kind <= Kind.TIMESTAMP);
         Answer memory answer = _anyState(asked);

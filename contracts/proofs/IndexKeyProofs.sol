@@ -76,7 +76,7 @@ contract IndexKeyProofs is Symbolic {
         _assertFound(Rlp.list(Rlp.string_(leaf)), keccak256(leaf), index, nibbles, length, value);
     }
 
-    /// @dev As before, below a branch of two. The leaf's path has up to 7 nibbles.
+    /// @dev The same of a leaf below a branch of two. Its path has up to 7 nibbles.
     function check_a_leaf_below_a_branch_has_the_key_of_an_index_only(
         uint16 index,
         uint32 nibbles,
@@ -153,7 +153,7 @@ contract IndexKeyProofs is Symbolic {
     ) private view {
         // Nobody finds another preimage of it.
         vm.assume(root != TrieWalk.EMPTY_TRIE_ROOT);
-        // What the nibbles are the key of, if they are one.
+        // The index that has this key, if one has.
         uint256 known = length == 2 ? nibbles & 0x7f : length == 4 ? nibbles & 0xff : nibbles & 0xffff;
         (uint256 key, uint256 reach) = _key(known);
         bool isKey = _both(reach == length, key == nibbles);

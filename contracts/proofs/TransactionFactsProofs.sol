@@ -4,8 +4,8 @@ pragma solidity ^0.8.28;
 import {TransactionFacts} from "../src/TransactionFacts.sol";
 import {Symbolic} from "./Symbolic.sol";
 
-/// @title What each write to the stored facts about transactions does to every answer, from any state of storage.
-/// @dev As in `FactsProofs`, a question stands for all questions, and is asked before and after one write.
+/// @title A write to the stored facts about transactions, and every answer after it, from any state of storage.
+/// @dev A question stands for all questions, as in `FactsProofs`. It is asked before and after one write.
 contract TransactionFactsProofs is TransactionFacts, Symbolic {
     enum Kind {
         RECEIPT_FIELD,
@@ -50,7 +50,7 @@ contract TransactionFactsProofs is TransactionFacts, Symbolic {
             if (asked.field == ReceiptField.LOG_COUNT) value = logCount;
             if (hasStatus || asked.field != ReceiptField.STATUS) expected = Answer(true, bytes32(value));
         }
-        // As `TransactionProof` puts them together.
+        // `TransactionProof` puts them together in this way.
         uint256 fields = hasStatus ? WITH_STATUS | uint256(status ? 1 : 0) << STATUS_SHIFT : WITHOUT_STATUS;
         fields |= uint256(cumulativeGas) << GAS_SHIFT | uint256(type_) << TYPE_SHIFT;
         _storeReceipt(blockNumber, txIndex, fields, logCount);
@@ -96,7 +96,7 @@ contract TransactionFactsProofs is TransactionFacts, Symbolic {
         _assertAnswer(asked, expected);
     }
 
-    /// @dev What one form answers the other answers, and the one reverts where the other says that nothing is proven.
+    /// @dev Both forms of a read answer the same. Where nothing is proven, one of them reverts and says what of.
     function check_both_forms_of_a_read_agree(Question memory asked) external {
         Answer memory answer = _anyState(asked);
         assert(_either(answer.proven, answer.value == 0));
@@ -145,7 +145,7 @@ contract TransactionFactsProofs is TransactionFacts, Symbolic {
         }
     }
 
-    /// @dev Of every transaction: where anything of its receipt is stored, so is its presence.
+    /// @dev Where anything of a receipt is stored, so is its presence.
     function _hasPresence(Question memory asked) private view returns (bool) {
         bytes32 place = keccak256(abi.encode(uint256(asked.txIndex), keccak256(abi.encode(asked.blockNumber, PLACE))));
         uint256 receipt;
