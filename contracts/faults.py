@@ -1034,6 +1034,7 @@ FAULTS = (
         READER,
         "count == 0 || count > REGISTRIES",
         "count > REGISTRIES",
+    ),
     # --- State provers ------------------------------------------------------------------------------------------------
     SourceFault(
         "StateProverProofs.check_at_home_no_proof_is_taken",

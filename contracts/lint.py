@@ -40,7 +40,7 @@ EXPLAINED: dict[str, str] = {
     "incorrect-exp": "In assembly `xor` is what is meant: it swaps the sides of a pair, or the last bit of an index.",
     "incorrect-shift": "In assembly the number of bits comes first: a bloom's bit is 1, shifted by a byte of a hash.",
     "missing-inheritance": (
-        "IFactsReader is for contracts that import the package, and the reader compiles without it. A test compares both."
+        "IFactsReader is for those who import the package, and the reader compiles without it. A test compares both."
     ),
     "missing-zero-check": "A source that asks the zero address records nothing, because the call answers nothing.",
     "pragma": "The library takes older compilers, for contracts that import it.",

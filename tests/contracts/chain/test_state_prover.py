@@ -444,7 +444,8 @@ def test_a_pointer_tells_its_prover_for_good(chain, kind):
     assert found.logged({"logs": logs}) == [
         ("ImplementationAddressSet", named.call("version"), named.address.lower(), code_hash, NO_CONTRACT)
     ]
-    functions = {entry["name"] for entry in load_artifact("package/FixedStateProverPointer").abi if entry["type"] == "function"}
+    abi = load_artifact("package/FixedStateProverPointer").abi
+    functions = {entry["name"] for entry in abi if entry["type"] == "function"}
     assert functions == {"implementationAddress", "implementationCodeHash"}
 
 
