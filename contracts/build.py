@@ -37,8 +37,8 @@ SETTINGS: dict[str, Any] = {
 # Imports from the package begin with this, here as in others' contracts.
 PACKAGE = "@batch-query-service/contracts/"
 LIBRARY = f"{PACKAGE}src/"
-# The folders of artifacts, by what the sources' paths begin with. No service deploys the package's contracts.
-FOLDERS = {LIBRARY: "package", f"{PACKAGE}test/": "test", "test/": "test"}
+# The folders of artifacts, by what the sources' paths begin with. No service deploys adapters.
+FOLDERS = {f"{LIBRARY}adapters/": "adapters", f"{PACKAGE}test/": "test", "test/": "test"}
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
@@ -149,11 +149,11 @@ def package_files(artifacts: Mapping[Path, str]) -> dict[Path, str]:
 
     These are the ABIs that users need, and the code of the registry and the reader, for users' tests.
     """
+    read = [json.loads(text) for text in artifacts.values()]
     registry, reader = (json.loads(artifacts[Path(f"{name}.json")]) for name in ("FactsRegistry", "FactsReader"))
-    own = (json.loads(text) for path, text in artifacts.items() if path.parent == Path("package"))
     files = {
         Path("abi") / f"{artifact['contract']}.json": json.dumps(artifact["abi"], indent=1) + "\n"
-        for artifact in (registry, reader, *own)
+        for artifact in (registry, reader, *(each for each in read if each["source"].startswith(LIBRARY)))
     }
     constants = "\n".join(
         f'    bytes internal constant {name} =\n        hex"{artifact["bytecode"].removeprefix("0x")}";'
