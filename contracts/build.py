@@ -170,11 +170,11 @@ def package_files(artifacts: Mapping[Path, str]) -> dict[Path, str]:
 
     These are the ABIs that users need, and the code of the registry and the reader, for users' tests.
     """
+    read = [json.loads(text) for text in artifacts.values()]
     registry, reader = (json.loads(artifacts[Path(f"{name}.json")]) for name in ("FactsRegistry", "FactsReader"))
-    own = (json.loads(text) for path, text in artifacts.items() if path.parent == Path("package"))
     files = {
         Path("abi") / f"{artifact['contract']}.json": json.dumps(artifact["abi"], indent=1) + "\n"
-        for artifact in (registry, reader, *own)
+        for artifact in (registry, reader, *(each for each in read if each["source"].startswith(LIBRARY)))
     }
     constants = "\n".join(
         f'    bytes internal constant {name} =\n        hex"{artifact["bytecode"].removeprefix("0x")}";'

@@ -39,10 +39,9 @@ EXPLAINED: dict[str, str] = {
     "calls-loop": "FactsReader's constructor asks 16 registries at most. If one fails, there is no reader.",
     "incorrect-exp": "In assembly `xor` is what is meant: it swaps the sides of a pair, or the last bit of an index.",
     "incorrect-shift": "In assembly the number of bits comes first: a bloom's bit is 1, shifted by a byte of a hash.",
-    "missing-inheritance": (
-        "IFactsReader is for those who import the package, and the reader compiles without it. A test compares both."
-    ),
+    "missing-inheritance": "The package's interfaces are for users, and deployed contracts don't import them.",
     "missing-zero-check": "A source that asks the zero address records nothing, because the call answers nothing.",
+    "naming-convention": "Curve's interface has the names of Vyper.",
     "pragma": "The library takes older compilers, for contracts that import it.",
     "solc-version": (
         "The known bugs of 0.8.20 are in verbatim, in selectors of expressions with side effects, and in sequences of "

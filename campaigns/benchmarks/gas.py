@@ -125,13 +125,25 @@ class Lab:
 
     def read(self, case: Case, name: str, function: str, *arguments: object) -> Result:
         """Measure the gas of a contract that reads a fact, without the gas of calling that contract."""
+        return self.ask(name, self.known(case), function, *arguments)
+
+    def known(self, case: Case) -> Deployed:
+        """Return a registry to which the case was sent."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
         assert isinstance(case.calldata, bytes)
         self.send(chain, registry, case.calldata)
-        data = registry.calldata(function, *arguments)
+        return registry
+
+    def deploy(self, name: str, *arguments: object) -> Deployed:
+        """Deploy a contract to ask, on the chain with the rules before EIP-7623."""
+        return Deployed(self._chains[1][0], name, *arguments)
+
+    def ask(self, name: str, contract: Deployed, function: str, *arguments: object) -> Result:
+        """Measure the gas of a view, without the gas of calling its contract."""
+        data = contract.calldata(function, *arguments)
         zeros = data.count(0)
-        used, _ = self.send(chain, registry, data)
+        used, _ = self.send(contract.chain, contract, data)
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
 
     def show(self, case: Case, name: str, function: str, *arguments: object) -> Result:
@@ -876,6 +888,35 @@ def a_withdrawal() -> tuple[Case, tuple[int, bytes]]:
     return Case("", _BLOCK, keccak(header), b"", before=known), (walk.place, walk.proof)
 
 
+def measure_package() -> Iterator[Result]:
+    """Yield the gas of the package's walk over arrays of nodes, of its headers, and of its adapters."""
+    with Lab(_BLOCK) as lab:
+        case = generated("", 1, slots=1, slot_levels=(16, 16, 16, 16, 9, 2))
+        [account] = case.accounts
+        [(slot, nodes)] = account.slots.items()
+        state_root, storage_root, word = rlp.decode(case.header)[3], keccak(nodes[0]), slot.to_bytes(32)
+        user = lab.deploy("test/PackageUser")
+        name = f"a slot of an array, {len(nodes)} nodes"
+        yield lab.ask(name, user, "slotValue(bytes32,bytes32,bytes[])", word, storage_root, nodes)
+        name = f"an account of an array, {len(account.nodes)} nodes"
+        yield lab.ask(
+            name, user, "account(address,bytes32,bytes[])", hex_data(account.address), state_root, account.nodes
+        )
+        header = prague_header(_BLOCK, state_root, bytes(32), random.Random(_SEED))
+        yield lab.ask("a header's state root", user, "headerStateRoot", header)
+        yield lab.ask("a header's parent beacon block root", user, "headerField", header, 19)
+        oracle = lab.deploy("package/CurveBlockHashOracle", lab.known(case).address, 31337)
+        yield lab.ask("Curve: get_state_root", oracle, "get_state_root", _BLOCK)
+        yield lab.ask("Curve: get_block_hash, of a native source", oracle, "get_block_hash", _BLOCK)
+        hooks = lab.deploy("package/UnruggableHooks")
+        of_account, of_slot = (encode(["bytes[]"], [each]) for each in (account.nodes, nodes))
+        target = hex_data(account.address)
+        name = f"Unruggable: verifyAccountState, {len(account.nodes)} nodes"
+        yield lab.ask(name, hooks, "verifyAccountState", state_root, target, of_account)
+        name = f"Unruggable: verifyStorageValue, {len(nodes)} nodes"
+        yield lab.ask(name, hooks, "verifyStorageValue", storage_root, target, slot, of_slot)
+
+
 def show(results: Sequence[Result]) -> None:
     print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}")
     for result in results:
@@ -890,7 +931,8 @@ def main() -> None:
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
     results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
-    results += [*measure_sources(), *measure_reads(), *measure_shown(), *measure_votes(), *measure_messages()]
+    results += [*measure_sources(), *measure_reads(), *measure_shown(), *measure_votes(), *measure_package()]
+    results += measure_messages()
     show(results)
     for name, gas in PUBLISHED_MESSAGES.items():
         print(f"{f'a message, {name}':<56} {'-':>9} {gas:>9,}")

@@ -7,7 +7,11 @@ from chains.contract_artifacts import Artifact, load_artifact
 from contracts.build import CODE, code_of, run_compiler
 from devnet.devchain import PROJECT
 
-SOURCES = [*sorted((PROJECT / "client" / "solidity").rglob("*.sol")), *sorted(Path(__file__).parent.glob("*.sol"))]
+_PACKAGE = PROJECT / "client" / "solidity"
+SOURCES = [
+    *(path for folder in ("examples", "src") for path in sorted((_PACKAGE / folder).rglob("*.sol"))),
+    *sorted(Path(__file__).parent.glob("*.sol")),
+]
 
 
 def compile_library(names: Collection[str] = ()) -> dict[str, Artifact]:

@@ -22,16 +22,27 @@ library Headers {
     uint256 internal constant EXTRA_DATA = 12;
     uint256 internal constant PARENT_BEACON_BLOCK_ROOT = 19;
 
+    uint256 private constant COINBASE = 2;
+    uint256 private constant DIFFICULTY = 7;
+
     /// @dev Fields that the headers of all chains share, and the fewest of Ethereum's.
     uint256 private constant SHARED = 13;
     uint256 private constant FEWEST = 15;
 
-    /// @dev A byte for each field, from the first on: its size in bytes. AT_MOST marks a number, which has no leading zeros.
+    /// @dev A byte for each field from DIFFICULTY on: its size in bytes. AT_MOST marks a number, which has no leading zeros.
     /// The zeros at the end stand for fields that no fork has.
-    bytes32 private constant SIZES = 0x2020142020207fa088888888ff20089020888820202088000000000000000000;
+    uint256 private constant SIZES = 0xa088888888ff20089020888820202088 << 128;
     uint256 private constant AT_MOST = 0x80;
-    uint256 private constant BLOOM = 0x7f;
     uint256 private constant ANY = 0xff;
+
+    // The fields before DIFFICULTY have fixed sizes: hashes of 32 bytes, an address, and the bloom of logs of 256 bytes.
+    uint256 private constant HASH_PREFIX = 0xa0;
+    uint256 private constant ADDRESS_PREFIX = 0x94;
+    uint256 private constant BLOOM_PREFIX = 0xb90100;
+    // Bytes of a hash and of an address in RLP, and of all these fields.
+    uint256 private constant HASH = 33;
+    uint256 private constant ADDRESS = 21;
+    uint256 private constant FIRST_FIELDS = 5 * HASH + ADDRESS + 259;
 
     /// @dev The header's hash. Nothing is read.
     function hash(bytes calldata header) internal pure returns (bytes32) {
@@ -61,31 +72,61 @@ library Headers {
                 end := add(cursor, header.length)
             }
             cursor = CalldataRlp.list(cursor, end);
-            uint256 count = 0;
+            if (place < DIFFICULTY) value = _firstField(cursor, place);
+            cursor = _passFirst(cursor, end);
+            uint256 count = DIFFICULTY;
             // Fields after the shared ones are read where they must tell which layout this is.
             while (place < SHARED ? count != SHARED : cursor != end) {
                 uint256 content;
                 bool isList;
                 (content, cursor, isList) = CalldataRlp.item(cursor, end);
-                if (isList || !_fits(count, content, cursor - content)) revert InvalidProof();
+                uint256 size = cursor - content;
+                if (isList || !_fits(count, content, size)) revert InvalidProof();
                 if (count == place) {
-                    bool isHashed = place == LOGS_BLOOM || place == EXTRA_DATA;
-                    uint256 size = cursor - content;
-                    value = isHashed ? _digest(content, size) : bytes32(CalldataRlp.number(content, size));
+                    value = place == EXTRA_DATA ? _digest(content, size) : bytes32(CalldataRlp.number(content, size));
                 }
                 ++count;
             }
-            if (place >= count || (place >= SHARED && count < FEWEST)) revert InvalidProof();
+            if (place >= count || count < (place < SHARED ? SHARED : FEWEST)) revert InvalidProof();
         }
     }
 
-    /// @dev Whether a field can have this content.
+    /// @dev A field before DIFFICULTY, by its fixed place.
+    function _firstField(uint256 cursor, uint256 place) private pure returns (bytes32) {
+        unchecked {
+            cursor += HASH * place;
+            if (place <= COINBASE) return bytes32(CalldataRlp.number(cursor + 1, place == COINBASE ? 20 : 32));
+            cursor -= HASH - ADDRESS;
+            return place == LOGS_BLOOM ? _digest(cursor + 3, 256) : bytes32(CalldataRlp.number(cursor + 1, 32));
+        }
+    }
+
+    /// @dev Checks the fields before DIFFICULTY, where it begins.
+    function _passFirst(uint256 cursor, uint256 end) private pure returns (uint256) {
+        unchecked {
+            uint256 root = cursor + 2 * HASH + ADDRESS;
+            if (
+                end - cursor < FIRST_FIELDS || CalldataRlp.number(cursor, 1) != HASH_PREFIX
+                    || CalldataRlp.number(cursor + HASH, 1) != HASH_PREFIX
+                    || CalldataRlp.number(cursor + 2 * HASH, 1) != ADDRESS_PREFIX
+                    || CalldataRlp.number(root, 1) != HASH_PREFIX
+                    || CalldataRlp.number(root + HASH, 1) != HASH_PREFIX
+                    || CalldataRlp.number(root + 2 * HASH, 1) != HASH_PREFIX
+                    || CalldataRlp.number(root + 3 * HASH, 3) != BLOOM_PREFIX
+            ) revert InvalidProof();
+            return cursor + FIRST_FIELDS;
+        }
+    }
+
+    /// @dev Whether a field from DIFFICULTY on can have this content.
     function _fits(uint256 place, uint256 content, uint256 size) private pure returns (bool) {
-        uint256 expected = place < 32 ? uint8(SIZES[place]) : 0;
-        if (expected == ANY) return true;
-        if (expected == BLOOM) return size == 256;
-        if (expected < AT_MOST) return expected != 0 && size == expected;
-        return size <= expected - AT_MOST && (size == 0 || CalldataRlp.number(content, 1) != 0);
+        unchecked {
+            // The highest byte is that of DIFFICULTY. Shifts by more than a word give zero.
+            uint256 expected = SIZES << (8 * (place - DIFFICULTY)) >> 248;
+            if (expected < AT_MOST) return expected != 0 && size == expected;
+            if (expected == ANY) return true;
+            return size <= expected - AT_MOST && (size == 0 || CalldataRlp.number(content, 1) != 0);
+        }
     }
 
     /// @dev keccak256 of calldata.

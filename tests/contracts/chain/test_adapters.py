@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rlp
@@ -17,10 +18,12 @@ from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.simulator import Call
 from tests.contracts.walks import REFUSAL
-from tests.fixtures_folder import fixture_names, load_fixture, unhex
+from tests.fixtures_folder import unhex
 
 GATEWAYS = PROJECT / "node_modules" / "@unruggable" / "gateways" / "artifacts"
 VYPER = Path(__file__).parents[1] / "vyper"
+# Proofs of public chains that were shown to contracts of others.
+PAYLOADS = Path(__file__).parents[1] / "crosschain"
 BLOCK, ROOT = 1234, b"\x05" * 32
 HEADER = headers.encode(headers.PRAGUE, number=BLOCK, stateRoot=ROOT)
 NOBODY = "0x" + "ee" * 20
@@ -182,8 +185,13 @@ def filled(chain) -> tuple[Deployed, list[int]]:
     return source, [int.from_bytes(keccak(number.to_bytes(32) + bytes(32))) for number in range(len(values))]
 
 
+def payload(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((PAYLOADS / f"{name}.json").read_text())
+    return content
+
+
 def recorded(name: str) -> Question:
-    content = load_fixture(f"crosschain/{name}")
+    content = payload(name)
     nodes = [[bytes(node) for node in rlp.decode(unhex(content[key]))] for key in ("accountProof", "storageProof")]
     return Question(unhex(content["stateRoot"]), unhex(content["account"]), int(content["slot"], 16), *nodes)
 
@@ -207,9 +215,9 @@ def test_their_verifier_answers_by_our_hooks_as_by_theirs(chain, sides, filled):
     assert by_ours[len(expected) :] == [*[[has_code, bytes(32)]] * 2, *[[no_code, bytes(32)]] * 6]
 
 
-@pytest.mark.parametrize("name", [each for each in fixture_names("crosschain/*.json") if "negative" not in each])
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAYLOADS.glob("*.json") if "negative" not in path.stem))
 def test_recorded_proofs_of_other_chains_are_answered_alike(sides, name):
-    question, content = recorded(name), load_fixture(f"crosschain/{name}")
+    question, content = recorded(name), payload(name)
     value = unhex(content["value"])
     assert [side.answers(question) for side in sides] == [[(1).to_bytes(32), value]] * 2
     hooks = sides[1].hooks
@@ -241,8 +249,8 @@ def faults(question: Question, other: Question) -> list[Question]:
 
 def test_each_bad_proof_is_refused_by_name(simulator, sides, chain, filled):
     contract, slots = filled
-    questions = [shown(chain, contract.address, slots[4]), *map(recorded, ["target-buffer-arbitrum-207485678.json"])]
-    other = recorded("message-taiko-l2-1581.json")
+    questions = [shown(chain, contract.address, slots[4]), recorded("target-buffer-arbitrum-207485678")]
+    other = recorded("message-taiko-l2-1581")
     hooks = sides[1].hooks
     for question in questions:
         storage_root = hooks.call("verifyAccountState", question.root, question.account, question.proofs[0])
@@ -262,7 +270,7 @@ def test_each_bad_proof_is_refused_by_name(simulator, sides, chain, filled):
 
 
 def test_a_proof_of_another_block_is_refused_by_both(sides):
-    question = recorded("negative-foreign-account-proof-sepolia.json")
+    question = recorded("negative-foreign-account-proof-sepolia")
     assert [side.answers(question) for side in sides] == [None, None]
 
 

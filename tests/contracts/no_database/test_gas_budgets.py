@@ -13,6 +13,7 @@ from campaigns.benchmarks.gas import (
     generated_cases,
     jump_cases,
     measure_messages,
+    measure_package,
     measure_reads,
     measure_votes,
     recorded,
@@ -43,6 +44,8 @@ ACCOUNT_FIELD = 2_930
 SHOWN_SLOT = 30_000
 SHOWN_WITHDRAWAL = 21_500
 MESSAGE, COPY_OF_A_PROVER = 60_000, 65_000
+# In the order of `measure_package`.
+PACKAGE = (22_000, 28_000, 6_000, 11_500, 6_500, 9_000, 28_000, 22_000)
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +124,7 @@ def test_the_page_about_contracts_says_what_a_vote_costs():
     page = (PROJECT / "docs/using/contracts.md").read_text()
     for result in measure_votes():
         assert f"| {result.tx:,} | {result.next:,} |" in page, result.case
+
+
+def test_what_users_compile_in_keeps_its_gas_budget():
+    assert [result.case for result, most in zip(measure_package(), PACKAGE, strict=True) if result.exec > most] == []
