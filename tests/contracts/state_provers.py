@@ -22,7 +22,7 @@ Kind = Literal["ROOT", "HASH"]
 KINDS: tuple[Kind, ...] = ("ROOT", "HASH")
 
 ReadArguments = tuple[list[str], list[bytes], bytes]
-"""What a receiver reads a slot by: a route, the provers' inputs, and the proof."""
+"""The route by which a receiver reads a slot, the provers' inputs, and the proof."""
 
 POINTER_SLOT = int.from_bytes(keccak(text="eip7888.pointer.slot")) - 1
 

@@ -342,7 +342,7 @@ def test_a_registry_is_asked_on_its_own_chain_only(home, other, sepolia, kind):
 
 @dataclass(frozen=True)
 class Proven:
-    """What a copy of a prover is shown of its registry's storage."""
+    """A copy of a prover, and a proof of its registry's storage."""
 
     copy: Deployed
     shown: ShownSlot
