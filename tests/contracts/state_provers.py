@@ -10,7 +10,7 @@ import rlp
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from chains.contract_artifacts import NO_CONTRACT, load_artifact
+from chains.contract_artifacts import NO_CONTRACT, Artifact, load_artifact
 from chains.encoding import HISTORY_WINDOW
 from chains.tries import packed
 from chains.tries.header import Header
@@ -162,9 +162,11 @@ class Home:
         self.registry.send_raw(packed.encode(header, b""))
 
 
-def home_of(chain: DevChain, source_chain_id: int) -> Home:
+def home_of(chain: DevChain, source_chain_id: int, artifact: Artifact | None = None) -> Home:
+    """Deploy a registry, or `artifact` as an earlier version of it."""
     source = Deployed(chain, "test/SettableBlockHashSource", source_chain_id)
-    return Home(source, Deployed(chain, "FactsRegistry", source_chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT))
+    arguments = source_chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT
+    return Home(source, Deployed(chain, "FactsRegistry", *arguments, artifact=artifact))
 
 
 def receiver_on(chain: DevChain) -> Deployed:
