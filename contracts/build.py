@@ -23,7 +23,8 @@ from chains.contract_artifacts import ARTIFACTS_DIR
 
 CONTRACTS_DIR = Path(__file__).resolve().parent
 ROOT_DIR = CONTRACTS_DIR.parent
-LIBRARY_DIR = ROOT_DIR / "client" / "solidity" / "src"
+PACKAGE_DIR = ROOT_DIR / "client" / "solidity"
+LIBRARY_DIR = PACKAGE_DIR / "src"
 SOLC = ROOT_DIR / "node_modules" / "solc" / "solc.js"
 
 SETTINGS: dict[str, Any] = {
@@ -36,11 +37,27 @@ SETTINGS: dict[str, Any] = {
     "metadata": {"bytecodeHash": "none"},
 }
 
-# Imports from the library begin with this, here as in others' contracts.
-LIBRARY = "@batch-query-service/contracts/src/"
+# Imports from the package begin with this, here as in others' contracts.
+PACKAGE = "@batch-query-service/contracts/"
+LIBRARY = f"{PACKAGE}src/"
+# The folders of artifacts, by what the sources' paths begin with. No service deploys the package's adapters.
+FOLDERS = {f"{LIBRARY}adapters/": "package", f"{PACKAGE}test/": "test", "test/": "test"}
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
+
+
+# The package's source of code for tests. The code is a constant: to read a file, each project would need a permission.
+FACTS_CODE = """\
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+/// @title For tests only: the creation code of FactsRegistry and FactsReader, without arguments.
+/// @notice `RealFacts` deploys it. `contracts.build` writes this file.
+library FactsCode {{
+{constants}
+}}
+"""
 
 
 class BuildError(Exception):
@@ -64,7 +81,7 @@ def _units(sources: Mapping[str, str]) -> list[list[str]]:
     The compiler numbers the parts of all sources that it is given, and the code depends on these numbers. So the code
     of a deployed contract would change with another source beside it. Contracts for tests may change.
     """
-    tests = [path for path in sources if path.startswith("test/")]
+    tests = [path for path in sources if path.startswith(("test/", f"{PACKAGE}test/"))]
     contracts = [path for path, text in sources.items() if re.search(r"^contract ", text, re.MULTILINE)]
     return [*([path] for path in contracts if path not in tests), tests]
 
@@ -89,7 +106,7 @@ def _built(sources: Mapping[str, str], unit: Sequence[str]) -> dict[Path, str]:
                 "source": source,
                 **code_of(output, source, name),
             }
-            folder = Path("test") if source.startswith("test/") else Path()
+            folder = next((Path(folder) for start, folder in FOLDERS.items() if source.startswith(start)), Path())
             artifacts[folder / f"{name}.json"] = json.dumps(artifact, indent=1, sort_keys=True) + "\n"
     return artifacts
 
@@ -130,8 +147,9 @@ def stored() -> dict[Path, str]:
 def read_sources(*folders: str) -> dict[str, str]:
     """Return the text of each source in these folders, by its path below `contracts/`.
 
-    The library's sources are included, by the path that others import.
+    The library's sources are included, by the path that others import. With `test`, so are the package's for tests.
     """
+    of_package = ["src", *{"test"}.intersection(folders)]
     return {
         **{
             path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
@@ -139,8 +157,9 @@ def read_sources(*folders: str) -> dict[str, str]:
             for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
         },
         **{
-            f"{LIBRARY}{path.relative_to(LIBRARY_DIR).as_posix()}": path.read_text()
-            for path in sorted(LIBRARY_DIR.rglob("*.sol"))
+            f"{PACKAGE}{path.relative_to(PACKAGE_DIR).as_posix()}": path.read_text()
+            for folder in of_package
+            for path in sorted((PACKAGE_DIR / folder).rglob("*.sol"))
         },
     }
 
@@ -154,6 +173,25 @@ def needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:
             if imported not in found:
                 found.append(imported)
     return {path: sources[path] for path in found}
+
+
+def package_files(artifacts: Mapping[Path, str]) -> dict[Path, str]:
+    """Return the text of each file of the package that is made from artifacts, by its path in the package.
+
+    These are the ABIs that users need, and the code of the registry and the reader, for users' tests.
+    """
+    registry, reader = (json.loads(artifacts[Path(f"{name}.json")]) for name in ("FactsRegistry", "FactsReader"))
+    own = (artifact for artifact in map(json.loads, artifacts.values()) if artifact["source"].startswith(LIBRARY))
+    files = {
+        Path("abi") / f"{artifact['contract']}.json": json.dumps(artifact["abi"], indent=1) + "\n"
+        for artifact in (registry, reader, *own)
+    }
+    constants = "\n".join(
+        f'    bytes internal constant {name} =\n        hex"{artifact["bytecode"].removeprefix("0x")}";'
+        for name, artifact in (("REGISTRY", registry), ("READER", reader))
+    )
+    files[Path("test/FactsCode.sol")] = FACTS_CODE.format(constants=constants)
+    return files
 
 
 def imported_path(source: str, name: str) -> str:
@@ -220,20 +258,27 @@ def main() -> int:
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    before = stored()
-    changed = sorted(str(path) for path in built.keys() | before.keys() if built.get(path) != before.get(path))
+    made, before = _located(built), _located(stored())
+    before |= {path: path.read_text() for path in (PACKAGE_DIR / "abi").glob("*.json")}
+    before |= {path: path.read_text() for path in [PACKAGE_DIR / "test" / "FactsCode.sol"] if path.exists()}
+    made |= {PACKAGE_DIR / path: text for path, text in package_files(built).items()}
+    changed = sorted(path.name for path in made.keys() | before.keys() if made.get(path) != before.get(path))
     if check:
         if changed:
             sys.stderr.write(f"Not what the sources compile to: {', '.join(changed)}. Run `make contracts`.\n")
         return 1 if changed else 0
 
-    for path in before.keys() - built.keys():
-        (ARTIFACTS_DIR / path).unlink()
-    for path, text in built.items():
-        (ARTIFACTS_DIR / path).parent.mkdir(parents=True, exist_ok=True)
-        (ARTIFACTS_DIR / path).write_text(text)
+    for path in before.keys() - made.keys():
+        path.unlink()
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     sys.stdout.write(f"Changed: {', '.join(changed)}.\n" if changed else "Nothing changed.\n")
     return 0
+
+
+def _located(artifacts: Mapping[Path, str]) -> dict[Path, str]:
+    return {ARTIFACTS_DIR / path: text for path, text in artifacts.items()}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import rlp
@@ -16,7 +15,7 @@ from chains.tries import packed
 from chains.tries.header import Header
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
-from tests.fixtures_folder import unhex
+from tests.fixtures_folder import RECORDED, unhex
 
 Kind = Literal["ROOT", "HASH"]
 KINDS: tuple[Kind, ...] = ("ROOT", "HASH")
@@ -26,7 +25,7 @@ ReadArguments = tuple[list[str], list[bytes], bytes]
 
 POINTER_SLOT = int.from_bytes(keccak(text="eip7888.pointer.slot")) - 1
 
-_PAYLOADS = Path(__file__).parent / "crosschain"
+_PAYLOADS = RECORDED / "crosschain"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The model reads a proof's list and receipts, and leaves single nodes to `chains.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +34,8 @@ from tests.contracts.simulator import Call, Outcome, Simulator
 REFUSAL = keccak(text="InvalidProof()")[:4]
 _SLOT = keccak(text="verifyOnlyStorage(bytes32,bytes32,bytes)")[:4]
 _ACCOUNT = keccak(text="verifyOnlyAccount(uint256,address,bytes32,bytes)")[:4]
+_SLOT_IN_ARRAY = keccak(text="slotValue(bytes32,bytes32,bytes[])")[:4]
+_ACCOUNT_IN_ARRAY = keccak(text="accountItems(address,bytes32,bytes[])")[:4]
 _RECEIPT = keccak(text="receiptByProof(uint256,uint256,uint256,bytes)")[:4]
 _LOG = keccak(text="logByProof(uint256,uint256,uint256,uint256,bytes)")[:4]
 _NO_SUCH_LOG = keccak(text="NoSuchLog(uint256,uint256,uint256,uint256)")[:4]
@@ -81,6 +84,27 @@ class Walk:
         account = verify_account(self.root, self.name, nodes)
         code_hash = account.code_hash if account.exists else EMPTY_CODE_HASH
         return account.nonce.to_bytes(32) + account.balance.to_bytes(32) + code_hash + account.storage_root
+
+
+@dataclass(frozen=True)
+class ArrayWalk:
+    """The nodes of a walk as an array, for `PackageUser`. Those of less than 32 bytes behind the root don't count."""
+
+    name: bytes
+    root: bytes
+    nodes: Sequence[bytes]
+
+    @property
+    def calldata(self) -> bytes:
+        if len(self.name) == 32:
+            return _SLOT_IN_ARRAY + encode(["bytes32", "bytes32", "bytes[]"], [self.name, self.root, self.nodes])
+        return _ACCOUNT_IN_ARRAY + encode(["address", "bytes32", "bytes[]"], [self.name, self.root, self.nodes])
+
+    def answer(self) -> bytes:
+        """Return what the user must answer. Raise InvalidProof if it must revert."""
+        counted = [*self.nodes[:1], *(node for node in self.nodes[1:] if len(node) >= 32)]
+        # The empty trie has no node, so that none is embedded.
+        return walk(self.name, self.root, self.nodes if self.root == tries.EMPTY_ROOT else counted).answer()
 
 
 class NamedRefusal(InvalidProof):
@@ -276,6 +300,13 @@ def spoilt_proofs(genuine: bytes) -> list[bytes]:
 
 def walk(name: bytes, root: bytes, nodes: Sequence[bytes]) -> Walk:
     return Walk(name, root, tries.encode(list(nodes)))
+
+
+def arrays(walks: Iterable[Walk]) -> Iterator[ArrayWalk]:
+    """Yield the walks whose proof is a list of byte strings, as arrays."""
+    for each in walks:
+        with suppress(InvalidProof):
+            yield ArrayWalk(each.name, each.root, nodes_of(each.proof))
 
 
 def difference(walk: ShownProof, outcome: Outcome) -> tuple[str, str]:

@@ -62,7 +62,7 @@ library Headers {
             }
             cursor = CalldataRlp.list(cursor, end);
             uint256 count = 0;
-            // What comes after the shared fields is read where it tells which layout this is.
+            // Fields after the shared ones are read where they must tell which layout this is.
             while (place < SHARED ? count != SHARED : cursor != end) {
                 uint256 content;
                 bool isList;

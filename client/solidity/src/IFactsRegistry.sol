@@ -113,7 +113,8 @@ interface IFactsRegistry {
     /// @notice The trusted state root of a block; zero where its header isn't accumulated.
     function stateRoot(uint256 blockNumber) external view returns (bytes32);
 
-    /// @notice Whether the block of this number has this hash: its source vouches for it now, or the hash was proven alone.
+    /// @notice Whether the block hash source vouches for this hash of the block, or the hash is proven to be that of a block
+    /// of the chain. A proven hash counts with any number: the header's own number counts, which its hash binds.
     function vouches(uint256 blockNumber, bytes32 blockHash) external view returns (bool);
 
     /// @notice The chain that the facts are about.

@@ -30,6 +30,9 @@ library ProvenFacts {
     /// @notice The log of the transaction has another emitter, other topics or other data. Both are hashes.
     error LogHashDiffers(uint256 blockNumber, uint32 txIndex, uint32 logIndex, bytes32 required, bytes32 value);
 
+    /// @notice The registry doesn't know this hash as that of a block of its chain, and its source doesn't vouch for it.
+    error UnknownBlockHash(uint256 blockNumber, bytes32 blockHash);
+
     /// @notice The place of a header's field, for `headerField`.
     uint8 internal constant HEADER_PARENT_HASH = 0;
     uint8 internal constant HEADER_COINBASE = 2;
@@ -135,6 +138,12 @@ library ProvenFacts {
     /// @notice What the beacon chain gave the block as randomness (EIP-4399).
     function prevRandaoOf(IFactsRegistry registry, uint256 blockNumber) internal view returns (bytes32) {
         return registry.headerField(blockNumber, HEADER_MIX_HASH);
+    }
+
+    /// @notice Requires that a hash is that of a block of the source chain. Where the hash was proven, the number isn't
+    /// compared: take it from the header that has the hash.
+    function requireHash(IFactsRegistry registry, uint256 blockNumber, bytes32 blockHash) internal view {
+        if (!registry.vouches(blockNumber, blockHash)) revert UnknownBlockHash(blockNumber, blockHash);
     }
 
     // --- Transactions --------------------------------------------------------------------------------------------------

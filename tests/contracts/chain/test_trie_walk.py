@@ -1,4 +1,7 @@
-"""The views of `FactsReader` that verify plain nodes. `chains.tries.trie` is their model: both agree on every proof."""
+"""The views of `FactsReader` that verify plain nodes, and the same walk over arrays of nodes.
+
+`chains.tries.trie` is their model: all agree on every proof.
+"""
 
 import random
 
@@ -12,7 +15,7 @@ from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
-from tests.contracts.walks import REFUSAL, Walk, refusals, walk
+from tests.contracts.walks import REFUSAL, ArrayWalk, Walk, arrays, refusals, walk
 from tests.contracts.worlds import NEAR_SLOTS
 from tests.fixtures_folder import fixture_names, load_fixture, unhex
 
@@ -29,9 +32,19 @@ def reader(chain) -> Deployed:
 
 
 @pytest.fixture(scope="module")
-def refused(simulator, reader):
-    """Return a function that returns the model's refusals of walks, after the contract has agreed."""
-    return lambda *all_walks: refusals(simulator, reader, all_walks)
+def user(chain) -> Deployed:
+    return Deployed(chain, "test/PackageUser")
+
+
+@pytest.fixture(scope="module")
+def refused(simulator, reader, user):
+    """Return a function that returns the model's refusals of walks, after both forms of the walk have agreed."""
+
+    def agreed(*all_walks: Walk) -> list[str]:
+        refusals(simulator, user, arrays(all_walks))
+        return refusals(simulator, reader, all_walks)
+
+    return agreed
 
 
 def near_walk(slot: int, value: int) -> Walk:
@@ -157,6 +170,57 @@ def test_an_empty_trie_has_two_proofs(refused, name, proof, is_taken):
     assert (not refusal) == is_taken
 
 
+# --- Arrays of nodes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slot", NEAR_SLOTS)
+def test_embedded_nodes_may_be_listed_in_an_array_and_nothing_else(simulator, user, slot):
+    genuine = near_walk(slot, 5)
+    nodes = [bytes(node) for node in rlp.decode(genuine.proof)]
+    embedded = [rlp.encode(item) for item in rlp.decode(nodes[-1]) if isinstance(item, list)]
+    assert embedded
+    taken = [[*nodes, *embedded], [nodes[0], b"", *nodes[1:]], [*nodes, b"\1" * 31]]
+    # A node of 32 bytes isn't embedded, and nothing comes before the root.
+    refused = [[*nodes, b"\1" * 32], [*nodes, nodes[-1]], [b"", *nodes], [*embedded, *nodes], nodes[:-1], []]
+    walks = [ArrayWalk(genuine.name, genuine.root, each) for each in [*taken, *refused]]
+    assert [not refusal for refusal in refusals(simulator, user, walks)] == [True] * 3 + [False] * 6
+
+
+def test_an_array_whose_encoding_leads_out_of_the_calldata_is_refused(simulator, user):
+    genuine = near_walk(NEAR_SLOTS[0], 5)
+    nodes = [bytes(node) for node in rlp.decode(genuine.proof)]
+    data = ArrayWalk(genuine.name, genuine.root, nodes).calldata
+    # Behind the selector and three words come the array's size, the offsets of its nodes, and the first node's size.
+    first_offset, first_size = 4 + 4 * 32, 4 + 4 * 32 + 32 * len(nodes)
+    wrong = [
+        data[:place] + word.to_bytes(32) + data[place + 32 :]
+        for place in (first_offset, first_size)
+        for word in (len(data), 2**63, 2**255, 2**256 - 1, 2**256 - 32, 2**256 - 32 * len(nodes))
+    ]
+    outcomes = simulator.run([Call(user.address, each) for each in [data, *wrong, data[: first_size + 32]]])
+    assert outcomes[0].succeeded
+    assert {(outcome.succeeded, outcome.data) for outcome in outcomes[1:]} == {(False, REFUSAL)}
+
+
+def test_accounts_and_values_of_any_key_are_told_from_absent_ones(user):
+    leaves = {bytes([number]) * 20: tries.account(number, number << 70) for number in range(30, 60)}
+    built = tries.build({keccak(name): leaf for name, leaf in leaves.items()})
+    present, absent = b"\x21" * 20, b"\x11" * 20
+    for name, exists in [(present, True), (absent, False)]:
+        nodes = tries.proof(built, keccak(name))
+        for form, proof in [("bytes", tries.encode(nodes)), ("bytes[]", nodes)]:
+            account = user.call(f"account(address,bytes32,{form})", name, built.root_hash, proof)
+            items = (0x21, 0x21 << 70) if exists else (0, 0)
+            assert account == (exists, *items, tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH)
+            value = user.call(f"value(bytes32,bytes32,{form})", keccak(name), built.root_hash, proof)
+            assert value == (exists, leaves[name] if exists else b"")
+    # A trie of one leaf shows every other key absent.
+    leaf = tries.leaf(keccak(present), b"\1\2\3")
+    for form, proof in [("bytes", tries.encode([leaf])), ("bytes[]", [leaf])]:
+        for name, shown in [(present, (True, b"\1\2\3")), (absent, (False, b""))]:
+            assert user.call(f"value(bytes32,bytes32,{form})", keccak(name), keccak(leaf), proof) == shown
+
+
 # --- Proofs that no trie has ------------------------------------------------------------------------------------------
 
 
@@ -278,7 +342,7 @@ def test_tries_of_others_are_refused_or_answered_right(refused, nodes, is_absent
 
 
 @pytest.mark.parametrize("name", [0, 1], ids=["a slot with embedded nodes", "an account"])
-def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, name):
+def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, user, name):
     address = b"\x33" * 20
     account = tries.build({keccak(bytes([n]) * 20): tries.account(n, n << 70) for n in range(30, 60)})
     walks = [near_walk(NEAR_SLOTS[0], 5), walk(address, account.root_hash, tries.proof(account, keccak(address)))]
@@ -287,3 +351,7 @@ def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, name):
     start = data.index(genuine.proof)
     assert harness.accepted_flips(reader, data, start, start + len(genuine.proof)) == 0
     assert harness.accepted(reader, [data]) == [True]
+    array = ArrayWalk(genuine.name, genuine.root, [bytes(node) for node in rlp.decode(genuine.proof)])
+    for node in array.nodes:
+        start = array.calldata.index(node)
+        assert harness.accepted_flips(user, array.calldata, start, start + len(node)) == 0

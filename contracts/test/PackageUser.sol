@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IBlockHashOracle} from "@batch-query-service/contracts/src/adapters/CurveBlockHashOracle.sol";
+import {Headers} from "@batch-query-service/contracts/src/Headers.sol";
+import {IFactsRegistry} from "@batch-query-service/contracts/src/IFactsRegistry.sol";
+import {ProvenFacts} from "@batch-query-service/contracts/src/ProvenFacts.sol";
+import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
+
+/// @title For tests only: calls the package's functions that no deployed contract calls.
+contract PackageUser {
+    struct Found {
+        bool exists;
+        uint256 place;
+        uint256 end;
+    }
+
+    function slotValue(bytes32 slot, bytes32 root, bytes[] calldata nodes) external pure returns (uint256) {
+        return TrieWalk.slotValue(nodes, root, slot);
+    }
+
+    /// @return As the reader's `verifyOnlyAccount`.
+    function accountItems(address owner, bytes32 root, bytes[] calldata nodes)
+        external
+        pure
+        returns (uint256, uint256, bytes32, bytes32)
+    {
+        (uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash) =
+            TrieWalk.accountItems(nodes, root, owner);
+        return (nonce, balance, codeHash, storageRoot);
+    }
+
+    function account(address owner, bytes32 root, bytes calldata proof)
+        external
+        pure
+        returns (bool, uint256, uint256, bytes32, bytes32)
+    {
+        return TrieWalk.account(proof, root, owner);
+    }
+
+    function account(address owner, bytes32 root, bytes[] calldata nodes)
+        external
+        pure
+        returns (bool, uint256, uint256, bytes32, bytes32)
+    {
+        return TrieWalk.account(nodes, root, owner);
+    }
+
+    function value(bytes32 hashedKey, bytes32 root, bytes calldata proof) external pure returns (bool, bytes memory) {
+        Found memory found;
+        (found.exists, found.place, found.end) = TrieWalk.value(proof, root, hashedKey);
+        return (found.exists, _copied(found));
+    }
+
+    function value(bytes32 hashedKey, bytes32 root, bytes[] calldata nodes)
+        external
+        pure
+        returns (bool, bytes memory)
+    {
+        Found memory found;
+        (found.exists, found.place, found.end) = TrieWalk.value(nodes, root, hashedKey);
+        return (found.exists, _copied(found));
+    }
+
+    function headerHash(bytes calldata header) external pure returns (bytes32) {
+        return Headers.hash(header);
+    }
+
+    function headerStateRoot(bytes calldata header) external pure returns (bytes32) {
+        return Headers.stateRoot(header);
+    }
+
+    function headerNumber(bytes calldata header) external pure returns (uint256) {
+        return Headers.number(header);
+    }
+
+    function headerField(bytes calldata header, uint256 place) external pure returns (bytes32) {
+        return Headers.field(header, place);
+    }
+
+    function requireHash(IFactsRegistry registry, uint256 blockNumber, bytes32 blockHash) external view {
+        ProvenFacts.requireHash(registry, blockNumber, blockHash);
+    }
+
+    /// @dev As a consumer that goes on without the block: whether the oracle knows it.
+    function stateRootBy(IBlockHashOracle oracle, uint256 blockNumber) external view returns (bool, bytes32) {
+        try oracle.get_state_root(blockNumber) returns (bytes32 root) {
+            return (true, root);
+        } catch {
+            return (false, 0);
+        }
+    }
+
+    function blockHashBy(IBlockHashOracle oracle, uint256 blockNumber) external view returns (bytes32) {
+        return oracle.get_block_hash(blockNumber);
+    }
+
+    function _copied(Found memory found) private pure returns (bytes memory) {
+        return msg.data[found.place:found.end];
+    }
+}

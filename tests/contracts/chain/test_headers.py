@@ -1,0 +1,135 @@
+"""Fields of headers as the package's `Headers` reads them. The client's `block_header` is the model."""
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from batch_query_client.block_header import decode
+from batch_query_client.errors import InvalidBundle
+from batch_query_client.questions import HEADER_PROPERTIES
+from tests import headers
+from tests.contracts import tries
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import Call
+from tests.contracts.walks import REFUSAL
+
+LAYOUTS = headers.ETHEREUM | headers.OTHERS
+PLACES = range(24)
+
+
+@pytest.fixture(scope="module")
+def user(chain) -> Deployed:
+    return Deployed(chain, "test/PackageUser")
+
+
+@pytest.fixture(scope="module")
+def read(simulator, user):
+    """Return a function that returns the word of each place of a header, None where it is refused."""
+
+    def words(header: bytes) -> list[bytes | None]:
+        outcomes = simulator.run(
+            [Call(user.address, user.calldata("headerField", header, place)) for place in [*PLACES, 2**256 - 1]]
+        )
+        assert {outcome.data for outcome in outcomes if not outcome.succeeded} <= {REFUSAL}
+        assert not outcomes[-1].succeeded
+        return [outcome.data if outcome.succeeded else None for outcome in outcomes[:-1]]
+
+    return words
+
+
+def expected(header: bytes) -> list[bytes | None]:
+    try:
+        words = decode(header).words
+    except InvalidBundle:
+        return [None] * len(PLACES)
+    return [words.get(name) for name in HEADER_PROPERTIES] + [None] * (len(PLACES) - len(HEADER_PROPERTIES))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_fields_of_each_layout_are_as_the_client_reads_them(user, read, name):
+    header = headers.encode(LAYOUTS[name])
+    assert read(header) == expected(header)
+    assert user.call("headerHash", header) == keccak(header)
+    assert user.call("headerStateRoot", header) == b"\x03" * 32
+    assert user.call("headerNumber", header) == 12
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 2**64 - 1])
+def test_numbers_of_all_sizes_are_read(user, number):
+    assert user.call("headerNumber", headers.encode(headers.PRAGUE, number=number)) == number
+
+
+def test_a_state_root_of_zero_is_none(user):
+    header = headers.encode(headers.PRAGUE, stateRoot=bytes(32))
+    assert user.refusal("headerStateRoot", header) == ("InvalidProof",)
+
+
+@pytest.mark.parametrize(
+    ("field", "content"),
+    [
+        *(
+            (name, b"\x01" * 31)
+            for name in ("parentHash", "stateRoot", "mixHash", "requestsHash", "blockAccessListHash")
+        ),
+        *((name, b"\0\1") for name in ("difficulty", "number", "timestamp", "baseFeePerGas", "slotNumber")),
+        *((name, b"\0") for name in ("number", "gasLimit", "blobGasUsed")),
+        *((name, b"\1" * 9) for name in ("number", "gasUsed", "timestamp", "excessBlobGas")),
+        *(("miner", b"\1" * size) for size in (19, 21)),
+        *(("logsBloom", bytes(size)) for size in (0, 255, 257)),
+        *(("nonce", bytes(size)) for size in (7, 9)),
+        ("difficulty", b"\1" * 33),
+        ("baseFeePerGas", b"\1" * 17),
+        ("parentBeaconBlockRoot", b""),
+    ],
+)
+def test_a_field_of_another_size_is_refused(read, field, content):
+    header = headers.encode(headers.AMSTERDAM, **{field: content})
+    assert read(header) == expected(header)
+    shown = [word for place, word in enumerate(read(header)) if place >= 13]
+    assert set(shown) == {None}
+
+
+def test_what_is_no_header_is_refused(read):
+    header = headers.encode(headers.PRAGUE)
+    items = rlp.decode(header)
+    content = header[3:]
+    others = [
+        b"",
+        b"\xc0",
+        items[0],
+        header + b"\0",
+        header[:-1],
+        header[:3] + content[:-1],
+        # One size in four bytes, and a list in a string.
+        b"\xfa" + len(content).to_bytes(3) + content,
+        tries.encode(header),
+        tries.encode([*items[:3], [items[3]], *items[4:]]),
+        tries.encode(items[:12]),
+        # A hash with a size of its own, and an integer of one byte with a prefix.
+        tries.listed(b"\xb8\x20" + items[0] + content[33:]),
+        tries.listed(content[:-33] + b"\xb8\x20" + items[20]),
+    ]
+    # The last one is canonical up to the field that it spoils, which isn't among those that all chains share.
+    assert [set(read(each)) for each in others[:-1]] == [{None}] * (len(others) - 1)
+    assert set(read(others[-1])[13:]) == {None}
+
+
+def test_headers_of_other_lengths_have_the_shared_fields_alone(read):
+    items = rlp.decode(headers.encode(headers.AMSTERDAM))
+    for count, shared in [(13, 13), (14, 13), (15, 15), (23, 23), (24, 13), (40, 13)]:
+        shown = read(tries.encode([*items, *[bytes(32)] * 20][:count]))
+        assert [place for place, word in enumerate(shown) if word is not None] == list(range(shared))
+
+
+@pytest.mark.parametrize("is_vouched", [True, False])
+def test_a_hash_is_required(user, source, registry, is_vouched):
+    header = headers.encode(headers.PRAGUE)
+    if is_vouched:
+        source.send("set", 12, keccak(header))
+        user.call("requireHash", registry.address, 12, keccak(header))
+    for number, block_hash in [(12, bytes(32)), (12, b"\1" * 32), (13, keccak(header)), (13, bytes(32))]:
+        assert user.refusal("requireHash", registry.address, number, block_hash) == (
+            "UnknownBlockHash",
+            number,
+            block_hash,
+        )
