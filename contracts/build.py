@@ -82,7 +82,7 @@ def _units(sources: Mapping[str, str]) -> list[list[str]]:
     The compiler numbers the parts of all sources that it is given, and the code depends on these numbers. So the code
     of a deployed contract would change with another source beside it. Contracts for tests may change.
     """
-    tests = [path for path in sources if path.startswith("test/")]
+    tests = [path for path in sources if path.startswith(("test/", f"{PACKAGE}test/"))]
     contracts = [path for path, text in sources.items() if re.search(r"^contract ", text, re.MULTILINE)]
     return [*([path] for path in contracts if path not in tests), tests]
 

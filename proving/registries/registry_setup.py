@@ -142,7 +142,6 @@ def deploy_prover(
     chain, others = get_chains().chain(destination), [get_chains().chain(copy) for copy in copies]
     if (row := deployments.deployed(destination, source)) is None:
         raise DeploymentError(str(deployments.not_deployed(destination, source)))
-    deployments.check(row)
     _usable(row)
     kind = int(by_hash)
     prover_artifact, pointer_artifact = "package/RegistryStateProver", "package/FixedStateProverPointer"

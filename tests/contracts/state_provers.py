@@ -3,30 +3,29 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import rlp
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from chains.contract_artifacts import NO_CONTRACT, load_artifact
+from chains.contract_artifacts import NO_CONTRACT, Artifact, load_artifact
 from chains.encoding import HISTORY_WINDOW
 from chains.tries import packed
 from chains.tries.header import Header
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
-from tests.fixtures_folder import unhex
+from tests.fixtures_folder import RECORDED, unhex
 
 Kind = Literal["ROOT", "HASH"]
 KINDS: tuple[Kind, ...] = ("ROOT", "HASH")
 
 ReadArguments = tuple[list[str], list[bytes], bytes]
-"""What a receiver reads a slot by: a route, the provers' inputs, and the proof."""
+"""The route by which a receiver reads a slot, the provers' inputs, and the proof."""
 
 POINTER_SLOT = int.from_bytes(keccak(text="eip7888.pointer.slot")) - 1
 
-_PAYLOADS = Path(__file__).parent / "crosschain"
+_PAYLOADS = RECORDED / "crosschain"
 
 
 @dataclass(frozen=True)
@@ -162,9 +161,11 @@ class Home:
         self.registry.send_raw(packed.encode(header, b""))
 
 
-def home_of(chain: DevChain, source_chain_id: int) -> Home:
+def home_of(chain: DevChain, source_chain_id: int, artifact: Artifact | None = None) -> Home:
+    """Deploy a registry, or `artifact` as an earlier version of it."""
     source = Deployed(chain, "test/SettableBlockHashSource", source_chain_id)
-    return Home(source, Deployed(chain, "FactsRegistry", source_chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT))
+    arguments = source_chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT
+    return Home(source, Deployed(chain, "FactsRegistry", *arguments, artifact=artifact))
 
 
 def receiver_on(chain: DevChain) -> Deployed:

@@ -106,6 +106,7 @@ def test_a_person_reads_one_name_in_each_line_and_what_is_missing(service, broad
     for options, why in (
         (["--slot", slot, "--slot", "0x1", "--erc7888", address], "one account and one slot"),
         (["--erc7888", address], "one account and one slot"),
+        (["--account", SENDER, "--erc7888", address], "one account and one slot"),
         (["--slot", slot, "--via", "1", "2", address, address], "--via is for --erc7888"),
     ):
         assert run(["proofs", *where, *options]) == 2

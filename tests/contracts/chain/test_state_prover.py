@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from eth_utils.abi import abi_to_signature, event_abi_to_log_topic, function_abi
 from eth_utils.crypto import keccak
 
 from chains.attestation import AttestationRequest, Domain, sign
-from chains.contract_artifacts import NO_CONTRACT, load_artifact
+from chains.contract_artifacts import NO_CONTRACT, earlier_registry, load_artifact
 from chains.encoding import HISTORY_WINDOW
 from chains.tries import packed
 from contracts import build
@@ -131,8 +131,9 @@ def test_the_contracts_compile_without_the_settings_of_this_project(compiler, op
 def test_the_code_is_the_same_on_every_chain_and_differs_by_what_is_proven(chain, other, kind):
     here, there = (prover(each, 1, NOBODY, kind) for each in (chain, other))
     assert here.code == there.code
-    others = [(2, NOBODY, kind), (1, SENDER, kind), (1, NOBODY, *(set(KINDS) - {kind}))]
-    assert len({here.code, *(prover(chain, *each).code for each in others)}) == 4
+    [other_kind] = [each for each in KINDS if each != kind]
+    others = prover(chain, 2, NOBODY, kind), prover(chain, 1, SENDER, kind), prover(chain, 1, NOBODY, other_kind)
+    assert len({here.code, *(each.code for each in others)}) == 4
 
 
 # --- Slots ------------------------------------------------------------------------------------------------------------
@@ -167,15 +168,20 @@ def malformed(shown: ShownSlot) -> Iterator[ShownSlot]:
         foreign = payload(MESSAGE).shown.account_nodes[1]
     yield replace(shown, account_nodes=shown.storage_nodes, storage_nodes=shown.account_nodes)
     yield replace(shown, account_nodes=[])
-    for part in ("account_nodes", "storage_nodes"):
-        nodes = list(getattr(shown, part))
-        yield replace(shown, **{part: nodes[:-1]})
-        yield replace(shown, **{part: [*nodes, foreign]})
-        for place, node in enumerate(nodes):
-            bit = 1 << chance.randrange(8 * len(node))
-            other_bit = (int.from_bytes(node) ^ bit).to_bytes(len(node))
-            for instead in ([node, node], [foreign], [foreign, node], [other_bit], []):
-                yield replace(shown, **{part: [*nodes[:place], *instead, *nodes[place + 1 :]]})
+    for nodes in spoilt(shown.account_nodes, foreign, chance):
+        yield replace(shown, account_nodes=nodes)
+    for nodes in spoilt(shown.storage_nodes, foreign, chance):
+        yield replace(shown, storage_nodes=nodes)
+
+
+def spoilt(nodes: Sequence[bytes], foreign: bytes, chance: random.Random) -> Iterator[list[bytes]]:
+    yield [*nodes[:-1]]
+    yield [*nodes, foreign]
+    for place, node in enumerate(nodes):
+        bit = 1 << chance.randrange(8 * len(node))
+        with_other_bit = (int.from_bytes(node) ^ bit).to_bytes(len(node))
+        for instead in ([node, node], [foreign], [foreign, node], [with_other_bit], []):
+            yield [*nodes[:place], *instead, *nodes[place + 1 :]]
 
 
 @each_known
@@ -342,7 +348,7 @@ def test_a_registry_is_asked_on_its_own_chain_only(home, other, sepolia, kind):
 
 @dataclass(frozen=True)
 class Proven:
-    """What a copy of a prover is shown of its registry's storage."""
+    """A copy of a prover, and a proof of its registry's storage."""
 
     copy: Deployed
     shown: ShownSlot
@@ -369,6 +375,17 @@ def proven(request: Any, home: Home, other: DevChain, sepolia: Payload, parent_h
     expected = sepolia.shown.state_root if kind == "ROOT" else parent_hash
     assert int.from_bytes(shown.value) == (int.from_bytes(expected) if kind == "ROOT" else 1)
     return Proven(copy, shown, asked, expected)
+
+
+def test_a_registry_of_version_0_3_0_has_its_storage_at_the_same_places(chain, sepolia, parent_hash):
+    home = home_of(chain, SEPOLIA, earlier_registry())
+    home.know(sepolia.shown.header, sepolia.number)
+    home.registry.send_raw(packed.encode_parent_hash([sepolia.shown.header]))
+    assert shown_entry(home, sepolia.number).value == sepolia.shown.state_root
+    assert shown_entry(home, parent_hash).value == (1).to_bytes(32)
+    asked = prover(chain, chain.chain_id, home.registry.address, "HASH")
+    known = encode(["uint256", "bytes32"], [sepolia.number - 1, parent_hash])
+    assert asked.call("getTargetStateCommitment", known) == parent_hash
 
 
 def shown_entry(home: Home, asked: int | bytes) -> ShownSlot:

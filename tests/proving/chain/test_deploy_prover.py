@@ -82,6 +82,9 @@ key_file = "signer.key"
     before = signer_nonce(there)
     assert deploy(31337, 31337, "--copy", 10) == told
     assert signer_nonce(there) == before == 1
+    there.rpc("anvil_setCode", told["prover"], "0x00")
+    with pytest.raises(CommandError, match=f"other code than that of .* at {told['prover']} on Copies"):
+        deploy(31337, 31337, "--copy", 10)
 
 
 @pytest.mark.long
@@ -130,7 +133,9 @@ def test_what_cannot_be_deployed_is_said_in_a_sentence(service):
 def test_nothing_is_sent_that_the_signer_cannot_pay(service):
     before = signer_nonce(service, "pending")
     service.rpc("anvil_setBalance", SIGNER, "0x1")
-    with pytest.raises(CommandError, match=r"signer"):
+    with pytest.raises(
+        CommandError, match=r"The signer 0x\w+ on chain 31337 holds .* less than the 0.01 at which it stops"
+    ):
         deploy(31337, 31337)
     assert signer_nonce(service, "pending") == before
 
