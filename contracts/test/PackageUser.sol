@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IBlockHashOracle} from "@batch-query-service/contracts/src/adapters/CurveBlockHashOracle.sol";
 import {Headers} from "@batch-query-service/contracts/src/Headers.sol";
 import {IFactsRegistry} from "@batch-query-service/contracts/src/IFactsRegistry.sol";
 import {ProvenFacts} from "@batch-query-service/contracts/src/ProvenFacts.sol";
@@ -79,6 +80,19 @@ contract PackageUser {
 
     function requireHash(IFactsRegistry registry, uint256 blockNumber, bytes32 blockHash) external view {
         ProvenFacts.requireHash(registry, blockNumber, blockHash);
+    }
+
+    /// @dev As a consumer that goes on without the block: whether the oracle knows it.
+    function stateRootBy(IBlockHashOracle oracle, uint256 blockNumber) external view returns (bool, bytes32) {
+        try oracle.get_state_root(blockNumber) returns (bytes32 root) {
+            return (true, root);
+        } catch {
+            return (false, 0);
+        }
+    }
+
+    function blockHashBy(IBlockHashOracle oracle, uint256 blockNumber) external view returns (bytes32) {
+        return oracle.get_block_hash(blockNumber);
     }
 
     function _copied(Found memory found) private pure returns (bytes memory) {

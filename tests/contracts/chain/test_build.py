@@ -123,36 +123,9 @@ def test_an_unknown_artifact_is_an_error():
         load_artifact("NoSuchContract")
 
 
-# Solidity that others import. They use other compilers, mostly without the pipeline by an intermediate representation.
-USER = """
-pragma solidity ^0.8.20;
-import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
-contract User {
-    function slot(bytes calldata proof, bytes32 root, bytes32 key) external pure returns (uint256) {
-        return TrieWalk.slotValue(proof, root, key);
+def test_files_of_the_package_are_made_from_the_artifacts():
+    made = build.package_files(build.stored())
+    assert {build.PACKAGE_DIR / path: text for path, text in made.items()} == {
+        path: path.read_text()
+        for path in [*(build.PACKAGE_DIR / "abi").iterdir(), build.PACKAGE_DIR / "test" / "FactsCode.sol"]
     }
-    function account(bytes calldata proof, bytes32 root, address account_)
-        external pure returns (uint256, uint256, bytes32, bytes32)
-    {
-        return TrieWalk.accountItems(proof, root, account_);
-    }
-    function receipt(bytes calldata proof, bytes32 root, uint256 index) external pure returns (uint256, uint256, bool) {
-        return TrieWalk.findPlace(proof, root, index);
-    }
-}
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("compiler", ["solc-0.8.20", "solc"])
-@pytest.mark.parametrize("optimizer", [{"enabled": False}, {"enabled": True, "runs": 200}], ids=["plain", "optimized"])
-def test_the_walk_compiles_without_the_settings_of_this_project(compiler, optimizer):
-    output = build.run_compiler(
-        {"User.sol": "// SPDX-License-Identifier: MIT" + USER, **build.read_sources()},
-        {"User.sol": {"User": ["evm.deployedBytecode.object"]}},
-        settings={"optimizer": optimizer},
-        solc=build.ROOT_DIR / "node_modules" / compiler / "solc.js",
-    )
-    assert output.get("errors", []) == []
-    size = len(output["contracts"]["User.sol"]["User"]["evm"]["deployedBytecode"]["object"]) // 2
-    assert size < (3_600 if optimizer["enabled"] else 5_500)

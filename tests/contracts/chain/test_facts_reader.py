@@ -9,36 +9,38 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import rlp
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 
 from chains.contract_artifacts import NO_CONTRACT, load_artifact
-from chains.tries.packed import AccountToProve
 from chains.tries.packed import encode as pack
-from chains.tries.packed_entries import encode_receipts, encode_transactions
-from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
-from tests.contracts.blocks import Outcome, log_hash
+from tests.contracts.blocks import log_hash
 from tests.contracts.deployed import SENDER, Deployed, Reverted
+from tests.contracts.proven_world import (
+    BLOCK,
+    CHAIN,
+    CODE,
+    HEADER,
+    LOGS,
+    NO_CODE,
+    NOBODY,
+    OTHER_SLOT,
+    RECEIPTS,
+    ROOT,
+    SLOT,
+    SOMEONE,
+    STATE,
+    STORAGE,
+    TIME,
+    TRANSACTIONS,
+    VALUES,
+    ZERO_SLOT,
+    new_registry,
+    shown_receipt,
+)
 from tests.contracts.simulator import Call
-from tests.contracts.walks import REFUSAL, encode_log, encode_receipt, receipt_nodes, receipt_trie
-
-CHAIN, BLOCK, TIME = 10, 1234, 1_700_000_000
-SOMEONE, NOBODY = "0x" + "a1" * 20, "0x" + "b0" * 20
-SLOT, ZERO_SLOT, OTHER_SLOT = (number.to_bytes(32) for number in (5, 6, 7))
-STORAGE = tries.leaf(keccak(SLOT), tries.encode(77))
-CODE = b"\x0c" * 32
-STATE = tries.leaf(keccak(bytes.fromhex(SOMEONE[2:])), tries.account(3, 2**200, keccak(STORAGE), CODE))
-ROOT = keccak(STATE)
-LOGS = [(b"\xaa" * 20, [b"\x01" * 32, b"\x02" * 32], b"data"), (b"\xbb" * 20, [], b"\x05")]
-# The second one is as before Byzantium.
-RECEIPTS = [Outcome(1, 2, 50_000, LOGS), Outcome(b"\x11" * 32, 0, 71_000, [])]
-VALUES = [receipt.encode() for receipt in RECEIPTS]
-TRANSACTIONS = [b"\x02" * 100, b"\x03" * 100]
-# Its timestamp is zero, and that of the block after it TIME.
-HEADER = tries.header(BLOCK, ROOT, roots=(root_of(TRANSACTIONS), root_of(VALUES)))
-NO_CODE = tries.EMPTY_CODE_HASH
+from tests.contracts.walks import REFUSAL, encode_log, encode_receipt
 
 
 class Kind(NamedTuple):
@@ -119,29 +121,6 @@ READS: list[tuple[Kind, tuple[Any, ...], Any]] = [
     *((TIMESTAMP, (chain, TIME - 1), UNSAVED) for chain in (0, 9)),
     *((HEADER_FIELD, (9, BLOCK, 15), REFUSED), (ACCOUNT_FIELD, (9, BLOCK, SOMEONE, 9), REFUSED)),
 ]
-
-
-def shown_receipt(index: int, values: Sequence[bytes] = VALUES) -> bytes:
-    return tries.encode(receipt_nodes(receipt_trie(dict(enumerate(values))), index))
-
-
-def new_registry(chain, chain_id: int = CHAIN) -> Deployed:
-    """Return a registry in which the facts above are proven."""
-    source = Deployed(chain, "test/SettableBlockHashSource", chain_id)
-    registry = Deployed(chain, "FactsRegistry", chain_id, source.address, 8191, NO_CONTRACT)
-    following = list(map(bytes, [*rlp.decode(tries.header(BLOCK + 1, ROOT, keccak(HEADER)))]))
-    following[11] = TIME.to_bytes(4)
-    source.send("set", BLOCK, keccak(HEADER))
-    source.send("set", BLOCK + 1, keccak(tries.encode(following)))
-    accounts = [
-        AccountToProve(bytes.fromhex(SOMEONE[2:]), 0b1111, [STATE], {5: [STORAGE], 6: [STORAGE]}),
-        AccountToProve(bytes.fromhex(NOBODY[2:]), 0b1111, [STATE], {}),
-    ]
-    registry.send_raw(pack(HEADER, ROOT, accounts, header_fields=[0, 4, 5, 6, 11, 12, 14]))
-    registry.send_raw(encode_receipts(BLOCK, VALUES, {0: [0]}, [0, 1, 2]))
-    registry.send_raw(encode_transactions(BLOCK, TRANSACTIONS, [0]))
-    registry.send("proveTimestamp", HEADER, tries.encode(following), TIME - 1)
-    return registry
 
 
 @pytest.fixture(scope="module")
