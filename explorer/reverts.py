@@ -34,11 +34,15 @@ from proving.registries.deployments import Registry
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.query_parameters import Number
 
-ERRORS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_tables: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+ERRORS: dict[str, dict[str, Any]] = _tables["error"]
 """Errors of the contracts by signature, as the file describes them."""
 
 _SIGNATURES = {keccak(text=signature)[:4].hex(): signature for signature in ERRORS}
-_FIELDS = {each.__name__: each for each in (AccountField, EntryField, HeaderField)}
+_PROPERTIES = {
+    fields.__name__: {str(field.value): field.name for field in fields}
+    for fields in (AccountField, EntryField, HeaderField)
+}
 _LABELS = {
     "revert": "Revert data",
     "account": "Account",
@@ -89,22 +93,24 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "explorer/reverts/page.html", context, status=400 if faults else 200)
 
 
+def _fault(name: str, code: str) -> UnreadableFilters:
+    return UnreadableFilters({name: _tables["fault"][code]})
+
+
 def _decoded(text: str) -> dict[str, Any]:
     """Return an error, and the fields of the form that its arguments fill in. Raises `UnreadableFilters`."""
     try:
         data = bytes.fromhex(text.removeprefix("0x"))
         signature = _SIGNATURES[data[:4].hex()]
         values = decode(list(filter(None, signature.partition("(")[2][:-1].split(","))), data[4:])
-        fields = dict(map(_typed, ERRORS[signature].get("fields", ()), values)) | ERRORS[signature].get("typed", {})
+        error, shown = ERRORS[signature], list(map(_shown, values))
+        fields = dict(zip(error.get("fields", ()), shown, strict=False)) | error.get("typed", {})
+        if "properties" in error:
+            number = fields["property"]
+            fields["property"] = _PROPERTIES[error["properties"]].get(number, number)
     except (ValueError, KeyError, DecodingError):
-        sentence = "This is no error of a registry, a reader or the library: 0x, a selector and its arguments."
-        raise UnreadableFilters({"revert": sentence}) from None
-    shown = ", ".join(map(_shown, values))
-    return {"signature": signature, "values": shown, "sentence": ERRORS[signature]["sentence"], "fields": fields}
-
-
-def _typed(name: str, value: Any) -> tuple[str, str]:
-    return ("property", _FIELDS[name](value).name) if name in _FIELDS else (name, _shown(value))
+        raise _fault("revert", "not_an_error") from None
+    return {"signature": signature, "values": ", ".join(shown), "sentence": error["sentence"], "fields": fields}
 
 
 def _shown(value: Any) -> str:
@@ -135,8 +141,8 @@ def _required(read: ContractRead) -> dict[Fact, Any]:
             root = _of_header(fact.root) if fact.root == HeaderField.RECEIPTS_ROOT else {}
             return {fact: {"transactions": {str(index): requested}}} | root
     except KeyError:
-        raise UnreadableFilters({"property": "Choose a property that the account, receipt or header has."}) from None
-    raise UnreadableFilters({"transaction": "Name the transaction by its index in the block."})
+        raise _fault("property", "other_property") from None
+    raise _fault("transaction", "not_an_index")
 
 
 def _of_account(account: str, field: AccountField) -> dict[Fact, Any]:
@@ -153,7 +159,7 @@ def _compared(read: ContractRead, required: Mapping[Fact, Any]) -> dict[str, Any
     pair = {name: chain for name, chain in named.items() if chain is not None}
     row = FactsRegistry.in_use.filter(**pair).exclude(deployed_at=None).order_by("pk").first()
     if row is None:
-        raise UnreadableFilters({"sourceChainId": "This service has no facts registry of these chains."})
+        raise _fault("sourceChainId", "no_registry")
     chain, source = chain_name(row.destination_chain_id), chain_name(row.source_chain_id)
     try:
         rpc = get_page_rpc(chain.id)

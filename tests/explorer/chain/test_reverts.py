@@ -12,7 +12,6 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry
-from queries.columns import AccountField
 from queries.models import Batch
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import read_files
@@ -52,7 +51,7 @@ def reads(block: int) -> dict[str, tuple[Any, ...]]:
     at = f"block:{block}"
     return {
         "an account": (
-            *("accountField(address,uint256,uint8)", (BOB, block, AccountField.BALANCE)),
+            *("accountField(address,uint256,uint8)", (BOB, block, 1)),
             *({**of_account, "property": "BALANCE"}, {at: {"accounts": {BOB: account}}}),
         ),
         "a slot": (
@@ -132,8 +131,7 @@ def test_its_button_opens_the_form_of_a_new_batch_filled_in(service: DevChain, n
         ({"revert": "0x12345678"}, "This is no error of a registry"),
         ({"revert": "hello"}, "This is no error of a registry"),
         ({"revert": revert("Error(string)", "x" * 1000)}, "This is no error of a registry"),
-        # No property has the number 9, and the next one lacks its arguments.
-        ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 9)}, "This is no error of a registry"),
+        ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 9)}, "There is no such property"),
         ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 1)[:10]}, "This is no error of a registry"),
         ({"account": "0x12", "block": "1"}, "The account"),
         ({"block": "x"}, "The block must be a number"),
