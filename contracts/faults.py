@@ -20,6 +20,8 @@ STATE = "src/StateProof.sol"
 TRIE = "src/PackedTrie.sol"
 BRANCH = "src/BranchWriter.sol"
 REGISTRY = "src/FactsRegistry.sol"
+PROVER = "@batch-query-service/contracts/src/erc7888/RegistryStateProver.sol"
+POINTER = "@batch-query-service/contracts/src/erc7888/FixedStateProverPointer.sol"
 
 
 @dataclass(frozen=True)
@@ -757,5 +759,39 @@ FAULTS = (
         STATE,
         "if (slot >= historyWindow) revert InvalidProof();",
         "",
+    ),
+    # --- State provers ------------------------------------------------------------------------------------------------
+    SourceFault(
+        "StateProverProofs.check_at_home_no_proof_is_taken",
+        PROVER,
+        "if (block.chainid == homeChainId) revert OnHomeChain();",
+        "",
+    ),
+    SourceFault(
+        "StateProverProofs.check_elsewhere_no_registry_is_asked",
+        PROVER,
+        "if (block.chainid != homeChainId) revert NotOnHomeChain(homeChainId);",
+        "",
+    ),
+    # A block that the registry doesn't know has a commitment of zero.
+    SourceFault(
+        "StateProverProofs.check_a_commitment_is_what_the_registry_knows",
+        PROVER,
+        "if (commitment == 0) revert BlockNotKnown(bytes32(blockNumber));",
+        "",
+    ),
+    SourceFault(
+        "StateProverProofs.check_a_commitment_is_what_the_registry_knows",
+        PROVER,
+        "if (!IFactsRegistry(registry).vouches(blockNumber, commitment)) revert BlockNotKnown(commitment);",
+        "",
+    ),
+    # Anybody may set the prover's code hash.
+    SourceFault(
+        "StateProverProofs.check_a_pointer_never_changes",
+        POINTER,
+        "    /// @inheritdoc IStateProverPointer\n    function implementationCodeHash()",
+        "    function set(bytes32 codeHash) external { assembly { sstore(CODE_HASH_SLOT, codeHash) } }\n"
+        "    /// @inheritdoc IStateProverPointer\n    function implementationCodeHash()",
     ),
 )

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from chains.contract_artifacts import code_digest
-from contracts.build import ROOT_DIR, BuildError, imported_path, read_sources
+from contracts.build import ROOT_DIR, BuildError, needed, read_sources
 from contracts.faults import FAULTS, SourceFault
 from contracts.foundry import environment, write_project
 
@@ -135,7 +135,7 @@ def _write(folder: Path, sources: Mapping[str, str], *paths: str) -> dict[str, A
     source, before, after = STAND_IN
     if sources[source].count(before) != 1:
         raise BuildError(f"{source} doesn't have exactly once: {before!r}")
-    return write_project(folder, _needed({**sources, source: sources[source].replace(before, after)}, *paths))
+    return write_project(folder, needed({**sources, source: sources[source].replace(before, after)}, *paths))
 
 
 def _print(outcome: Outcome, verdict: str, what: str) -> None:
@@ -149,17 +149,6 @@ def _with_fault(sources: dict[str, str], fault: SourceFault) -> dict[str, str]:
     if sources[fault.source].count(fault.before) != 1:
         raise BuildError(f"{fault.source} doesn't have exactly once: {fault.before!r}")
     return {**sources, fault.source: sources[fault.source].replace(fault.before, fault.after)}
-
-
-def _needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:
-    """Return only the sources at these paths and their imports, which compile much faster than all sources."""
-    needed = list(paths)
-    for path in needed:
-        for name in re.findall(r'^import .* from "(.*)";', sources[path], re.MULTILINE):
-            imported = imported_path(path, name)
-            if imported not in needed:
-                needed.append(imported)
-    return {path: sources[path] for path in needed}
 
 
 def _run_halmos(project: Path, check: str, *options: str) -> Outcome:

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Self
 
 import rlp
+from eth_abi.abi import encode
 from eth_account import Account
 from eth_utils.crypto import keccak
 
@@ -29,18 +30,20 @@ from chains.tries import packed, packed_entries
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts.build import run_compiler
 from devnet.devchain import PROJECT, DevChain
-from tests.contracts import rollup_sources, tries, withdrawal_walks
+from tests.contracts import rollup_sources, state_provers, tries, withdrawal_walks
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.blocks import Outcome
 from tests.contracts.deployed import SENDER, Deployed
 from tests.contracts.rollup_sources import EXTRA_DATA, ROLLUP
+from tests.contracts.state_provers import ShownSlot
 from tests.contracts.walks import receipt_nodes, receipt_trie
 from tests.fixtures_folder import FOLDER, unhex
 
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
 WINDOW = 8191
 _GAS = hex(16_777_216)
+_SEPOLIA = 11_155_111
 # Block number of the generated cases, and their random seed.
 _BLOCK = 17_463_226
 _SEED = 17
@@ -733,6 +736,78 @@ def measure_votes() -> Iterator[Result]:
         yield lab.vote("a vote by a shown slot", replace(case, before=[root]), _BY_PROOF, by_proof)
 
 
+# --- Messages of other chains -----------------------------------------------------------------------------------------
+
+# Gas of the reference implementation of ERC-7888, as it publishes it (2026-02): transactions of one message each.
+# Its provers walk through tries in memory, and its messages come over other hops than ours.
+PUBLISHED_MESSAGES = {
+    "reference, Taiko to L1": 1_022_329,
+    "reference, L1 to Taiko": 1_052_266,
+    "reference, Scroll to L1": 1_361_992,
+    "reference, L1 to OP": 1_642_699,
+}
+# A slot that was zero before, with its first access (EIP-2929).
+NEW_SLOT = 22_100
+
+
+class Hop:
+    """A receiver on a chain, a registry of Sepolia there, and pointers to provers over it."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self._chain = chain
+        self._source = Deployed(chain, "test/SettableBlockHashSource", _SEPOLIA)
+        self._registry = Deployed(chain, "FactsRegistry", _SEPOLIA, self._source.address, WINDOW, NO_CONTRACT)
+        self._receiver = Deployed(chain, "test/Receiver")
+        self._pointers = {
+            kind: state_provers.pointer(state_provers.prover(chain, chain.chain_id, self._registry.address, kind))
+            for kind in state_provers.KINDS
+        }
+
+    def arguments(self, kind: state_provers.Kind, number: int, shown: ShownSlot) -> state_provers.ReadArguments:
+        """Return how the receiver reads a slot, of a block that the registry gets to know."""
+        self._source.send("set", number, shown.block_hash)
+        Lab.send(self._chain, self._registry, packed.encode(shown.header, b""))
+        types, values = (
+            (["uint256"], [number]) if kind == "ROOT" else (["uint256", "bytes32"], [number, shown.block_hash])
+        )
+        return [self._pointers[kind].address], [encode(types, values)], shown.slot_input(kind)
+
+    def message(self, kind: state_provers.Kind) -> tuple[int, bytes, int]:
+        """Take a message that was broadcast on Sepolia."""
+        recorded = state_provers.payload("message-sepolia-9496454")
+        arguments = self.arguments(kind, recorded.number, recorded.shown)
+        message, publisher = unhex(recorded.details["message"]), recorded.details["publisher"]
+        return self._sent("verifyBroadcastMessage", arguments, message, publisher)
+
+    def copy(self) -> tuple[int, bytes, int]:
+        """Take a copy of the prover that a pointer names, on a chain as large as mainnet."""
+        chance = random.Random(_SEED)
+        copy = state_provers.prover(self._chain, _SEPOLIA, self._registry.address)
+        slot, code_hash, account = state_provers.POINTER_SLOT, keccak(copy.code), chance.randbytes(20)
+        key = keccak(slot.to_bytes(32))
+        storage_root, storage = tries.shaped({key: tries.encode(code_hash)}, chance, (2,))
+        leaf = tries.account(1, 0, storage_root, chance.randbytes(32))
+        state_root, accounts = tries.shaped({keccak(account): leaf}, chance)
+        nodes = accounts[keccak(account)], storage[key]
+        header = header_of(state_root, _BLOCK)
+        shown = ShownSlot(header, state_root, hex_data(account), slot, code_hash, *nodes)
+        return self._sent("updateStateProverCopy", self.arguments("ROOT", _BLOCK, shown), copy.address)
+
+    def _sent(self, function: str, *arguments: object) -> tuple[int, bytes, int]:
+        data = self._receiver.calldata(function, *arguments)
+        used, slots = Lab.send(self._chain, self._receiver, data)
+        return used, data, slots
+
+
+def measure_messages() -> Iterator[Result]:
+    """Yield the gas of a message over one hop (ERC-7888), and of a copy of a prover for a second hop."""
+    with ExitStack() as stack:
+        hops = [Hop(stack.enter_context(DevChain(hardfork=hardfork))) for hardfork in (None, "cancun")]
+        yield result_of("a message, by a state root", *(hop.message("ROOT") for hop in hops))
+        yield result_of("a message, by a block hash", *(hop.message("HASH") for hop in hops))
+        yield result_of("a copy of a prover", *(hop.copy() for hop in hops))
+
+
 # --- Report -----------------------------------------------------------------------------------------------------------
 
 
@@ -815,8 +890,10 @@ def main() -> None:
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
     results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
-    results += [*measure_sources(), *measure_reads(), *measure_shown(), *measure_votes()]
+    results += [*measure_sources(), *measure_reads(), *measure_shown(), *measure_votes(), *measure_messages()]
     show(results)
+    for name, gas in PUBLISHED_MESSAGES.items():
+        print(f"{f'a message, {name}':<56} {'-':>9} {gas:>9,}")
     show_ages(results)
 
 

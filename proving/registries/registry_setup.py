@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 from eth_abi.abi import decode
+from eth_utils.crypto import keccak
 
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
@@ -105,12 +106,64 @@ def deploy_reader(
             f"{chain.label} has no facts registry that may be used, or more than the {deployments.MOST_OF_A_READER} "
             "of a reader."
         )
-    creations.create(chain, [Creation("FactsReader", reader.creation)], tell)
-    if get_rpc(destination).code(reader.address) != reader.code:
-        raise DeploymentError(f"There is other code than the facts reader's at {reader.address} on {chain.label}.")
+    creation = Creation("FactsReader", reader.creation)
+    creations.create(chain, [creation], tell)
+    _require_code(chain, creation, reader.code)
     for row in deployments.connected(destination):
         deployments.check(row)
     return reader.address
+
+
+@dataclass(frozen=True)
+class StateProver:
+    """A state prover over a registry, and its pointer (ERC-7888). Both are deployed."""
+
+    registry: FactsRegistry
+    address: str
+    """It is the same on every chain that has a copy."""
+    pointer: str
+    code_hash: bytes
+    by_hash: bool
+    """Commitments are hashes of blocks, not state roots."""
+
+
+def deploy_prover(
+    destination: int,
+    source: int,
+    *,
+    by_hash: bool = False,
+    copies: Collection[int] = (),
+    tell: Callable[[str], None] = lambda _: None,
+) -> StateProver:
+    """Create a state prover over a connection's registry and its pointer, and copies of the prover on other chains.
+
+    What exists already is found. `tell` and errors are as in `deploy`; raises `UnknownChain`, too.
+    """
+    chain, others = get_chains().chain(destination), [get_chains().chain(copy) for copy in copies]
+    if (row := deployments.deployed(destination, source)) is None:
+        raise DeploymentError(str(deployments.not_deployed(destination, source)))
+    _usable(row)
+    kind = int(by_hash)
+    prover = Creation("RegistryStateProver", creation_code("RegistryStateProver", destination, row.address, kind))
+    pointer = Creation("FixedStateProverPointer", creation_code("FixedStateProverPointer", prover.address))
+    code = load_artifact(prover.name).deployed(homeChainId=destination, registry=int(row.address, 16), kind=kind)
+    of_pointer = load_artifact(pointer.name).deployed(implementationAddress=int(prover.address, 16))
+    creations.create(chain, [prover, pointer], tell)
+    _require_code(chain, prover, code)
+    _require_code(chain, pointer, of_pointer)
+    for other in others:
+        _require_cancun(other)
+        creations.create(other, [prover], tell)
+        _require_code(other, prover, code)
+    return StateProver(row, prover.address, pointer.address, keccak(code), by_hash)
+
+
+def _require_code(chain: Chain, creation: Creation, code: bytes) -> None:
+    """Raise `DeploymentError` if a contract that was created doesn't have this code."""
+    if get_rpc(chain.id).code(creation.address) != code:
+        raise DeploymentError(
+            f"There is other code than that of {creation.name} at {creation.address} on {chain.label}."
+        )
 
 
 def _require_same_chain(chain: Chain) -> None:

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from campaigns.benchmarks.gas import (
+    NEW_SLOT,
+    PUBLISHED_MESSAGES,
     Lab,
     a_withdrawal,
     generated,
     generated_cases,
     jump_cases,
+    measure_messages,
     measure_reads,
     measure_votes,
     recorded,
@@ -39,6 +42,7 @@ JUMPS = {
 ACCOUNT_FIELD = 2_930
 SHOWN_SLOT = 30_000
 SHOWN_WITHDRAWAL = 21_500
+MESSAGE, COPY_OF_A_PROVER = 60_000, 65_000
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,15 @@ def test_a_slot_of_seven_nodes_is_shown_for_little_beside_its_calldata(lab):
 def test_showing_one_of_sixteen_withdrawals_keeps_its_gas_budget(lab):
     case, arguments = a_withdrawal()
     assert lab.show(case, "a withdrawal shown", "withdrawalByProof", *arguments).exec <= SHOWN_WITHDRAWAL
+
+
+def test_a_message_of_another_chain_costs_what_its_bytes_cost_alone():
+    results = {result.case: result for result in measure_messages()}
+    for kind in ("state root", "block hash"):
+        message = results[f"a message, by a {kind}"]
+        assert message.exec <= MESSAGE
+        assert message.tx == message.floor < min(PUBLISHED_MESSAGES.values()) / 5
+    assert results["a copy of a prover"].exec - NEW_SLOT <= COPY_OF_A_PROVER
 
 
 @pytest.mark.parametrize("name", JUMPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,15 @@ from batch_query_client.command_line.output import (
     property_name,
     say,
     subject,
+)
+from batch_query_client.plain_text import hex_data
+from batch_query_client.remote_reads import (
+    RemoteRead,
+    ShownSlot,
+    remote_read,
+    remote_read_beyond,
+    shown_slot,
+    state_root_slot,
 )
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
@@ -163,15 +173,39 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
     metavar="PLACE",
     help="A withdrawal from the beacon chain, counted from 0 within the block. May be repeated.",
 )
+@click.option(
+    "--erc7888",
+    "pointer",
+    metavar="POINTER",
+    help="Print the route, scpInputs and proof by which a receiver reads one slot of one account, by this pointer.",
+)
+@click.option(
+    "--via",
+    type=(click.IntRange(min=1), click.IntRange(min=0), str, str),
+    metavar="CHAIN BLOCK REGISTRY POINTER",
+    help="Over a chain in between: its id, a block that the destination knows, and its registry and pointer.",
+)
 @with_url
 @with_json
-def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
+def proofs(
+    *,
+    options: BatchOptions,
+    pointer: str | None,
+    via: tuple[int, int, str, str] | None,
+    url: str | None,
+    is_json: bool,
+) -> None:
     """Show accounts, slots, transactions and withdrawals, with proofs that a contract reads in its own call.
 
     FILE and options are as for submit. Nothing is stored or paid. A contract can read a value once its root is a fact.
     --json has the proofs, and the calls of the facts reader.
     """
     service = credentials.service(url)
+    if pointer is not None:
+        _print_remote_read(_remote_read(options, pointer, via, service), is_json=is_json)
+        return
+    if via is not None:
+        raise click.UsageError("--via is for --erc7888.")
     body = _body(options, service, _pairs_of(service))
     with body.naming_lines():
         answers = service.read_proofs_body(body.document)
@@ -194,6 +228,41 @@ def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
             for proof in answers
         ],
     )
+
+
+def _remote_read(
+    options: BatchOptions,
+    pointer: str,
+    via: tuple[int, int, str, str] | None,
+    service: client.BatchQueryService,
+) -> RemoteRead:
+    def shown(options: BatchOptions) -> ShownSlot:
+        body = _body(replace(options, props=["STORAGE_ROOT"]), service, _pairs_of(service))
+        try:
+            found = shown_slot(service.read_proofs_body(body.document))
+        except ValueError as error:
+            raise click.UsageError(f"--erc7888: {error}") from None
+        if not found.is_known:
+            say(f"The state root of block {found.block_number} is no fact yet, so the receiver would revert.")
+        return found
+
+    if via is None:
+        return remote_read(pointer, shown(options))
+    chain, block, registry, second = via
+    target = shown(replace(options, destination=chain))
+    slot = f"0x{state_root_slot(target.block_number):064x}"
+    between = replace(options, chain=chain, block=str(block), time=None, accounts=[registry], slots=[slot])
+    return remote_read_beyond(pointer, shown(between), remote_read(second, target), target.block_number)
+
+
+def _print_remote_read(read: RemoteRead, *, is_json: bool) -> None:
+    told = {"route": [*read.route], "scpInputs": [*map(hex_data, read.scp_inputs)], "proof": hex_data(read.proof)}
+    if is_json:
+        print_json(told)
+        return
+    for name, value in told.items():
+        for each in [value] if isinstance(value, str) else value:
+            click.echo(f"{name:<9} {each}")
 
 
 @click.command()
