@@ -33,7 +33,8 @@ from proving.registries.deployments import Registry
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.query_parameters import Number
 
-ERRORS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_tables: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+ERRORS: dict[str, dict[str, Any]] = _tables["error"]
 """Errors of the contracts by signature, as the file describes them."""
 
 _SIGNATURES = {keccak(text=signature)[:4].hex(): signature for signature in ERRORS}
@@ -85,6 +86,10 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "explorer/reverts/page.html", context, status=400 if faults else 200)
 
 
+def _fault(name: str, code: str) -> UnreadableFilters:
+    return UnreadableFilters({name: _tables["fault"][code]})
+
+
 def _decoded(text: str) -> dict[str, Any]:
     """Return an error, and the fields of the form that its arguments fill in. Raises `UnreadableFilters`."""
     try:
@@ -93,8 +98,7 @@ def _decoded(text: str) -> dict[str, Any]:
         values = decode(list(filter(None, signature.partition("(")[2][:-1].split(","))), data[4:])
         fields = dict(map(_typed, ERRORS[signature].get("fields", ()), values)) | ERRORS[signature].get("typed", {})
     except (ValueError, KeyError, DecodingError):
-        sentence = "This is no error of a registry, a reader or the library: 0x, a selector and its arguments."
-        raise UnreadableFilters({"revert": sentence}) from None
+        raise _fault("revert", "not_an_error") from None
     shown = ", ".join(map(_shown, values))
     return {"signature": signature, "values": shown, "sentence": ERRORS[signature]["sentence"], "fields": fields}
 
@@ -131,8 +135,8 @@ def _required(read: ContractRead) -> dict[Fact, Any]:
             root = _of_header(fact.root) if fact.root == HeaderField.RECEIPTS_ROOT else {}
             return {fact: {"transactions": {str(index): requested}}} | root
     except KeyError:
-        raise UnreadableFilters({"property": "Choose a property that the account, receipt or header has."}) from None
-    raise UnreadableFilters({"transaction": "Name the transaction by its index in the block."})
+        raise _fault("property", "other_property") from None
+    raise _fault("transaction", "not_an_index")
 
 
 def _of_account(account: str, field: AccountField) -> dict[Fact, Any]:
@@ -149,7 +153,7 @@ def _compared(read: ContractRead, required: Mapping[Fact, Any]) -> dict[str, Any
     pair = {name: chain for name, chain in named.items() if chain is not None}
     row = FactsRegistry.in_use.filter(**pair).exclude(deployed_at=None).order_by("pk").first()
     if row is None:
-        raise UnreadableFilters({"sourceChainId": "This service has no facts registry of these chains."})
+        raise _fault("sourceChainId", "no_registry")
     chain, source = chain_name(row.destination_chain_id), chain_name(row.source_chain_id)
     try:
         rpc = get_page_rpc(chain.id)

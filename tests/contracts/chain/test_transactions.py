@@ -17,7 +17,7 @@ from campaigns.fuzzing.mutated import compile_with
 from chains.contract_artifacts import NO_CONTRACT, earlier_registry
 from chains.encoding import HISTORY_WINDOW
 from chains.tries.packed import CannotPack, encode
-from chains.tries.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
+from chains.tries.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, root
 from tests.client.library import compile_library
 from tests.contracts import decoder, tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash, random_block, recorded

@@ -25,7 +25,7 @@ from tests.contracts.walks import receipt_nodes, receipt_trie
 from tests.docs.examples import blocks_of
 from tests.service import ALICE, BOB, done, header, submit
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+pytestmark = pytest.mark.django_db
 
 PAGE = "docs/using/contracts.md"
 RECIPES = {

@@ -12,7 +12,6 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry
-from queries.columns import AccountField
 from queries.models import Batch
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import read_files
@@ -52,7 +51,7 @@ def reads(block: int) -> dict[str, tuple[Any, ...]]:
     at = f"block:{block}"
     return {
         "an account": (
-            *("accountField(address,uint256,uint8)", (BOB, block, AccountField.BALANCE)),
+            *("accountField(address,uint256,uint8)", (BOB, block, 1)),
             *({**of_account, "property": "BALANCE"}, {at: {"accounts": {BOB: account}}}),
         ),
         "a slot": (
