@@ -38,7 +38,10 @@ ERRORS: dict[str, dict[str, Any]] = _tables["error"]
 """Errors of the contracts by signature, as the file describes them."""
 
 _SIGNATURES = {keccak(text=signature)[:4].hex(): signature for signature in ERRORS}
-_FIELDS = {each.__name__: each for each in (AccountField, EntryField, HeaderField)}
+_PROPERTIES = {
+    fields.__name__: {str(field.value): field.name for field in fields}
+    for fields in (AccountField, EntryField, HeaderField)
+}
 _LABELS = {
     "revert": "Revert data",
     "account": "Account",
@@ -96,15 +99,14 @@ def _decoded(text: str) -> dict[str, Any]:
         data = bytes.fromhex(text.removeprefix("0x"))
         signature = _SIGNATURES[data[:4].hex()]
         values = decode(list(filter(None, signature.partition("(")[2][:-1].split(","))), data[4:])
-        fields = dict(map(_typed, ERRORS[signature].get("fields", ()), values)) | ERRORS[signature].get("typed", {})
+        error, shown = ERRORS[signature], list(map(_shown, values))
+        fields = dict(zip(error.get("fields", ()), shown, strict=False)) | error.get("typed", {})
+        if "properties" in error:
+            number = fields["property"]
+            fields["property"] = _PROPERTIES[error["properties"]].get(number, number)
     except (ValueError, KeyError, DecodingError):
         raise _fault("revert", "not_an_error") from None
-    shown = ", ".join(map(_shown, values))
-    return {"signature": signature, "values": shown, "sentence": ERRORS[signature]["sentence"], "fields": fields}
-
-
-def _typed(name: str, value: Any) -> tuple[str, str]:
-    return ("property", _FIELDS[name](value).name) if name in _FIELDS else (name, _shown(value))
+    return {"signature": signature, "values": ", ".join(shown), "sentence": error["sentence"], "fields": fields}
 
 
 def _shown(value: Any) -> str:

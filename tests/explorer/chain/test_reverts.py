@@ -131,8 +131,7 @@ def test_its_button_opens_the_form_of_a_new_batch_filled_in(service: DevChain, n
         ({"revert": "0x12345678"}, "This is no error of a registry"),
         ({"revert": "hello"}, "This is no error of a registry"),
         ({"revert": revert("Error(string)", "x" * 1000)}, "This is no error of a registry"),
-        # No property has the number 9, and the next one lacks its arguments.
-        ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 9)}, "This is no error of a registry"),
+        ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 9)}, "There is no such property"),
         ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 1)[:10]}, "This is no error of a registry"),
         ({"account": "0x12", "block": "1"}, "The account"),
         ({"block": "x"}, "The block must be a number"),
