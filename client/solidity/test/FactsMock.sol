@@ -12,7 +12,7 @@ import {TrieWalk} from "../src/TrieWalk.sol";
 /// reader's about any chain of which something was set.
 ///
 /// Reads by proof need the root to be set, as the real ones do. They take any proof but an empty one, and show what was set:
-/// what wasn't is shown absent. Only `verifyOnlyStorage` and `verifyOnlyAccount` verify what they are given.
+/// what wasn't is shown absent. Facts aren't compared with one another: a slot may be set of an account that is absent. Only `verifyOnlyStorage` and `verifyOnlyAccount` verify what they are given.
 contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
     struct Account {
         bool isSet;
@@ -103,10 +103,13 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
     }
 
     function setTimestamp(uint256 chainId, uint256 time, uint256 blockNumber) external {
+        require(blockNumber <= type(uint64).max, "no block has this number");
         _isKnown[chainId] = true;
         _times[chainId][time] = Word(true, bytes32(blockNumber));
     }
 
+    /// @param storageRoot Of an account without storage: `TrieWalk.EMPTY_TRIE_ROOT`.
+    /// @param codeHash Of one without code: `TrieWalk.EMPTY_CODE_HASH`.
     function setAccount(
         uint256 chainId,
         uint256 blockNumber,
@@ -116,6 +119,7 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
         bytes32 storageRoot,
         bytes32 codeHash
     ) external {
+        require(storageRoot != 0 && codeHash != 0, "no account has a root or a code hash of zero");
         _block(chainId, blockNumber).accounts[account] = Account(true, true, nonce, balance, storageRoot, codeHash);
     }
 
@@ -128,7 +132,7 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
         _block(chainId, blockNumber).slots[account][slot] = Word(true, value);
     }
 
-    /// @param receipt Where it doesn't exist, all else in it must be zero.
+    /// @param receipt Where it doesn't exist, all else in it must be zero. Without a status, its status must be.
     function setReceipt(uint256 chainId, uint256 blockNumber, uint256 txIndex, Receipt calldata receipt) external {
         Transaction storage transaction = _block(chainId, blockNumber).transactions[txIndex];
         transaction.hasReceipt = true;
@@ -145,6 +149,7 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
         bytes32[] calldata topics,
         bytes calldata data
     ) external {
+        require(topics.length <= 4, "a log has four topics at most");
         Transaction storage transaction = _block(chainId, blockNumber).transactions[txIndex];
         transaction.logs[logIndex] = Log(emitter, topics, data);
         transaction.logHashes[logIndex] =
@@ -481,6 +486,7 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
     {
         headerField(chainId, blockNumber, RECEIPTS_ROOT);
         _checkProof(proof);
+        _checkPlace(txIndex);
         return _blocks[chainId][blockNumber].transactions[txIndex].receipt;
     }
 
@@ -493,6 +499,7 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
     ) external view returns (address emitter, bytes32[] memory topics, bytes memory data) {
         headerField(chainId, blockNumber, RECEIPTS_ROOT);
         _checkProof(proof);
+        _checkPlace(txIndex);
         Transaction storage transaction = _blocks[chainId][blockNumber].transactions[txIndex];
         if (transaction.logHashes[logIndex] == 0) revert NoSuchLog(chainId, blockNumber, txIndex, logIndex);
         Log storage log = transaction.logs[logIndex];
@@ -507,6 +514,7 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
         (bool saved,) = _headerField(chainId, blockNumber, WITHDRAWALS_ROOT);
         require(saved, "STORAGE_PROOF_HEADER_FIELD_NOT_SAVED");
         _checkProof(proof);
+        _checkPlace(place);
         Withdrawal storage shown = _blocks[chainId][blockNumber].withdrawals[place];
         if (!shown.exists) revert NoSuchWithdrawal(chainId, blockNumber, place);
         return (shown.index, shown.validatorIndex, shown.recipient, shown.amount);
@@ -590,5 +598,10 @@ contract FactsMock is IFactsRegistry, IFactsReader, IBlockHashSource {
 
     function _checkProof(bytes calldata proof) private pure {
         if (proof.length == 0) revert InvalidNodes();
+    }
+
+    /// @dev The walk takes places of 16 bits.
+    function _checkPlace(uint256 place) private pure {
+        if (place > type(uint16).max) revert InvalidNodes();
     }
 }

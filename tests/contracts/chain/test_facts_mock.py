@@ -49,6 +49,8 @@ FIELDS = [*range(17), 30, 31, 255]
 CHAINS = (CHAIN, 9, 0, BIG)
 INDEXES = (0, 1, 2, 3)
 LONG_INDEXES = (*INDEXES, 2**32, BIG)
+# Beyond the places of the walk.
+BEYOND = (2**16, 2**32, BIG)
 TIMES = (TIME - 1, TIME, 0, BIG)
 STORAGE_PROOF, STATE_PROOF, EMPTY_PROOF = tries.encode([STORAGE]), tries.encode([STATE]), b"\xc0"
 
@@ -147,6 +149,7 @@ OF_READER: Mapping[str, Arguments] = {
     ],
     "receiptByProof(uint256,uint256,uint256,bytes)": [
         *((*place, index, shown_receipt(index)) for place in _places for index in INDEXES),
+        *((CHAIN, BLOCK, index, shown_receipt(0)) for index in BEYOND),
         (CHAIN, BLOCK, 0, b""),
     ],
     "logByProof(uint256,uint256,uint256,uint256,bytes)": [
@@ -155,6 +158,7 @@ OF_READER: Mapping[str, Arguments] = {
             for place in _places
             for index, log in [(0, 0), (0, 2), (1, 0), (2, 0)]
         ),
+        *((CHAIN, BLOCK, index, 0, shown_receipt(0)) for index in BEYOND),
         (CHAIN, BLOCK, 0, 0, b""),
     ],
     "withdrawalByProof(uint256,uint256,uint256,bytes)": [
@@ -164,6 +168,7 @@ OF_READER: Mapping[str, Arguments] = {
             for block in (WITHDRAWN_BLOCK, BLOCK)
             for place in (0, 1, 5000)
         ),
+        *((CHAIN, WITHDRAWN_BLOCK, place, shown_withdrawal(0)) for place in BEYOND),
         (CHAIN, WITHDRAWN_BLOCK, 0, b""),
     ],
     "verifyOnlyStorage(bytes32,bytes32,bytes)": [
@@ -287,3 +292,17 @@ def test_what_is_set_of_one_chain_is_not_of_another(mock):
 def test_header_fields_that_follow_from_others_are_not_set(mock, field):
     [error] = mock.refusal("setHeaderField", CHAIN, BLOCK, field, bytes(32))
     assert b"set the state root instead".hex() in error
+
+
+@pytest.mark.parametrize(
+    ("setter", "arguments", "why"),
+    [
+        ("setAccount", (CHAIN, BLOCK, SOMEONE, 1, 1, bytes(32), CODE), "a root or a code hash of zero"),
+        ("setAccount", (CHAIN, BLOCK, SOMEONE, 1, 1, keccak(STORAGE), bytes(32)), "a root or a code hash of zero"),
+        ("setTimestamp", (CHAIN, TIME, 2**64), "no block has this number"),
+        ("setLog", (CHAIN, BLOCK, 0, 0, SOMEONE, [bytes(32)] * 5, b""), "four topics at most"),
+    ],
+)
+def test_what_no_registry_can_hold_is_not_set(mock, setter, arguments, why):
+    [error] = mock.refusal(setter, *arguments)
+    assert why.encode().hex() in error

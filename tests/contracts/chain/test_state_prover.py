@@ -466,13 +466,16 @@ def test_a_pointer_tells_its_prover_for_good(chain, kind):
     assert functions == {"implementationAddress", "implementationCodeHash"}
 
 
-def test_a_pointer_names_no_account_without_code(chain):
-    nowhere = Deployed(chain, "package/FixedStateProverPointer", address=NOBODY)
-    code = load_artifact("package/FixedStateProverPointer").bytecode + encode(["address"], [NOBODY])
+@pytest.mark.parametrize("delegates", [False, True])
+def test_a_pointer_names_no_account_without_code_of_its_own(chain, delegates):
+    account = "0x" + "de" * 20
+    to = prover(chain, 1, NOBODY).address.removeprefix("0x")
+    chain.rpc("anvil_setCode", account, f"0xef0100{to}" if delegates else "0x")
+    code = load_artifact("package/FixedStateProverPointer").bytecode + encode(["address"], [account])
     answer = chain.ask("eth_call", {"from": SENDER, "data": "0x" + code.hex()}, "latest")
     data = bytes.fromhex(answer["error"]["data"][2:])
     assert data[:4] == keccak(text="NoCode(address)")[:4]
-    assert decode(["address"], data[4:]) == (nowhere.address,)
+    assert decode(["address"], data[4:]) == (account,)
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import {IStateProverPointer} from "./IStateProverPointer.sol";
 
 /// @title A pointer to one state prover for good (ERC-7888). It has no owner, and nobody can change it.
 /// @notice Whoever takes a message by it trusts that prover. Of a `RegistryStateProver` that is the word of its registry's
-/// `blockHashSource()`.
+/// `blockHashSource()`. A prover that is a proxy may change behind the pointer: `RegistryStateProver` isn't one.
 contract FixedStateProverPointer is IStateProverPointer {
     /// @dev keccak256("eip7888.pointer.slot") - 1
     bytes32 private constant CODE_HASH_SLOT = 0xee72f8a02087d3307bd38f55854a433976910dab504e72b626e32d8d187b5aca;
@@ -22,11 +22,13 @@ contract FixedStateProverPointer is IStateProverPointer {
         address oldImplementation
     );
 
-    /// @notice There is no contract.
+    /// @notice There is no contract. An account that delegates to one (EIP-7702) may delegate to another.
     error NoCode(address account);
 
     constructor(IStateProver prover) {
-        if (address(prover).code.length == 0) revert NoCode(address(prover));
+        // Only delegations begin with this byte (EIP-3541).
+        bytes memory code = address(prover).code;
+        if (code.length == 0 || code[0] == 0xef) revert NoCode(address(prover));
         bytes32 codeHash = address(prover).codehash;
         implementationAddress = address(prover);
         assembly ("memory-safe") {
