@@ -202,6 +202,17 @@ def test_an_array_whose_encoding_leads_out_of_the_calldata_is_refused(simulator,
     assert {(outcome.succeeded, outcome.data) for outcome in outcomes[1:]} == {(False, REFUSAL)}
 
 
+def test_a_node_before_its_array_is_refused(simulator, user):
+    """Its offset would be negative."""
+    leaf = tries.leaf(keccak(SLOT), tries.encode(7))
+    node = len(leaf).to_bytes(32) + leaf.ljust(64, b"\0")
+    words = [SLOT, keccak(leaf), (96 + len(node)).to_bytes(32)]
+    array = (1).to_bytes(32) + (2**256 - 32 - len(node)).to_bytes(32)
+    data = ArrayWalk(SLOT, keccak(leaf), [leaf]).calldata[:4] + b"".join(words) + node + array
+    [outcome] = simulator.run([Call(user.address, data)])
+    assert (outcome.succeeded, outcome.data) == (False, REFUSAL)
+
+
 def test_accounts_and_values_of_any_key_are_told_from_absent_ones(user):
     leaves = {bytes([number]) * 20: tries.account(number, number << 70) for number in range(30, 60)}
     built = tries.build({keccak(name): leaf for name, leaf in leaves.items()})
