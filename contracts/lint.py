@@ -45,7 +45,7 @@ EXPLAINED: dict[str, str] = {
         "the place in a branch."
     ),
     "missing-inheritance": (
-        "IFactsReader is for contracts that import the package, and the reader compiles without it. A test compares both."
+        "IFactsReader is for those who import the package. The reader compiles without it, and a test compares both."
     ),
     "missing-zero-check": "A source that asks the zero address records nothing, because the call answers nothing.",
     "pragma": "The library takes older compilers, for contracts that import it.",
