@@ -18,6 +18,7 @@ from chains.contract_artifacts import NO_CONTRACT, earlier_registry
 from chains.encoding import HISTORY_WINDOW
 from chains.tries.packed import CannotPack, encode
 from chains.tries.packed_entries import EXISTS, STATUS, encode_receipts, encode_transactions, nodes, root
+from contracts.build import LIBRARY
 from tests.client.library import compile_library
 from tests.contracts import decoder, tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash, random_block, recorded
@@ -469,8 +470,8 @@ _INSTEAD = {
 @pytest.mark.parametrize("name", WEAKENED)
 def test_a_check_that_is_taken_out_is_missed_by_a_forgery(chain, source, name):
     changed, check = WEAKENED[name]
-    folder = "batch-query-client" if changed == "CalldataRlp" else "src"
-    weakened = compile_with("src/FactsRegistry.sol", f"{folder}/{changed}.sol", check, _INSTEAD.get(name, ""))
+    folder = LIBRARY if changed == "CalldataRlp" else "src/"
+    weakened = compile_with("src/FactsRegistry.sol", f"{folder}{changed}.sol", check, _INSTEAD.get(name, ""))
     registry = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=weakened)
     assert any(_outcome(registry, source, forgery) not in REFUSALS for forgery in FORGERIES)
 
