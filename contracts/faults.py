@@ -838,7 +838,7 @@ FAULTS = (
         "",
     ),
     # --- Items of RLP in calldata -------------------------------------------------------------------------------------
-    SourceFault("CalldataRlpProofs.check_a_number_is_that_of_its_bytes", RLP, "shl(3, size)", "shl(3, and(size, 31))"),
+    SourceFault("CalldataRlpProofs.check_a_number_is_that_of_its_bytes", RLP, "shl(3, size)", "shl(2, size)"),
     # An item of 55 bytes gets a second encoding, or every longer one.
     SourceFault(
         "CalldataRlpProofs.check_an_item_is_taken_from_its_one_encoding_only",

@@ -32,13 +32,18 @@ EXPLAINED: dict[str, str] = {
         "argues for each zone of memory, and fuzzing compares every operation with a model."
     ),
     "cyclomatic-complexity": (
-        "BranchWriter.put reads one kind of list in one loop, and FactsReader.registryOf is a binary search. They are "
-        "easier to follow whole."
+        "BranchWriter.put reads one kind of list in one loop, FactsReader.registryOf is a binary search, and "
+        "FactsRegistry's fallback follows a proof from its first byte on. They are easier to follow whole."
     ),
     "cache-array-length": "Attesters are changed rarely, and reading the length is the clearer form.",
     "calls-loop": "FactsReader's constructor asks 16 registries at most. If one fails, there is no reader.",
-    "incorrect-exp": "In assembly `xor` is what is meant: it swaps the sides of a pair, or the last bit of an index.",
-    "incorrect-shift": "In assembly the number of bits comes first: a bloom's bit is 1, shifted by a byte of a hash.",
+    "incorrect-exp": (
+        "In assembly `xor` is what is meant: it compares, or swaps the sides of a pair, or the last bit of an index."
+    ),
+    "incorrect-shift": (
+        "In assembly the number of bits comes first: 1 is shifted, by a byte of a hash for a bloom and by a nibble for "
+        "the place in a branch."
+    ),
     "missing-inheritance": "The package's interfaces are for users, and deployed contracts don't import them.",
     "missing-zero-check": "A source that asks the zero address records nothing, because the call answers nothing.",
     "naming-convention": "Curve's interface has the names of Vyper.",
@@ -48,12 +53,9 @@ EXPLAINED: dict[str, str] = {
         "the optimizer that somebody wrote himself. The library has none of these."
     ),
     "too-many-digits": "These are hashes.",
-    "write-after-write": (
-        "In TrieWalk._find the loop goes round between both. In ReceiptReader.logItems these are offset and length "
-        "of one slice of calldata."
-    ),
+    "write-after-write": "In ReceiptReader.logItems these are offset and length of one slice of calldata.",
     "uninitialized-local": "Solidity begins locals and structs in memory with zeros, which is what is meant.",
-    "unused-return": "Where a cursor is moved or a subtree is pushed, the place that it had is often of no interest.",
+    "unused-return": "The place of a cursor or of a subtree, or one of several items, is often of no interest.",
 }
 
 

@@ -18,12 +18,12 @@ from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.simulator import Call
 from tests.contracts.walks import REFUSAL
-from tests.fixtures_folder import unhex
+from tests.fixtures_folder import RECORDED, unhex
 
 GATEWAYS = PROJECT / "node_modules" / "@unruggable" / "gateways" / "artifacts"
 VYPER = Path(__file__).parents[1] / "vyper"
 # Proofs of public chains that were shown to contracts of others.
-PAYLOADS = Path(__file__).parents[1] / "crosschain"
+PAYLOADS = RECORDED / "crosschain"
 BLOCK, ROOT = 1234, b"\x05" * 32
 HEADER = headers.encode(headers.PRAGUE, number=BLOCK, stateRoot=ROOT)
 NOBODY = "0x" + "ee" * 20
