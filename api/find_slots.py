@@ -78,6 +78,9 @@ _BODY = {"content": {"application/json": {"schema": SlotRequest.model_json_schem
 class SlotPart(Schema):
     offset: int = Field(description="In bits, from the lowest.")
     size: int = Field(description="In bits.")
+    form: Literal["unsigned", "signed", "left", "bool"] = Field(
+        description="How the call answers it: padded with zeros, with its sign, or on the right; or 1 unless it is 0."
+    )
 
 
 class SlotOfCall(Schema):
@@ -219,7 +222,7 @@ def _slot(slot: FoundSlot) -> SlotOfCall:
         slotName=_named(slot.name),
         layout=slot.layout,  # type: ignore[arg-type]
         certainty=slot.certainty,
-        part=SlotPart(offset=slot.part.offset, size=slot.part.size) if slot.part else None,
+        part=SlotPart(offset=slot.part.offset, size=slot.part.size, form=slot.part.form) if slot.part else None,
         word=_hex(slot.word),
         value=str(slot.part.of(slot.word)) if slot.part else None,
         onlyAtThisBlock=slot.is_of_last,

@@ -7,6 +7,7 @@ Solady's `ERC20`. `queries.storage_layout` computes the slot of each name: nothi
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
@@ -139,41 +140,34 @@ def _address_of(step: Key | Member | Element, call: Call, contract: str) -> str:
 
 
 class Layouts:
-    """The slots of one contract to which arguments of a call lead, for the slots that the call reads."""
+    """The slots to which the arguments of a call lead."""
 
-    def __init__(self, call: Call, contract: str, read: Mapping[int, int]) -> None:
-        """`read` are the words of the slots that the call reads."""
-        self._call, self._contract, self._read = call, contract, read
+    def __init__(self, call: Call, contract: str) -> None:
+        self._call, self._contract = call, contract
         own = Argument("address", contract)
-        places = [place for place, each in enumerate(call.arguments)]
-        self._keys = [*((Key(place), call.arguments[place]) for place in places), (Key(None), own)]
+        self._keys = [*((Key(place), each) for place, each in enumerate(call.arguments)), (Key(None), own)]
         self._paths: dict[int, list[Path]] = defaultdict(list)
         for base in _BASES:
             self._paths[base].append(Path(base))
         self._newest = [(base, Path(base, compiler=compiler)) for base in _BASES for compiler in _COMPILERS]
         self._depth = 0
 
-    def of(self, slot: int, part: Part) -> list[Path]:
-        """Return the ways to a slot. The answer of the call is `part` of its word."""
+    def of(self, slot: int, part: Part, read: Mapping[int, int]) -> list[Path]:
+        """Return the ways to a slot. The answer of the call is `part` of its word.
+
+        `read` has the words of the slots that the call reads of the same contract.
+        """
         while True:
-            if found := [path for path in self._ways(slot, part) if self._leads_to(path, slot)]:
-                return list(dict.fromkeys(found))
-            if not self._go_deeper():
-                found = [path for path in self._in_old_vyper(slot) if self._leads_to(path, slot)]
-                return list(dict.fromkeys(found))
+            found = [path for path in self._ways(slot, part, read) if self._leads_to(path, slot, read)]
+            if found or not self._go_deeper():
+                break
+        found = found or [path for path in self._in_old_vyper(slot) if self._leads_to(path, slot, read)]
+        return list(dict.fromkeys(found))
 
-    def _leads_to(self, path: Path, slot: int) -> bool:
-        return path.number(self._call, self._contract, self._length(path)) == slot
-
-    def _length(self, path: Path) -> int:
-        if (of_length := path.of_length) is None:
-            return 0
-        number = of_length.number(self._call, self._contract)
-        return self._read.get(-1 if number is None else number, 0)
-
-    def length(self, path: Path) -> int:
+    def length(self, path: Path, read: Mapping[int, int]) -> int:
         """Return the length of the array that a way leads through. 0: there is none."""
-        return self._length(path)
+        number = path.of_length.number(self._call, self._contract) if path.of_length else None
+        return 0 if number is None else read.get(number, 0)
 
     def known(self, slot: int) -> list[Path]:
         """Return the ways to a slot, without arrays, that are known so far."""
@@ -184,10 +178,13 @@ class Layouts:
             if path.steps or not place
         ]
 
-    def _ways(self, slot: int, part: Part) -> Iterator[Path]:
+    def _leads_to(self, path: Path, slot: int, read: Mapping[int, int]) -> bool:
+        return path.number(self._call, self._contract, self.length(path, read)) == slot
+
+    def _ways(self, slot: int, part: Part, read: Mapping[int, int]) -> Iterator[Path]:
         yield from self.known(slot)
         yield from self._solady(slot)
-        for array, length in self._read.items():
+        for array, length in read.items():
             of_solidity, of_vyper = slot - _hash(array.to_bytes(32)), slot - array - 1
             if 0 <= of_solidity < _MOST_INDEX:
                 for path in self.known(array):
@@ -259,11 +256,17 @@ class Layouts:
 
     def _in_old_vyper(self, slot: int) -> Iterator[Path]:
         """Yield the ways to members of structs, which Vyper kept at the hash of the struct's slot until 0.2.12."""
-        for place, paths in self._paths.items():
-            of_vyper = [path for path in paths if path.compiler == "vyper" and path.steps]
-            if of_vyper and 0 <= (member := slot - _hash(place.to_bytes(32))) < _MEMBERS:
-                for path in of_vyper:
-                    yield replace(path, steps=(*path.steps, Member(member)), compiler="vyper-0.2.12")
+        for member in range(_MEMBERS):
+            for path in self._old_structs.get(slot - member, ()):
+                yield replace(path, steps=(*path.steps, Member(member)), compiler="vyper-0.2.12")
+
+    @cached_property
+    def _old_structs(self) -> dict[int, list[Path]]:
+        of_vyper = {
+            place: [path for path in paths if path.compiler == "vyper" and path.steps]
+            for place, paths in self._paths.items()
+        }
+        return {_hash(place.to_bytes(32)): paths for place, paths in of_vyper.items() if paths}
 
 
 _COMPILERS: tuple[Compiler, ...] = ("solidity", "vyper")

@@ -128,7 +128,7 @@ def confirmed_header(rpc: RpcClient, number: int | Literal["latest", "finalized"
 class _Search:
     def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header) -> None:
         self._rpc, self._asked, self._at = rpc, asked, header
-        self._call = asked.call
+        self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract)
         self._words: dict[Place, int] = {}
         self._base = 0
         self._gas = MOST_GAS
@@ -149,8 +149,7 @@ class _Search:
                 raise ChainUnavailable(
                     f"A node answered the call otherwise than block {self._at.number} has it: the proven slot differs."
                 )
-        layouts = self._layouts()
-        names = self._names(layouts, values, changing)
+        names = self._names(values, changing)
         lengths = {named.length: named.name_of_length for named in names.values() if named.length}
         # The length of an array leads to its last element.
         changing = [place for place in changing if place not in lengths]
@@ -290,30 +289,23 @@ class _Search:
 
     # Layouts
 
-    def _layouts(self) -> dict[str, Layouts]:
-        return {
-            account: Layouts(self._call, self._asked.contract, self._storage_of(account)) for account, _ in self._words
-        }
-
     def _storage_of(self, account: str) -> dict[int, int]:
         return {slot: word for (of, slot), word in self._words.items() if of == account}
 
-    def _names(
-        self, layouts: Mapping[str, Layouts], values: Mapping[Place, Part], changing: Sequence[Place]
-    ) -> dict[Place, "_Named"]:
+    def _names(self, values: Mapping[Place, Part], changing: Sequence[Place]) -> dict[Place, "_Named"]:
         """Return the layouts of slots that other arguments confirm."""
         places = {**values, **dict.fromkeys(changing, Part())}
         named: dict[Place, _Named] = {}
         tried: list[tuple[Place, _Named]] = []
         for place, part in islice(places.items(), _MOST_NAMED):
             account, slot = place
-            for path in islice(layouts[account].of(slot, part), _MOST_TRIED):
-                candidate = self._named(account, path, layouts[account])
+            for path in islice(self._layouts.of(slot, part, self._storage_of(account)), _MOST_TRIED):
+                candidate = self._named(account, path)
                 if self._call.arguments or path.is_of_last:
                     tried.append((place, candidate))
                 else:
                     named.setdefault(place, candidate)
-        trial_pairs = [self._trial(layouts, place[0], candidate) for place, candidate in tried]
+        trial_pairs = [self._trial(place[0], candidate) for place, candidate in tried]
         answers = (
             self._answers([change for pair in trial_pairs for change in (pair.over, pair.before)]) if tried else []
         )
@@ -325,10 +317,10 @@ class _Search:
                 named.setdefault(place, candidate)
         return named
 
-    def _trial(self, layouts: Mapping[str, Layouts], account: str, candidate: "_Named") -> "_Trial":
+    def _trial(self, account: str, candidate: "_Named") -> "_Trial":
         """Return calls with other arguments that show whether a layout is right."""
         other, path, length = self._call.made_up, candidate.path, candidate.array_length + 1
-        storage = self._mirrored(layouts)
+        storage = self._mirrored()
         if path.of_length and (of_length := path.of_length.number(other, self._asked.contract)) is not None:
             # One element more: another one is the last, and another index is within the array.
             storage.setdefault(account, {})[of_length] = length
@@ -337,8 +329,8 @@ class _Search:
         before = {**storage, account: {at: word for at, word in storage.get(account, {}).items() if at != slot}}
         return _Trial((other, over), (other, before))
 
-    def _named(self, account: str, path: Path, layouts: Layouts) -> "_Named":
-        contract, length = self._asked.contract, layouts.length(path)
+    def _named(self, account: str, path: Path) -> "_Named":
+        contract, length = self._asked.contract, self._layouts.length(path, self._storage_of(account))
         of_length = path.of_length
         place = of_length.number(self._call, contract) if of_length else None
         return _Named(
@@ -349,11 +341,11 @@ class _Search:
             of_length.name(self._call, contract) if of_length and of_length.steps else None,
         )
 
-    def _mirrored(self, layouts: Mapping[str, Layouts]) -> dict[str, dict[int, int]]:
+    def _mirrored(self) -> dict[str, dict[int, int]]:
         """Return the words that the call reads, at the slots that it reads with other arguments."""
         storage: dict[str, dict[int, int]] = {}
         for (account, slot), word in self._words.items():
-            for path in islice((path for path in layouts[account].known(slot) if path.arguments), 1):
+            for path in islice((path for path in self._layouts.known(slot) if path.arguments), 1):
                 if (number := path.number(self._call.made_up, self._asked.contract)) is not None:
                     storage.setdefault(account, {})[number] = word
         return storage

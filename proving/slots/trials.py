@@ -58,7 +58,8 @@ def part_of(first: int, second: int) -> Part | None:
         return None
     if not shift:
         return _at_one_place(first, second, size, "unsigned")
-    return _at_one_place(first, second, size, "left") if shift + size == 256 else None
+    is_left = shift + size == 256 and size % 8 == 0
+    return _at_one_place(first, second, size, "left") if is_left else None
 
 
 def _at_one_place(first: int, second: int, size: int, form: Literal["unsigned", "signed", "left"]) -> Part | None:

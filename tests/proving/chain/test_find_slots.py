@@ -2,20 +2,23 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from threading import Event, Semaphore
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 from eth_utils.crypto import keccak
 
-from accounts.models import ThrottleCount
+from accounts.models import ApiKey, ThrottleCount
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import send
 from tests.chain_fixtures import chain_fixture
 from tests.chains.hostile_node import dripped_reply, hostile_node, silence
-from tests.chains.lying_node import between, error, lying_node
+from tests.chains.lying_node import ask, between, error, lying_node
 from tests.deployed import deploy_on
 from tests.proving import tokens
 from tests.proving.tokens import Deployed
@@ -45,7 +48,7 @@ class Search:
     """Searches by one user."""
 
     chain: DevChain
-    key: Any
+    key: ApiKey
 
     def ask(self, name: str, signature: str, *arguments: str, **more: Any) -> Any:
         # The limit has its own test.
@@ -230,7 +233,18 @@ _ROWS: list[tuple[str, str, list[str], dict[str, Any]]] = [
     ("Many", "owner()", [], fixed("owner", at=(0, 160), value=_HOLDER)),
     # No layout is known for an array of fixed length, and its slot isn't that of another index.
     ("Many", "list(uint256)", ["2"], unknown(2)),
-    ("Many", "points(address,uint256)", [ALICE, "7"], part("points", ALICE, "7", at=(0, 128), value=3)),
+    (
+        "Many",
+        "points(address,uint256)",
+        [ALICE, "7"],
+        part("points", ALICE, "7", at=(0, 128), value=3) | {"position": "0"},
+    ),
+    (
+        "Many",
+        "points(address,uint256)",
+        [ALICE, "7"],
+        whole("points", ALICE, "7", member(1), value=5) | {"position": "2"},
+    ),
     ("Many", "deep(address,address,uint256)", [ALICE, "Many", "1"], whole("deep", ALICE, "Many", "1", value=8)),
     ("Many", "byText(string)", ["a key"], whole("byText", text("a key", "string"), value=9)),
     ("Many", "ofBytes(bytes)", ["0x00ff"], whole("byBytes", text("0x00ff", "bytes"), value=10)),
@@ -266,7 +280,8 @@ def test_a_view_call_leads_to_its_slot_and_layout(search):
     deploy_on(search.chain)
     addresses = _deployed[-1].addresses
     for name, signature, arguments, expected in _ROWS:
-        found = search.found(name, signature, *arguments)
+        position = {"position": expected["position"]} if "position" in expected else {}
+        found = search.found(name, signature, *arguments, **position)
         row = name, signature, found
         first, *others = found["slots"]
         assert {other["certainty"] for other in others} <= {"path_only"}, row
@@ -385,12 +400,12 @@ def test_questions_without_an_answer_are_refused(search, call, more, status, cod
 
 
 def test_a_user_may_search_ten_times_in_a_minute(search):
-    def ask(key: Any) -> int:
+    def times(key: ApiKey) -> int:
         body = {"sourceChainId": "31337", "contract": BOB, "signature": "f()"}
         return Client().post("/find-slots", body, content_type="application/json", headers=header(key)).status_code
 
-    assert [ask(search.key) for _ in range(11)] == [422] * 10 + [429]
-    assert ask(a_key(BOB)) == 422
+    assert [times(search.key) for _ in range(11)] == [422] * 10 + [429]
+    assert times(a_key(BOB)) == 422
     # Other requests have their own limits.
     assert (
         Client().post("/read-proofs", {}, content_type="application/json", headers=header(search.key)).status_code
@@ -611,3 +626,27 @@ def test_executions_are_given_thirty_million_gas_at_most(search, spoiled):
     assert max(given) == 30_000_000
     assert trials
     assert sum(trials) <= 60_000_000
+
+
+def test_two_searches_at_a_time_leave_room_for_others(shared_chain, transactional_db, settings, tmp_path):
+    keys, waiting, may_go_on = [a_key(BOB, f"key {number}") for number in range(3)], Semaphore(0), Event()
+
+    def answer_late(body: Any) -> Any:
+        waiting.release()
+        may_go_on.wait(20)
+        return ask(shared_chain.url, body)
+
+    def search(key: ApiKey) -> Any:
+        body = {"sourceChainId": "31337", "contract": BOB, "signature": "f()"}
+        answer = Client().post("/find-slots", body, content_type="application/json", headers=header(key))
+        connections.close_all()
+        return answer
+
+    with lying_node(answer_late) as url, ThreadPoolExecutor(2) as pool:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url)
+        others = [pool.submit(search, key) for key in keys[:2]]
+        assert all(waiting.acquire(timeout=20) for _ in others)
+        refused = search(keys[2])
+        may_go_on.set()
+        assert {other.result().status_code for other in others} <= {422, 503}
+    assert (refused.status_code, refused.json()["code"], refused.headers["Retry-After"]) == (503, "busy", "2")
