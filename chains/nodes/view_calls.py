@@ -33,7 +33,7 @@ class ReadSlots:
     """The slots that a call reads, as a node tells them."""
 
     slots: Mapping[str, Sequence[int]]
-    """By contract (EIP-55), without contracts of which no slot is read."""
+    """Grouped by contract (EIP-55), without contracts of which no slot is read."""
     accounts: frozenset[str]
     method: str
     gas: int | None = None

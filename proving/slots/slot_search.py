@@ -167,7 +167,7 @@ class _Search:
         depends_on += [DependingSlot(*place, self._words[place], "length", name) for place, name in lengths.items()]
         return SlotFindings(self._at, read.method, slots, depends_on, decimals)
 
-    # What the call reads
+    # Slots that the call reads
 
     def _read_slots(self) -> tuple[ReadSlots, int | None]:
         """Return the slots that the call reads, and `decimals()`. Note the call's answer."""

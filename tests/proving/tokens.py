@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from contracts.build import imported_path, run_compiler
 from devnet.devchain import DevChain
@@ -30,7 +31,8 @@ class Deployed:
 
 def deploy(chain: DevChain) -> Deployed:
     """Deploy all contracts, and run each one's function `fill` for Alice."""
-    deployed, addresses = Deployed(), {}
+    deployed = Deployed()
+    addresses = deployed.addresses
     compiled = _compiled()
     for name, contract in compiled.items():
         layout = contract["storageLayout"]["storage"]
@@ -63,11 +65,10 @@ def deploy(chain: DevChain) -> Deployed:
     for name in ("OldVotesToken", "VotesToken"):
         # A second checkpoint, in another block.
         send(chain, addresses[name], "more(address)", ALICE)
-    deployed.addresses = addresses
     return deployed
 
 
-def _compiled() -> dict:
+def _compiled() -> dict[str, Any]:
     source = (FOLDER / "Tokens.sol").read_text()
     output = run_compiler(
         {"Tokens.sol": source, **_imported("Tokens.sol", source)},
@@ -77,7 +78,8 @@ def _compiled() -> dict:
     )
     faults = [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]
     assert not faults, "\n".join(faults)
-    return output["contracts"]["Tokens.sol"]
+    compiled: dict[str, Any] = output["contracts"]["Tokens.sol"]
+    return compiled
 
 
 def _imported(path: str, text: str, known: Iterable[str] = ()) -> dict[str, str]:

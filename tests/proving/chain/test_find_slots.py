@@ -377,7 +377,7 @@ def test_an_earlier_block_has_its_own_value(search, chain):
                 ("Token", "balanceOf(address)", "0x12", {}),
                 ("Token", "balanceOf(address)", {}),
                 ("Token", "balanceOf", ALICE, {}),
-                ("Token", "balanceOf(adress)", ALICE, {}),
+                ("Token", "balanceOf(uint7)", ALICE, {}),
                 ("Token", "balanceOf(uint257)", "1", {}),
                 ("Token", "f(uint8)", "256", {}),
                 ("Token", "f(int8)", "-129", {}),

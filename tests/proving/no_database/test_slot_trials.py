@@ -1,6 +1,7 @@
 """Trial words: two answers of a call show which part of a word they are."""
 
 from itertools import product
+from typing import Literal
 
 import pytest
 
@@ -8,7 +9,8 @@ from proving.slots.trials import ALL, FIRST, SECOND, Part, part_of
 
 
 def test_a_part_of_whole_bytes_is_recognised_at_its_place():
-    for form, size, offset in product(("unsigned", "signed", "left"), range(1, 33), range(32)):
+    forms: tuple[Literal["unsigned", "signed", "left"], ...] = ("unsigned", "signed", "left")
+    for form, size, offset in product(forms, range(1, 33), range(32)):
         if size + offset <= 32 and (size < 32 or form == "unsigned"):
             part = Part(8 * offset, 8 * size, form)
             assert part_of(part.answer(FIRST), part.answer(SECOND)) == part
