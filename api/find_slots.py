@@ -1,5 +1,6 @@
 """The endpoint that finds the storage slot behind a view call (docs/specification.md, "Find slots")."""
 
+import re
 import threading
 from typing import Annotated, Any, Literal
 
@@ -35,8 +36,19 @@ _MOST_PER_MINUTE, _MOST_AT_A_TIME = 10, 2
 _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 _MOST_KEYS = 20
 _MOST_NUMBER = (1 << 63) - 1
+_CHAIN, _POSITION = r"^[1-9][0-9]{0,18}$", r"^(0|[1-9][0-9]?)$"
 _BLOCK = r"^(latest|finalized|block:(0|[1-9][0-9]{0,18}))$"
-_POSITION = r"^(0|[1-9][0-9]?)$"
+
+
+def _text(pattern: str, what: str) -> Any:
+    """Return a type of texts. `what` begins the sentence about a wrong one."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise invalid(f"{what}, not {shown(value)}.")
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
 
 
 def _address(value: object) -> str:
@@ -51,8 +63,8 @@ class SlotRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    sourceChainId: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,18}$")]
-    block: Annotated[str, Field(pattern=_BLOCK)] = "latest"
+    sourceChainId: Annotated[str, _text(_CHAIN, "A chain is its id, in decimal")]
+    block: Annotated[str, _text(_BLOCK, "A block is block:<number>, latest or finalized")] = "latest"
     contract: Annotated[str, BeforeValidator(_address)]
     signature: str = Field(description="Of a view function, such as `balanceOf(address)`.")
     arguments: list[str] = Field(
@@ -60,7 +72,7 @@ class SlotRequest(BaseModel):
         max_length=signatures.MOST_ARGUMENTS,
         description="Addresses, numbers in decimal or with 0x, true or false, bytes with 0x, and texts.",
     )
-    position: Annotated[str, Field(pattern=_POSITION)] | None = Field(
+    position: Annotated[str, _text(_POSITION, "A position is a number below 100, in decimal")] | None = Field(
         default=None, description="The word of the answer, where it has several: decimal, from 0."
     )
 

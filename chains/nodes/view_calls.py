@@ -36,8 +36,6 @@ class ReadSlots:
     """Grouped by contract (EIP-55), without contracts of which no slot is read."""
     accounts: frozenset[str]
     method: str
-    gas: int | None = None
-    """The gas that the call took, with that of a transaction. None: unknown."""
 
 
 def answer(call: ViewCall, at: Header, changed: Storage | None = None) -> Question[bytes]:
@@ -68,7 +66,7 @@ def access_list(call: ViewCall, at: Header) -> Question[ReadSlots]:
             _address(entry.get("address")): [_slot(key) for key in read_list(entry.get("storageKeys") or [])]
             for entry in entries
         }
-        return _read_slots(slots, "eth_createAccessList", read_quantity(told.get("gasUsed")))
+        return _read_slots(slots, "eth_createAccessList")
 
     method = "eth_createAccessList"
     return Question(
@@ -97,11 +95,11 @@ def _at_block(method: str, call: ViewCall, at: Header, more: list[Any], read: An
     return Question((method, [transaction, by_hash, *more]), read, plainer, final=FINAL)
 
 
-def _read_slots(slots: Mapping[str, Sequence[int]], method: str, gas: int | None = None) -> ReadSlots:
+def _read_slots(slots: Mapping[str, Sequence[int]], method: str) -> ReadSlots:
     if len(slots) + sum(map(len, slots.values())) > _MOST_NAMED:
         raise ValueError(f"more than {_MOST_NAMED:,} accounts and slots")
     distinct = {address: sorted({*of_one}) for address, of_one in slots.items() if of_one}
-    return ReadSlots(distinct, frozenset(slots), method, gas)
+    return ReadSlots(distinct, frozenset(slots), method)
 
 
 def _address(value: Any) -> str:

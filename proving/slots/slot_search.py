@@ -131,14 +131,12 @@ class _Search:
         self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract)
         self._words: dict[Place, int] = {}
         self._base = 0
-        self._gas = MOST_GAS
 
     def run(self) -> SlotFindings:
         read, decimals = self._read_slots()
         self._words = self._proven(read)
         proxies = dict(self._proxies(read))
         candidates = [place for place in self._words if place not in proxies]
-        self._limit_gas(read, 2 * len(candidates))
         parts = self._tried(candidates)
         values = {place: part for place, part in parts.items() if isinstance(part, Part)}
         changing = [place for place, part in parts.items() if part == "computed"]
@@ -235,23 +233,20 @@ class _Search:
 
     # Trials
 
-    def _limit_gas(self, read: ReadSlots, count: int) -> None:
-        self._gas = MOST_GAS // max(1, count)
-        if read.gas is not None and read.gas > self._gas:
-            raise SlotsUnknown(f"The call takes {read.gas:,} gas, too much to be tried {count} times.")
-
     def _answers(self, changes: Sequence[tuple[Call, Storage]]) -> list[int | None]:
         """Return the word that each call answers over changed storage. None: it fails."""
-        gas = min(self._gas, MOST_GAS // max(1, len(changes)))
-        answers = self._rpc.ask(
-            [
-                view_calls.answer(ViewCall(self._asked.contract, call.data, gas), self._at, changed)
-                for call, changed in changes
-            ]
+        gas = MOST_GAS // (len(changes) + 1)
+        # It must answer as before with half of the gas, so that no trial fails for want of gas.
+        control = ViewCall(self._asked.contract, self._call.data, gas // 2)
+        trials_of_words = [(ViewCall(self._asked.contract, call.data, gas), changed) for call, changed in changes]
+        told, *answers = self._rpc.ask(
+            [view_calls.answer(call, self._at, changed) for call, changed in [(control, {}), *trials_of_words]]
         )
-        for answer in answers:
+        for answer in (told, *answers):
             if isinstance(answer, NodeUnavailable):
                 raise answer
+        if not isinstance(told, bytes) or self._word_in(told) != self._base:
+            raise SlotsUnknown(f"The call takes too much gas to be tried {len(changes)} times, or answers differently.")
         if answers and all(isinstance(answer, ChainError) and not isinstance(answer, Reverted) for answer in answers):
             raise SlotsUnknown(f"No node of {self._rpc.chain.label} makes calls over changed storage.")
         return [self._word_in(answer) if isinstance(answer, bytes) else None for answer in answers]
