@@ -166,7 +166,7 @@ def find_slots(request: HttpRequest) -> FoundSlots:
         budget = ExchangeBudget(_MOST_EXCHANGES, _MOST_SECONDS)
         rpc = RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS, budget=budget)
         header = slot_search.confirmed_header(rpc, _block(asked.block))
-        return _answer(asked.sourceChainId, slot_search.find(rpc, question, header))
+        return _answer(asked.sourceChainId, slot_search.find(rpc, question, header, budget))
     except ChainError as error:
         raise ChainUnavailable(f"{error} Nothing was found.") from None
     finally:

@@ -22,9 +22,15 @@ class ExchangeBudget:
     def seconds_left(self) -> float:
         return max(0.0, self._ends_at - time.monotonic())
 
+    def check_time(self) -> None:
+        """Raise `OutOfExchanges` if no seconds are left."""
+        if not self.seconds_left:
+            raise OutOfExchanges("The search takes too long.")
+
     def take(self, exchanges: int) -> None:
         """Count exchanges that begin now. Raises `OutOfExchanges`."""
+        self.check_time()
         with self._lock:
-            if exchanges > self.exchanges_left or not self.seconds_left:
-                raise OutOfExchanges("The nodes took too long, or needed too many requests.")
+            if exchanges > self.exchanges_left:
+                raise OutOfExchanges("The search takes too many requests to nodes.")
             self.exchanges_left -= exchanges

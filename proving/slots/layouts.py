@@ -5,7 +5,7 @@ Solady's `ERC20`. `queries.storage_layout` computes the slot of each name: nothi
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -142,8 +142,9 @@ def _address_of(step: Key | Member | Element, call: Call, contract: str) -> str:
 class Layouts:
     """The slots to which the arguments of a call lead."""
 
-    def __init__(self, call: Call, contract: str) -> None:
-        self._call, self._contract = call, contract
+    def __init__(self, call: Call, contract: str, check_time: Callable[[], None]) -> None:
+        """`check_time` raises an error when the search takes too long."""
+        self._call, self._contract, self._check_time = call, contract, check_time
         own = Argument("address", contract)
         self._keys = [*((Key(place), each) for place, each in enumerate(call.arguments)), (Key(None), own)]
         self._paths: dict[int, list[Path]] = defaultdict(list)
@@ -219,21 +220,24 @@ class Layouts:
 
     def _go_deeper(self) -> bool:
         """Find the places of mappings inside those that are known. Return False if there are no more."""
-        if self._depth == min(3, len(self._keys)):
+        of_arguments = self._keys[:-1]
+        if self._depth == min(3, max(1, len(of_arguments))):
             return False
         self._depth += 1
+        # The contract's own address leads from a variable only.
+        places = [(place, path) for place, path in self._newest if Key(None) not in path.steps]
         if self._depth == 3:
-            self._newest = [(place, path) for place, path in self._newest if path.base in _FIRST_BASES]
-        found = list(self._inside(self._newest, self._keys if self._depth < 3 else self._keys[:-1]))
+            places = [(place, path) for place, path in places if path.base in _FIRST_BASES]
+        found = list(self._inside(places, self._keys if self._depth == 1 else of_arguments))
         if self._depth == 2:
             # Mappings in structs, after other members.
             structs = [
                 (place + member, replace(path, steps=(*path.steps, Member(member))))
-                for place, path in self._newest
+                for place, path in places
                 if path.base in _FIRST_BASES and path.compiler == "solidity"
                 for member in range(1, _MEMBERS // 2)
             ]
-            found += self._inside(structs, self._keys[:-1])
+            found += self._inside(structs, of_arguments)
         for place, path in found:
             self._paths[place].append(path)
         self._newest = found
@@ -243,6 +247,7 @@ class Layouts:
         self, places: Iterable[tuple[int, Path]], keys: Sequence[tuple[Key, Argument]]
     ) -> Iterator[tuple[int, Path]]:
         for place, path in places:
+            self._check_time()
             word = (place % _WORDS).to_bytes(32)
             for key, argument in keys:
                 if key in path.steps:
@@ -266,7 +271,12 @@ class Layouts:
             place: [path for path in paths if path.compiler == "vyper" and path.steps]
             for place, paths in self._paths.items()
         }
-        return {_hash(place.to_bytes(32)): paths for place, paths in of_vyper.items() if paths}
+        structs: dict[int, list[Path]] = {}
+        for place, paths in of_vyper.items():
+            if paths:
+                self._check_time()
+                structs[_hash(place.to_bytes(32))] = paths
+        return structs
 
 
 _COMPILERS: tuple[Compiler, ...] = ("solidity", "vyper")

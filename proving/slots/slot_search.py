@@ -12,6 +12,7 @@ from typing import Literal
 
 from chains.encoding import checksummed
 from chains.nodes import view_calls
+from chains.nodes.exchange_budget import ExchangeBudget
 from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
@@ -103,12 +104,12 @@ class CallFailed(Refused):
         super().__init__("call_failed", sentence)
 
 
-def find(rpc: RpcClient, asked: SlotQuestion, header: Header) -> SlotFindings:
-    """Search for the slots behind a call, in the state of a block.
+def find(rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> SlotFindings:
+    """Search for the slots behind a call, in the state of a block. The client has the budget, too.
 
     Raises `SlotsUnknown`, `CallFailed`, `ChainUnavailable` and `ChainError`.
     """
-    return _Search(rpc, asked, header).run()
+    return _Search(rpc, asked, header, budget).run()
 
 
 def confirmed_header(rpc: RpcClient, number: int | Literal["latest", "finalized"]) -> Header:
@@ -126,9 +127,9 @@ def confirmed_header(rpc: RpcClient, number: int | Literal["latest", "finalized"
 
 
 class _Search:
-    def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header) -> None:
+    def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> None:
         self._rpc, self._asked, self._at = rpc, asked, header
-        self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract)
+        self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time)
         self._words: dict[Place, int] = {}
         self._base = 0
 

@@ -575,10 +575,14 @@ def test_a_proof_that_does_not_verify_is_no_value(search, spoiled):
     assert search.refused("OldToken", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
 
 
-def test_a_layout_is_not_named_if_another_holder_does_not_confirm_it(search, spoiled):
+FIRST_TRIAL = int.from_bytes(bytes(range(0x40, 0x60)))
+
+
+@pytest.mark.parametrize("always", [5, FIRST_TRIAL])
+def test_a_layout_is_not_named_if_another_holder_does_not_confirm_it(search, spoiled, always):
     def hide_others(question: Any, honest: Any) -> Any:
         is_other = is_trial(question) and ALICE[2:].lower() not in question["params"][0]["data"]
-        return honest | {"result": f"0x{5:064x}"} if is_other else honest
+        return honest | {"result": f"0x{always:064x}"} if is_other else honest
 
     spoiled(hide_others)
     (slot,) = search.found("OldToken", "balanceOf(address)", ALICE)["slots"]
@@ -626,6 +630,14 @@ def test_a_search_takes_twenty_exchanges_at_most(search, chain, settings):
         bodies.clear()
         assert search.refused("Rebasing", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
         assert 16 < len(bodies) <= 20
+
+
+def test_a_call_that_reads_many_slots_is_not_tried(search, spoiled):
+    asked = spoiled(lambda _, honest: honest)
+    assert search.refused("Hidden", "many()") == (422, "slots_unknown")
+    assert {question["method"] for question in asked} == {
+        *("eth_chainId", "eth_getBlockByNumber", "eth_call", "eth_createAccessList")
+    }
 
 
 def test_executions_are_given_thirty_million_gas_at_most(search, spoiled):
