@@ -6,13 +6,14 @@ tells more than nodes have shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from chains.encoding import checksummed
 from chains.nodes import view_calls
-from chains.nodes.exchange_budget import ExchangeBudget
+from chains.nodes.exchange_budget import ExchangeBudget, OutOfExchanges
 from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
@@ -149,6 +150,7 @@ class _Search:
                     f"A node answered the call otherwise than block {self._at.number} has it: the proven slot differs."
                 )
         names = self._names(values, changing)
+        self._compare(values, names)
         lengths = {named.length: named.name_of_length for named in names.values() if named.length}
         # The length of an array leads to its last element.
         changing = [place for place in changing if place not in lengths]
@@ -324,6 +326,36 @@ class _Search:
         over = {**storage, account: {**storage.get(account, {}), slot or 0: trials.FIRST}}
         before = {**storage, account: {at: word for at, word in storage.get(account, {}).items() if at != slot}}
         return _Trial((other, over), (other, before))
+
+    def _compare(self, values: Mapping[Place, Part], names: Mapping[Place, "_Named"]) -> None:
+        """Ask each node, if there are several, what shows the values. Raises `ChainUnavailable` if one contradicts."""
+        expected: list[tuple[Call, Storage, int]] = [(self._call, {}, self._base)]
+        for place, part in values.items():
+            account, slot = place
+            expected.append((self._call, {account: {slot: trials.FIRST}}, part.answer(trials.FIRST)))
+            if (named := names.get(place)) and self._call.arguments:
+                of_others = named.path.part(self._call.made_up, part).answer(trials.FIRST)
+                expected.append((*self._trial(account, named).over, of_others))
+        contract, gas = self._asked.contract, MOST_GAS // len(expected)
+        asked = [
+            view_calls.answer(ViewCall(contract, call.data, gas), self._at, changed) for call, changed, _ in expected
+        ]
+        whole = view_calls.access_list(ViewCall(contract, self._call.data, MOST_GAS), self._at)
+        told: dict[str, list[Any]] = {}
+        # Other nodes may be too slow to be compared.
+        with suppress(OutOfExchanges):
+            told = self._rpc.ask_each([*asked, whole])
+        for host, (*answers, read) in told.items():
+            words = [self._word_in(answer) if isinstance(answer, bytes) else answer for answer in answers]
+            is_other = any(
+                word != right and (word is None or isinstance(word, int | Reverted))
+                for word, (_, _, right) in zip(words, expected, strict=True)
+            )
+            slots = read.slots if isinstance(read, ReadSlots) else {}
+            if is_other or any((account, slot) not in self._words for account in slots for slot in slots[account]):
+                raise ChainUnavailable(
+                    f"The nodes of {self._rpc.chain.label} contradict each other, among them {host}."
+                )
 
     def _named(self, account: str, path: Path) -> "_Named":
         contract, length = self._asked.contract, self._layouts.length(path, self._storage_of(account))

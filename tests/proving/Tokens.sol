@@ -182,6 +182,11 @@ contract Hidden {
     function two(address account) external view returns (uint256, uint256) {
         return (5, balances[keccak256(abi.encode(account, "salt"))]);
     }
+    function burning(address account) external view returns (uint256) {
+        uint256 start = gasleft();
+        while (start - gasleft() < 7_000_000) {}
+        return balances[keccak256(abi.encode(account, "salt"))];
+    }
     function many() external view returns (uint256 sum) {
         for (uint256 at = 1000; at < 1060; ++at) assembly { sum := add(sum, sload(at)) }
     }

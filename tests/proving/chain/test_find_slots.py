@@ -367,6 +367,8 @@ def test_an_earlier_block_has_its_own_value(search, chain):
         (("Hidden", "two(address)", ALICE), {"position": "0"}, 422, "slots_unknown"),
         (("Hidden", "many()"), {}, 422, "slots_unknown"),
         (("Hidden", "endless()"), {}, 422, "call_failed"),
+        # Trials with the same gas would leave too little for another way through the contract.
+        (("Hidden", "burning(address)", ALICE), {}, 422, "slots_unknown"),
         ((BOB, "balanceOf(address)", ALICE), {}, 422, "call_failed"),
         (("Token", "balanceOf(address)", ALICE), {"block": "block:999999"}, 503, "chain_unavailable"),
         (("Token", "balanceOf(address)", ALICE), {"sourceChainId": "5"}, 400, "unsupported"),
@@ -594,6 +596,41 @@ def test_another_node_answers_for_one_that_is_down_or_lies(search, chain, spoile
     reconfigure(settings, "rpc_urls = [", f'rpc_urls = ["http://127.0.0.1:1", "{chain.url}", ')
     (slot,) = search.found("OldToken", "balanceOf(address)", ALICE)["slots"]
     assert (slot["certainty"], slot["value"]) == ("is_value", "1001")
+
+
+def _invented(question: Any, honest: Any) -> Any:
+    """Tell that the supply of the token, which Alice holds, is her balance."""
+    supply = f"0x{_base('Token', '_totalSupply'):064x}"
+    contract = _deployed[-1].addresses["Token"]
+    if question["method"] == "eth_createAccessList":
+        entry = {"address": contract, "storageKeys": [supply]}
+        return honest | {"result": {"accessList": [entry], "gasUsed": "0x6000"}}
+    if is_trial(question):
+        storage = question["params"][2].get(contract, {}).get("stateDiff", {})
+        return honest | {"result": storage.get(supply, f"0x{0:064x}")}
+    return honest
+
+
+def _liquid(question: Any, honest: Any) -> Any:
+    """Leave the slots of staked tokens out of a list."""
+    if question["method"] != "eth_createAccessList":
+        return honest
+    place = f"{ALICE[2:].lower():0>64}{_base('Sum', 'liquid'):064x}"
+    liquid = f"0x{keccak(bytes.fromhex(place)).hex()}"
+    entry = {"address": _deployed[-1].addresses["Sum"], "storageKeys": [liquid]}
+    return honest | {"result": {"accessList": [entry], "gasUsed": "0x6000"}}
+
+
+@pytest.mark.parametrize(("name", "change"), [("Token", _invented), ("Sum", _liquid)])
+def test_a_second_node_contradicts_a_lie_that_agrees_with_itself(search, chain, spoiled, settings, name, change):
+    spoiled(change)
+    assert search.found(name, "balanceOf(address)", ALICE)["slots"][0]["certainty"] == "is_value"
+    reconfigure(settings, '"]', f'", "{chain.url}"]')
+    assert search.refused(name, "balanceOf(address)", ALICE) == (503, "chain_unavailable")
+    # A silent node isn't waited for.
+    with hostile_node(silence) as silent:
+        reconfigure(settings, f'"{chain.url}"', f'"{silent}"')
+        assert search.found(name, "balanceOf(address)", ALICE)["slots"][0]["certainty"] == "is_value"
 
 
 # --- Bounds -----------------------------------------------------------------------------------------------------------
