@@ -22,7 +22,7 @@ from tests.chains.lying_node import ask, between, error, lying_node
 from tests.deployed import deploy_on
 from tests.proving import tokens
 from tests.proving.tokens import Deployed
-from tests.service import ALICE, BOB, a_key, chains_toml, header, reconfigure
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, header, reconfigure
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
@@ -344,15 +344,15 @@ def test_a_value_of_several_slots_is_claimed_to_be_none(search):
 
 def test_an_earlier_block_has_its_own_value(search, chain):
     number = chain.head()
-    send(chain, _deployed[-1].addresses["OldToken"], "fill(address)", BOB)
+    send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", BOB)
     for block, value in ((f"block:{number}", "0"), ("latest", "1001")):
-        found = search.found("OldToken", "balanceOf(address)", BOB, block=block)
+        found = search.found("behind slot 0", "balanceOf(address)", BOB, block=block)
         (slot,) = found["slots"]
         assert (slot["value"], slot["certainty"], slot["slotName"]["keys"]) == (value, "is_value", [BOB])
         told = chain.rpc("eth_getBlockByNumber", hex(int(found["blockNumber"])), False)
         assert found["blockHash"] == told["hash"]
     chain.mine(3)
-    final = search.found("OldToken", "balanceOf(address)", BOB, block="finalized")
+    final = search.found("behind slot 0", "balanceOf(address)", BOB, block="finalized")
     assert int(final["blockNumber"]) == int(chain.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16)
 
 
@@ -566,9 +566,9 @@ def test_a_node_that_answers_trial_words_contradicts_the_proven_slots(search, sp
 
 def test_values_of_another_block_are_found_out(search, chain, spoiled):
     number = chain.head()
-    send(chain, _deployed[-1].addresses["Token"], "fill(address)", BOB)
+    send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", CHARLIE)
     spoiled(_other_block(chain))
-    refused = search.refused("Token", "balanceOf(address)", BOB, block=f"block:{number}")
+    refused = search.refused("behind slot 0", "balanceOf(address)", CHARLIE, block=f"block:{number}")
     assert refused == (503, "chain_unavailable")
 
 
@@ -600,8 +600,8 @@ def test_another_node_answers_for_one_that_is_down_or_lies(search, chain, spoile
 
 def _invented(question: Any, honest: Any) -> Any:
     """Tell that the supply of the token, which Alice holds, is her balance."""
-    supply = f"0x{_base('Token', '_totalSupply'):064x}"
-    contract = _deployed[-1].addresses["Token"]
+    supply = f"0x{_base('OldUpgradeableToken', '_totalSupply'):064x}"
+    contract = _deployed[-1].addresses["OldUpgradeableToken"]
     if question["method"] == "eth_createAccessList":
         entry = {"address": contract, "storageKeys": [supply]}
         return honest | {"result": {"accessList": [entry], "gasUsed": "0x6000"}}
@@ -621,7 +621,7 @@ def _liquid(question: Any, honest: Any) -> Any:
     return honest | {"result": {"accessList": [entry], "gasUsed": "0x6000"}}
 
 
-@pytest.mark.parametrize(("name", "change"), [("Token", _invented), ("Sum", _liquid)])
+@pytest.mark.parametrize(("name", "change"), [("OldUpgradeableToken", _invented), ("Sum", _liquid)])
 def test_a_second_node_contradicts_a_lie_that_agrees_with_itself(search, chain, spoiled, settings, name, change):
     spoiled(change)
     assert search.found(name, "balanceOf(address)", ALICE)["slots"][0]["certainty"] == "is_value"
