@@ -14,7 +14,7 @@ from typing import Any, Literal
 from chains.encoding import checksummed
 from chains.nodes import view_calls
 from chains.nodes.exchange_budget import ExchangeBudget, OutOfExchanges
-from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
+from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
 from chains.nodes.view_calls import ReadSlots, Storage, ViewCall
@@ -144,11 +144,10 @@ class _Search:
         changing = [place for place, part in parts.items() if part == "computed"]
         if not values and not changing:
             raise SlotsUnknown("No slot that the nodes name changes the answer of the call.")
-        for place, part in values.items():
-            if part.answer(self._words[place]) != self._base:
-                raise ChainUnavailable(
-                    f"A node answered the call otherwise than block {self._at.number} has it: the proven slot differs."
-                )
+        others = [place for place, part in values.items() if part.answer(self._words[place]) != self._base]
+        self._require_true(others)
+        values = {place: part for place, part in values.items() if place not in others}
+        changing += others
         names = self._names(values, changing)
         self._compare(values, names)
         lengths = {named.length: named.name_of_length for named in names.values() if named.length}
@@ -185,6 +184,8 @@ class _Search:
         # Nodes may leave the callee out of a list that they call optimised.
         if isinstance(read, ChainError) or self._asked.contract not in read.slots:
             (read,) = self._rpc.ask([view_calls.prestate(call, self._at)])
+        if isinstance(read, NodeUnavailable) and not isinstance(read, InvalidReply):
+            raise read
         if isinstance(read, ChainError) or not read.slots:
             raise SlotsUnknown(
                 f"No node of {self._rpc.chain.label} tells which slots the call reads: it reads none, or nodes serve "
@@ -253,6 +254,14 @@ class _Search:
         if answers and all(isinstance(answer, ChainError) and not isinstance(answer, Reverted) for answer in answers):
             raise SlotsUnknown(f"No node of {self._rpc.chain.label} makes calls over changed storage.")
         return [self._word_in(answer) if isinstance(answer, bytes) else None for answer in answers]
+
+    def _require_true(self, places: Sequence[Place]) -> None:
+        """Raise `ChainUnavailable` if the call answers otherwise over the proven words: of another block."""
+        told = self._over([(place, self._words[place]) for place in places]) if places else []
+        if any(word != self._base for word in told):
+            raise ChainUnavailable(
+                f"A node answers the call otherwise than the proven slots of block {self._at.number}."
+            )
 
     def _tried(self, candidates: Sequence[Place]) -> dict[Place, Part | Literal["computed", "path_only"]]:
         """Return how the answer follows from each slot."""

@@ -155,6 +155,14 @@ contract Sum {
 
     function balanceOf(address account) external view returns (uint256) { return liquid[account] + staked[account]; }
 
+    function stakedOrLiquid(address account) external view returns (uint256) {
+        return staked[account] != 0 ? staked[account] : liquid[account];
+    }
+
+    function stakedOrSeven(address account) external view returns (uint256) {
+        return staked[account] != 0 ? staked[account] : 7;
+    }
+
     function balanceUnlessPaused(address account) external view returns (uint256) {
         return paused ? 0 : liquid[account];
     }

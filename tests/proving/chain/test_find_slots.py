@@ -333,7 +333,9 @@ def test_a_value_of_several_slots_is_claimed_to_be_none(search):
     names = {slot["layout"]: slot["slotName"] for slot in found}
     assert names == {"fixed": None, "solidity": {"slot": hex(shares), "keys": [ALICE], "layout": "solidity"}}
     assert {total, supply} < {int(slot["slot"], 16) for slot in found}
-    for view in ("balanceOf(address)", "balanceUnlessPaused(address)"):
+    (staked,) = search.found("Sum", "stakedOrSeven(address)", ALICE)["slots"]
+    assert (staked["certainty"], staked["value"], staked["layout"]) == ("computed", None, "solidity")
+    for view in ("balanceOf(address)", "balanceUnlessPaused(address)", "stakedOrLiquid(address)"):
         first, second = search.found("Sum", view, ALICE)["slots"]
         assert (first["certainty"], first["value"], second["certainty"]) == ("one_of_several", "1001", "computed")
     two = search.found("Hidden", "two(address)", ALICE, position="1")["slots"]
