@@ -28,7 +28,7 @@ from proving.slots.trials import Part
 from queries.storage_layout import NamedSlot
 
 MOST_GAS = 30_000_000
-"""Maximum gas of one execution, and of all trials together."""
+"""Maximum gas of one execution, and of the trials of an exchange together."""
 # Maximum slots that a call may read.
 _MOST_SLOTS = 48
 # Maximum slots whose layouts are looked for, and layouts of each that are tried.
@@ -72,7 +72,7 @@ class FoundSlot:
 
 @dataclass(frozen=True)
 class DependingSlot:
-    """A slot of which the answer's slot depends: of a proxy, or of an array's length."""
+    """A slot of a proxy, or of the length of an array, that leads to the slot of the answer."""
 
     account: str
     slot: int
@@ -133,9 +133,10 @@ class _Search:
         self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time)
         self._words: dict[Place, int] = {}
         self._base = 0
+        self._decimals: int | None = None
 
     def run(self) -> SlotFindings:
-        read, decimals = self._read_slots()
+        read = self._read_slots()
         self._words = self._proven(read)
         proxies = dict(self._proxies(read))
         candidates = [place for place in self._words if place not in proxies]
@@ -165,12 +166,12 @@ class _Search:
         ]
         depends_on = [DependingSlot(*place, self._words[place], role) for place, role in proxies.items()]
         depends_on += [DependingSlot(*place, self._words[place], "length", name) for place, name in lengths.items()]
-        return SlotFindings(self._at, read.method, slots, depends_on, decimals)
+        return SlotFindings(self._at, read.method, slots, depends_on, self._decimals)
 
     # Slots that the call reads
 
-    def _read_slots(self) -> tuple[ReadSlots, int | None]:
-        """Return the slots that the call reads, and `decimals()`. Note the call's answer."""
+    def _read_slots(self) -> ReadSlots:
+        """Return the slots that the call reads. Note the call's answer, and that of `decimals()`."""
         call = ViewCall(self._asked.contract, self._call.data, MOST_GAS)
         decimals = ViewCall(self._asked.contract, Call.parse("decimals()", ()).data, MOST_GAS // 30)
         calls, lists = self._rpc.ask(
@@ -179,7 +180,7 @@ class _Search:
         )
         self._base = self._word_of(calls[0])
         told = calls[1] if isinstance(calls[1], bytes) and len(calls[1]) == _WORD else b""
-        hint = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
+        self._decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
         read = lists[0]
         # Nodes may leave the callee out of a list that they call optimised.
         if isinstance(read, ChainError) or self._asked.contract not in read.slots:
@@ -193,7 +194,7 @@ class _Search:
             )
         if (count := sum(map(len, read.slots.values()))) > _MOST_SLOTS:
             raise SlotsUnknown(f"The call reads {count} slots, and {_MOST_SLOTS} can be searched.")
-        return read, hint
+        return read
 
     def _word_of(self, answer: bytes | ChainError) -> int:
         if isinstance(answer, Reverted):
