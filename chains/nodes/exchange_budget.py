@@ -23,13 +23,12 @@ class ExchangeBudget:
         return max(0.0, self._ends_at - time.monotonic())
 
     def check_time(self) -> None:
-        """Raise `OutOfExchanges` if no seconds are left."""
+        """Raise `OutOfExchanges` if no seconds are left. Exchanges end by then anyway."""
         if not self.seconds_left:
             raise OutOfExchanges("The search takes too long.")
 
     def take(self, exchanges: int) -> None:
         """Count exchanges that begin now. Raises `OutOfExchanges`."""
-        self.check_time()
         with self._lock:
             if exchanges > self.exchanges_left:
                 raise OutOfExchanges("The search takes too many requests to nodes.")

@@ -13,8 +13,6 @@ from chains.tries.header import Header
 _CALLER = "0x00000000000000000000000000000000b47c4911"
 # Bytes of init code before the call's data: copy the data into memory, STATICCALL, STOP.
 _INIT_BYTES = 42
-# Maximum accounts and slots that an answer may name.
-_MOST_NAMED = 1024
 
 Storage = Mapping[str, Mapping[int, int]]
 """Words by contract and slot."""
@@ -96,8 +94,6 @@ def _at_block(method: str, call: ViewCall, at: Header, more: list[Any], read: An
 
 
 def _read_slots(slots: Mapping[str, Sequence[int]], method: str) -> ReadSlots:
-    if len(slots) + sum(map(len, slots.values())) > _MOST_NAMED:
-        raise ValueError(f"more than {_MOST_NAMED:,} accounts and slots")
     distinct = {address: sorted({*of_one}) for address, of_one in slots.items() if of_one}
     return ReadSlots(distinct, frozenset(slots), method)
 

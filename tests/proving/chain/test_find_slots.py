@@ -566,6 +566,14 @@ def test_a_node_that_answers_trial_words_contradicts_the_proven_slots(search, sp
     assert search.refused("Rebasing", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
 
 
+def test_a_trial_without_an_answer_is_no_change(search, spoiled):
+    def garble(question: Any, honest: Any) -> Any:
+        return honest | {"result": "0x1"} if is_trial(question) and "40414243" in str(question) else honest
+
+    spoiled(garble)
+    assert search.refused("OldToken", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
+
+
 def test_values_of_another_block_are_found_out(search, chain, spoiled):
     number = chain.head()
     send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", CHARLIE)
