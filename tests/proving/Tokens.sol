@@ -134,6 +134,17 @@ contract BehindSlotZero {
     function fill(address account) external { balanceOf[account] = 1001; }
 }
 
+contract Registered {
+    address private token;
+
+    function fill(address) external { token = address(new BehindSlotZero()); }
+
+    function tokenOf(address account) external view returns (address) {
+        (bool done,) = token.staticcall(abi.encodeWithSignature("balanceOf(address)", account));
+        return done ? token : address(0);
+    }
+}
+
 /// Tokens whose balance isn't the word of one slot.
 contract Rebasing {
     mapping(address => uint256) public shares;
