@@ -424,6 +424,7 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/estimate-batch-query",
     "/read-proofs",
+    "/find-slots",
     "/batch-query-status",
     "/chain-connections",
     "/webhook-deliveries",

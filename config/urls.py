@@ -10,6 +10,7 @@ from api import (
     batches,
     chain_connections,
     chain_details,
+    find_slots,
     health,
     present_api,
     read_proofs,
@@ -23,7 +24,7 @@ from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chain_details, health, present_api, read_proofs),
+    *(batch_files, chain_details, find_slots, health, present_api, read_proofs),
 ):
     api.add_router("", endpoints.router)
 

@@ -60,7 +60,7 @@ class ApiError(Refused):
 _STATUS_BY_CODE = {
     **dict.fromkeys((INVALID, UNSUPPORTED, "invalid_idempotency_key"), 400),
     **dict.fromkeys(("read_only_key", "too_large_for_limit"), 403),
-    **dict.fromkeys(("idempotency_key_reused", *RejectionCode), 422),
+    **dict.fromkeys(("idempotency_key_reused", "slots_unknown", "call_failed", *RejectionCode), 422),
     **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
 }
 

@@ -9,13 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import requests
+from eth_account import Account
+from eth_utils.crypto import keccak
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
-from demo.client import TIMEOUT, signed_in
+from demo.client import TIMEOUT, signed_in, take_api_key
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.foreign_contracts import create
 from tests.chains.lying_node import ask, lying_node
 
 _ATTACKERS, _SECONDS = 16, 20
@@ -24,8 +27,8 @@ _REQUESTS, _QUERIES = "100000", "10000000"
 _PAUSE = 0.2  # seconds between two requests of an attacker
 # Seconds that a public node takes for an answer, and number of timestamps in one estimate.
 _NODE_SECONDS, _TIMES = 0.05, 300
-# Most proofs that one request may ask for.
-_PROOFS = 100
+# Most proofs that one request may ask for, and most slots that a searched call may read.
+_PROOFS, _READ_SLOTS = 100, 48
 # Maximum median seconds of another user's pages, and maximum seconds of a request that waits for nodes.
 _MEDIAN_SECONDS, _MOST_SECONDS = 0.5, 15
 
@@ -51,6 +54,7 @@ def run(_: int) -> Iterator[Seen]:
         alone = statistics.median(_pages(attacked, seconds=3))
         yield _estimates(attacked, alone)
         yield _proofs(attacked, alone)
+        yield _searches(attacked, alone)
         yield _forms(attacked, alone)
 
 
@@ -77,6 +81,29 @@ def _proofs(attacked: Target, alone: float) -> Seen:
         _posting(attacked, "/read-proofs", lambda number: balances(range(head - number - _PROOFS, head - number))),
         f"{_ATTACKERS} requests for {_PROOFS} proofs at once, again and again, by a node that takes {_NODE_SECONDS} s",
     )
+
+
+def _searches(attacked: Target, alone: float) -> Seen:
+    """Search for slots of a call without end, and of one that reads many slots for which no layout is found."""
+    endless = create(attacked.chain, _deploying(bytes.fromhex("5b60005450600056")))
+    reads = b"".join(b"\x7f" + keccak(bytes([number])) + b"\x54\x01" for number in range(_READ_SLOTS))
+    many = create(attacked.chain, _deploying(b"\x60\x00" + reads + bytes.fromhex("60005260206000f3")))
+    users = [Account.create() for _ in range(_ATTACKERS)]
+    keys = [take_api_key(attacked.url, user.address, user.key.to_0x_hex(), CHAIN_ID) for user in users]
+
+    def search(number: int) -> requests.Response:
+        body: dict[str, Any] = {"sourceChainId": str(CHAIN_ID), "contract": (endless, many)[number % 2]}
+        body |= {"signature": "f(address,uint256,uint256,uint256)", "arguments": [many, "1", "2", "3"]}
+        return requests.post(
+            f"{attacked.url}/find-slots", json=body, headers={"api-key": keys[number]}, timeout=TIMEOUT
+        )
+
+    return _beside(attacked, alone, search, f"searches for slots by {_ATTACKERS} users at once, again and again")
+
+
+def _deploying(code: bytes) -> str:
+    """Return the init code of a contract with this code, as hex."""
+    return f"61{len(code):04x}600e60003961{len(code):04x}6000f3{code.hex()}"
 
 
 def _posting(attacked: Target, path: str, body: Callable[[int], dict[str, Any]]) -> Callable[[int], requests.Response]:

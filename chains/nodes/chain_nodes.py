@@ -22,6 +22,7 @@ from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
 from chains.nodes import short_logs
+from chains.nodes.exchange_budget import ExchangeBudget
 from chains.nodes.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
 from chains.nodes.node_errors import (
     FINAL,
@@ -174,13 +175,18 @@ class ChainNodes:
         *,
         timeout_seconds: float = 10,
         ask_seconds: float = math.inf,
+        budget: ExchangeBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`ask_seconds` is the time after which no more questions of a list go to the node."""
+        """`ask_seconds` is the time after which no more questions of a list go to the node.
+
+        With a `budget`, every method may raise `OutOfExchanges`.
+        """
         self._chain = chain
         self._clock = clock
+        options: dict[str, Any] = {"timeout_seconds": timeout_seconds, "ask_seconds": ask_seconds, "clock": clock}
         self.all = [
-            RpcNode(chain.id, url, host, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, clock=clock)
+            RpcNode(chain.id, url, host, budget=budget, **options)
             for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
         ]
 
@@ -266,6 +272,7 @@ class RpcNode:
         *,
         timeout_seconds: float = 10,
         ask_seconds: float = math.inf,
+        budget: ExchangeBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.host = host
@@ -278,6 +285,7 @@ class RpcNode:
         self._url = url
         self._timeout = timeout_seconds
         self._ask_seconds = ask_seconds
+        self._budget = budget
         self._clock = clock
         self._ids = itertools.count(1)
         self._failures = 0
@@ -474,7 +482,11 @@ class RpcNode:
                     yield from division.take(batch, outcome)
                 division.end_wave()
                 if division.pause():
-                    time.sleep(LIMIT_PAUSE_SECONDS)
+                    time.sleep(
+                        LIMIT_PAUSE_SECONDS
+                        if self._budget is None
+                        else min(LIMIT_PAUSE_SECONDS, self._budget.seconds_left)
+                    )
             yield from division.unanswered.items()
         finally:
             if (learned := division.learned_limit) is not None:
@@ -489,6 +501,9 @@ class RpcNode:
     def _exchanges(self, batches: Sequence[Sequence[Request]], seconds: float) -> Iterator[Results | NodeUnavailable]:
         """Send each batch as an HTTP request, all at the same time. Yield the results of each batch, or its error."""
         ids = [[next(self._ids) for _ in batch] for batch in batches]
+        if self._budget:
+            self._budget.take(len(batches))
+            seconds = min(seconds, self._budget.seconds_left)
         began = time.monotonic()
         answers = bounded_http.send_all([self._post(*both, seconds) for both in zip(batches, ids, strict=True)])
         took = time.monotonic() - began
@@ -537,7 +552,7 @@ class RpcNode:
             self._url,
             json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode(),
             max_bytes=min(MAX_REPLY_BYTES, sum(map(_most_bytes, batch))),
-            silence_seconds=self._timeout,
+            silence_seconds=min(self._timeout, seconds),
             total_seconds=seconds,
             read_statuses=_READ_STATUSES,
             peeked_bytes=_PEEKED_BYTES,

@@ -12,6 +12,7 @@ from chains.chains_file import Chain
 from chains.encoding import in_units
 from chains.nodes import questions
 from chains.nodes.chain_nodes import ChainNodes, Question
+from chains.nodes.exchange_budget import ExchangeBudget
 from chains.nodes.node_errors import (
     FINAL,
     ChainError,
@@ -77,12 +78,16 @@ class RpcClient:
         *,
         timeout_seconds: float = 10,
         ask_seconds: float = math.inf,
+        budget: ExchangeBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """With a `budget`, every method may also raise `OutOfExchanges`."""
         self.chain = chain
         self.log_range = LONGEST_LOG_RANGE
         """The blocks of which nodes may answer the logs at once, as `chains.nodes.log_ranges` has learned."""
-        self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, clock=clock)
+        self._nodes = ChainNodes(
+            chain, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, budget=budget, clock=clock
+        )
         # The highest tip that nodes' last comparison allows, and when it was, by `time.monotonic`.
         self._most_tip, self._tips_compared_at = 0, -math.inf
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.24;
 
-import {ERC20} from "openzeppelin-5/token/ERC20/ERC20.sol";
-import {ERC20Votes} from "openzeppelin-5/token/ERC20/extensions/ERC20Votes.sol";
-import {ERC721} from "openzeppelin-5/token/ERC721/ERC721.sol";
-import {EIP712} from "openzeppelin-5/utils/cryptography/EIP712.sol";
+import {ERC20} from "openzeppelin-contracts-5/token/ERC20/ERC20.sol";
+import {ERC20Votes} from "openzeppelin-contracts-5/token/ERC20/extensions/ERC20Votes.sol";
+import {ERC721} from "openzeppelin-contracts-5/token/ERC721/ERC721.sol";
+import {EIP712} from "openzeppelin-contracts-5/utils/cryptography/EIP712.sol";
 
 /// @title A token with votes, as OpenZeppelin's wizard writes it. Anybody may mint.
 contract Votes is ERC20, EIP712, ERC20Votes {

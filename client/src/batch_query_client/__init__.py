@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         Chain as Chain,
         Connection as Connection,
         ContractCall as ContractCall,
+        DependingSlot as DependingSlot,
         Estimate as Estimate,
         Fact as Fact,
         FactPage as FactPage,
+        FoundSlots as FoundSlots,
         ProofRoot as ProofRoot,
         ProofView as ProofView,
         Query as Query,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
         ShownLog as ShownLog,
         ShownTransaction as ShownTransaction,
         ShownWithdrawal as ShownWithdrawal,
+        SlotOfCall as SlotOfCall,
+        SlotPart as SlotPart,
         Status as Status,
         Step as Step,
         UnsignedTransaction as UnsignedTransaction,
@@ -106,9 +110,9 @@ __version__ = "0.3.0"
 # --help` and programs that only check webhooks don't need.
 _NAMES = {
     "answers": (
-        "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage ProofRoot "
-        "ProofView Query ReadProof Rejection SentTransaction ShownLog ShownTransaction ShownWithdrawal Status Step "
-        "UnsignedTransaction UnsignedTransactions Wait"
+        "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall DependingSlot Estimate Fact "
+        "FactPage FoundSlots ProofRoot ProofView Query ReadProof Rejection SentTransaction ShownLog ShownTransaction "
+        "ShownWithdrawal SlotOfCall SlotPart Status Step UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",
     "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",

@@ -489,6 +489,69 @@ class ReadProofs(AnswerModel):
     proofs: tuple[ReadProof, ...]
 
 
+class SlotPart(AnswerModel):
+    """A part of a word, in bits."""
+
+    offset: Number
+    """From the lowest bit."""
+    size: Number
+    form: Text
+    """How the call answers it: unsigned, signed, left (padded on the right) or bool."""
+
+
+class SlotOfCall(AnswerModel):
+    """A slot that a view call reads."""
+
+    account: Text
+    slot: Text
+    """0x and 64 digits."""
+    slot_name: dict[str, Any] | None = None
+    layout: Text
+    """`layout_unknown`: it stands for these arguments only."""
+    certainty: Text
+    """is_value, part_of_word, one_of_several, computed or path_only."""
+    part: SlotPart | None = None
+    word: Word
+    value: Text
+    """The part as a number, decimal, which may be negative. Empty: the word isn't the answer."""
+    only_at_this_block: bool
+    """True if it is an array's last element, and another slot once the array grows."""
+
+    @property
+    def is_answer(self) -> bool:
+        """Return whether the word, or a part of it, is the call's answer, and no other slot changes it."""
+        return self.certainty in {"is_value", "part_of_word"}
+
+
+class DependingSlot(AnswerModel):
+    """A slot of a proxy, or of an array's length, that leads to another slot."""
+
+    account: Text
+    slot: Text
+    slot_name: dict[str, Any] | None = None
+    word: Word
+    role: Text
+
+
+class SlotHints(AnswerModel):
+    decimals: Number | None = None
+    """The contract's `decimals()`. Nothing proves it."""
+
+
+class FoundSlots(AnswerModel):
+    """The slots from which a view call answers at a block."""
+
+    source_chain_id: Number
+    block_number: Number
+    block_hash: Text
+    found_by: Text
+    slots: tuple[SlotOfCall, ...]
+    depends_on: tuple[DependingSlot, ...] = ()
+    hints: SlotHints = SlotHints()
+    batch: dict[str, Any]
+    """The `data` of a request body that proves the slots."""
+
+
 # --- Paid by the caller -----------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from batch_query_client.answers import (
     Estimate,
     Fact,
     FactPage,
+    FoundSlots,
     ReadProof,
     ReadProofs,
     Status,
@@ -245,6 +246,31 @@ class _ServiceOperations(Generic[AnyBatch]):
 
     def _read_proofs(self, document: Mapping[str, Any]) -> Steps[tuple[ReadProof, ...]]:
         return (yield from operations.post(self._access, ReadProofs, "/read-proofs", document)).proofs
+
+    @operation
+    def find_slots(
+        self,
+        contract: str,
+        signature: str,
+        *arguments: str | int | bool,
+        chain: int,
+        block: int | str = "latest",
+        position: int | None = None,
+    ) -> Steps[FoundSlots]:
+        """Return the storage slot from which a view call answers, such as `"balanceOf(address)"`, and its layout.
+
+        `block` is a number, `"latest"` or `"finalized"`. `position` is the word of an answer of several. Raises
+        `InvalidRequest` with the code `slots_unknown` or `call_failed`, and the errors of `submit`.
+        """
+        document = {
+            "sourceChainId": str(chain),
+            "block": f"block:{block}" if isinstance(block, int) else block,
+            "contract": contract,
+            "signature": signature,
+            "arguments": [str(each).lower() if isinstance(each, bool) else str(each) for each in arguments],
+            **({} if position is None else {"position": str(position)}),
+        }
+        return (yield from operations.post(self._access, FoundSlots, "/find-slots", document))
 
     @operation
     def batches(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[BatchPage]:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixture
 # An endpoint that isn't here must refuse a read-only key.
 READING = {
     *("get_batch_query_status", "list_batch_queries", "get_batch_query", "get_batch_transactions"),
-    *("estimate_batch_query", "read_proofs", "list_facts", "list_webhook_deliveries"),
+    *("estimate_batch_query", "read_proofs", "find_slots", "list_facts", "list_webhook_deliveries"),
     *("get_queries", "get_actions"),
 }
 JSON = {"accept": "application/json"}

@@ -28,7 +28,8 @@ from batch_query_client.command_line.running import run
 from batch_query_client.json_rpc import Node
 from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
-from devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from devnet.foreign_contracts import create, send
 from devnet.ports import free_port
 from tests.factories import until
 from tests.http_server import serving
@@ -36,6 +37,7 @@ from tests.http_server import serving
 pytestmark = pytest.mark.outside
 
 (ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
+VYPER_TOKEN = PROJECT / "tests" / "proving" / "vyper" / "Token-0.2.12.hex"
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 SECONDS = 240
 PATIENCE = client.Patience(seconds=30)
@@ -332,6 +334,48 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
     ):
         code, _, errors = bqs("verify", *more)
         assert (code, sentence in errors) == (expected, True), errors
+
+
+@pytest.fixture(scope="module")
+def token(live) -> str:
+    """Return a token of which Alice holds 1001."""
+    address = create(live.chain, VYPER_TOKEN.read_text().strip())
+    send(live.chain, address, "fill(address)", ALICE)
+    return address
+
+
+@pytest.mark.long
+def test_a_token_s_balance_is_proven_by_token_and_holder(live, bqs, token):
+    (slot,) = live.service.find_slots(token, "balanceOf(address)", ALICE, chain=CHAIN_ID).slots
+    assert (slot.is_answer, slot.value, slot.part.size, slot.layout) == (True, "1001", 256, "vyper")
+    query = client.Account(slot.account, chain=CHAIN_ID, block="latest", slots=[slot.slot_name])
+    (proof,) = live.service.read_proofs(destination=CHAIN_ID, queries=[query])
+    assert (proof.slot, int.from_bytes(proof.word)) == (slot.slot, 1001)
+    chains = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID))
+    asked = (*chains, "--token", token, "--holder", ALICE)
+    code, out, errors = bqs("submit", *asked, "--wait", "--json", "--timeout", str(SECONDS))
+    assert (code, f"is 1001, in {slot.slot} (vyper)." in errors) == (0, True), errors
+    (fact,) = json.loads(out)["queryList"][0]["facts"]
+    assert (fact["slot"], fact["slotName"], int(fact["word"], 16)) == (slot.slot, slot.slot_name, 1001)
+    assert bqs("estimate", *asked)[0] == 0
+    for more in (("--account", ALICE), ("--slot", "0x1"), ("--prop", "NONCE"), ("--time", "5")):
+        assert bqs("submit", *asked, *more)[0] == ExitCode.USAGE
+    for part in (asked[:-2], asked[2:4] + asked[6:], asked[:2] + asked[4:]):
+        code, _, errors = bqs("submit", *part)
+        assert (code, "needs --token, --holder and --chain" in errors) == (ExitCode.USAGE, True)
+
+
+@pytest.mark.long
+def test_bqs_find_slots_shows_the_slot_of_a_view_call(live, bqs, token):
+    asked = (token, "slopeEnd(address,address)", ALICE, token, "--chain", str(CHAIN_ID))
+    code, out, errors = bqs("find-slots", *asked, "--block", str(live.chain.head()))
+    told = " ".join(out.split())
+    assert (code, f"is_value {token} " in told, told.endswith("vyper-0.2.12 1005")) == (0, True, True), (out, errors)
+    assert re.fullmatch(r"Found at block \d+ by eth_createAccessList\.\n", errors)
+    code, out, _ = bqs("find-slots", *asked, "--json")
+    assert (code, json.loads(out)["slots"][0]["slotName"]["keys"]) == (0, [ALICE, token, {"member": "2"}])
+    code, _, errors = bqs("find-slots", token, "totalSupply()", "--chain", str(CHAIN_ID))
+    assert (code, "The call reverts." in errors) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.long

@@ -52,7 +52,7 @@ def compiled(tmp_path_factory) -> dict[str, Artifact]:
     project = tmp_path_factory.mktemp("project")
     modules = project / "node_modules"
     shutil.copytree(PROJECT / "client/solidity", modules / "@batch-query-service/contracts")
-    (modules / "openzeppelin-5").symlink_to(PROJECT / "node_modules/openzeppelin-5")
+    (modules / "openzeppelin-contracts-5").symlink_to(PROJECT / "node_modules/openzeppelin-contracts-5")
     contracts = RECIPES | {"Tokens": (PROJECT / "tests/docs/Tokens.sol").read_text(), "Mock": MOCK}
     for name, code in contracts.items():
         (project / f"{name}.sol").write_text(code)

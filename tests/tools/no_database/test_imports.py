@@ -59,7 +59,7 @@ registries.creations paths
 registries.registry_setup
 health reconcile
 admission
-readable_facts working.worker
+readable_facts slots working.worker
 admin apps celery_app management
 """
 FILES = [

@@ -57,6 +57,8 @@ class BatchOptions:
     is_paid_by_caller: bool
     webhook: str | None
     webhook_events: Any
+    token: str | None = None
+    holder: str | None = None
     withdrawals: Sequence[int] = ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -98,6 +99,9 @@ def submit(
 
 
 def _body(options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple) -> BatchBody:
+    if options.token is not None or options.holder is not None:
+        options = _of_token(options, service)
+
     def check(document: Mapping[str, Any]) -> client.InvalidRequest | None:
         try:
             service.estimate_body(document)
@@ -113,6 +117,77 @@ def _body(options: BatchOptions, service: client.BatchQueryService, connections:
         connections,
         check,
     )
+
+
+def _of_token(options: BatchOptions, service: client.BatchQueryService) -> BatchOptions:
+    """Return options that name the slot of a token's balance. Raises `click.UsageError`."""
+    if options.token is None or options.holder is None or options.chain is None:
+        raise click.UsageError("A token's balance needs --token, --holder and --chain.")
+    if options.file or options.accounts or options.slots or options.props or options.time:
+        raise click.UsageError("Name either a token's balance, or other facts.")
+    block = read_block(options.block or "latest")
+    found = service.find_slots(options.token, "balanceOf(address)", options.holder, chain=options.chain, block=block)
+    slot = found.slots[0]
+    if not slot.is_answer:
+        raise click.UsageError(
+            f"The balance is not the word of one slot ({slot.certainty}): `bqs find-slots` shows what it follows from."
+        )
+    units = "" if found.hints.decimals is None else f" Divide it by 10^{found.hints.decimals}, as the contract says."
+    say(f"The balance at block {found.block_number} is {slot.value}, in {slot.slot} ({slot.layout}).{units}")
+    name = json.dumps(slot.slot_name) if slot.slot_name else slot.slot
+    return replace(
+        options, token=None, holder=None, accounts=[slot.account], slots=[name], block=str(found.block_number)
+    )
+
+
+@click.command("find-slots")
+@click.argument("contract")
+@click.argument("signature")
+@click.argument("arguments", nargs=-1)
+@click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", required=True, help="The contract's chain.")
+@click.option("--block", default="latest", show_default=True, metavar="BLOCK", help="A number, latest or finalized.")
+@click.option(
+    "--position", type=click.IntRange(0, 99), metavar="PLACE", help="The word of an answer of several, from 0."
+)
+@with_url
+@with_json
+def find_slots(
+    *,
+    contract: str,
+    signature: str,
+    arguments: Sequence[str],
+    chain: int,
+    block: str,
+    position: int | None,
+    url: str | None,
+    is_json: bool,
+) -> None:
+    """Find the storage slot from which a view call of a CONTRACT answers.
+
+    SIGNATURE is such as balanceOf(address), and ARGUMENTS are its values. --slot takes the slots' names. Put -- before
+    negative numbers.
+    """
+    service = credentials.service(url)
+    found = service.find_slots(contract, signature, *arguments, chain=chain, block=read_block(block), position=position)
+    if is_json:
+        print_json(found)
+        return
+    print_table(
+        ("certainty", "contract", "slot", "layout", "value"),
+        [
+            (slot.certainty, slot.account, _slot_name(slot.slot_name, slot.slot), slot.layout, slot.value)
+            for slot in found.slots
+        ],
+    )
+    say(f"Found at block {found.block_number} by {found.found_by}.")
+    for other in found.depends_on:
+        say(f"It depends on {_slot_name(other.slot_name, other.slot)} of {other.account}: {other.role}.")
+    if any(slot.only_at_this_block for slot in found.slots):
+        say("The slot is an array's last element: once the array grows it is another one.")
+
+
+def _slot_name(name: Mapping[str, Any] | None, slot: str) -> str:
+    return slot if name is None else json.dumps(name)
 
 
 def _pairs_of(service: client.BatchQueryService) -> Connections:
@@ -508,4 +583,4 @@ def _waits_printed_once() -> Any:
     return tell
 
 
-COMMANDS = (submit, estimate, proofs, watch, read, list_batches, cancel, send)
+COMMANDS = (submit, estimate, proofs, find_slots, watch, read, list_batches, cancel, send)

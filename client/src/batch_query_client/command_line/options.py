@@ -148,6 +148,8 @@ _QUESTION = (
         metavar="HEX",
         help="A storage slot, or HEX:KEY:KEY for a value of a mapping, or a name as the API's JSON. May be repeated.",
     ),
+    click.option("--token", metavar="ADDRESS", help="A token whose balance is asked for: its slot is searched."),
+    click.option("--holder", metavar="ADDRESS", help="The holder of the token."),
     click.option(
         "--transaction",
         "transactions",

@@ -1,0 +1,259 @@
+"""The endpoint that finds the storage slot behind a view call (docs/specification.md, "Find slots")."""
+
+import re
+import threading
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest
+from ninja import Router, Schema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from accounts import throttle
+from accounts.models import ApiKey
+from api.fact_schema import SLOT_NAME
+from chains import encoding
+from chains.encoding import hex_data
+from chains.nodes.exchange_budget import ExchangeBudget
+from chains.nodes.node_errors import ChainError
+from chains.nodes.rpc import RpcClient
+from config.configured_chains import PAGE_TIMEOUT_SECONDS, get_chains
+from proving.reading.asking import ChainUnavailable
+from proving.slots import signatures, slot_search
+from proving.slots.signatures import Call, InvalidCall
+from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
+from queries import strict_json
+from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
+from queries.batch_request import BodyFault, InvalidRequest, body_fault, pointer
+from queries.storage_layout import NamedSlot
+from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown
+
+router = Router(tags=["Facts"])
+
+# Bounds of one search: seconds, and HTTP requests to nodes.
+_MOST_SECONDS, _MOST_EXCHANGES = 5, 20
+# Searches of a user in a minute, and of this process at a time. Its other threads (`WEB_THREADS`) stay free.
+_MOST_PER_MINUTE, _MOST_AT_A_TIME = 10, 2
+_places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
+_MOST_KEYS = 20
+_MOST_NUMBER = (1 << 63) - 1
+_CHAIN, _POSITION = r"^[1-9][0-9]{0,18}$", r"^(0|[1-9][0-9]?)$"
+_BLOCK = r"^(latest|finalized|block:(0|[1-9][0-9]{0,18}))$"
+
+
+def _text(pattern: str, what: str) -> Any:
+    """Return a type of texts. `what` begins the sentence about a wrong one."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise invalid(f"{what}, not {shown(value)}.")
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
+
+
+def _address(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    if (address := encoding.checksummed(text)) is None:
+        raise invalid(f"{shown(value)} {encoding.fault(text)}.")
+    return address
+
+
+class SlotRequest(BaseModel):
+    """A view call whose slot is looked for."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    sourceChainId: Annotated[str, _text(_CHAIN, "A chain is its id, in decimal")]
+    block: Annotated[str, _text(_BLOCK, "A block is block:<number>, latest or finalized")] = "latest"
+    contract: Annotated[str, BeforeValidator(_address)]
+    signature: str = Field(description="Of a view function, such as `balanceOf(address)`.")
+    arguments: list[str] = Field(
+        default_factory=list,
+        max_length=signatures.MOST_ARGUMENTS,
+        description="Addresses, numbers in decimal or with 0x, true or false, bytes with 0x, and texts.",
+    )
+    position: Annotated[str, _text(_POSITION, "A position is a number below 100, in decimal")] | None = Field(
+        default=None, description="The word of the answer, where it has several: decimal, from 0."
+    )
+
+
+_EXAMPLE = {
+    "sourceChainId": "31337",
+    "block": "latest",
+    "contract": "0x5FbDB2315678afecb367f032d93F642f64180aa3",
+    "signature": "balanceOf(address)",
+    "arguments": ["0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"],
+}
+_BODY = {"content": {"application/json": {"schema": SlotRequest.model_json_schema(), "example": _EXAMPLE}}}
+
+
+class SlotPart(Schema):
+    offset: int = Field(description="In bits, from the lowest.")
+    size: int = Field(description="In bits.")
+    form: Literal["unsigned", "signed", "left", "bool"] = Field(
+        description="How the call answers it: padded with zeros, with its sign, or on the right; or 1 unless it is 0."
+    )
+
+
+class SlotOfCall(Schema):
+    account: str = Field(description="The contract that holds the slot: of a proxy, the proxy.")
+    slot: str
+    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    layout: Literal["solidity", "vyper", "vyper-0.2.12", "solady", "fixed", "layout_unknown"] = Field(
+        description="How the slot follows from the arguments. `fixed`: it doesn't. `layout_unknown`: no layout is "
+        "confirmed, and the slot stands for these arguments only."
+    )
+    certainty: Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"] = Field(
+        description="`is_value`: the word is the answer. `part_of_word`: a part of it. `one_of_several`: it is the "
+        "answer, and other slots change it too. `computed`: the answer follows from it otherwise. `path_only`: the "
+        "call reads it, and its word doesn't change the answer."
+    )
+    part: SlotPart | None = Field(description="The part of the word that is the answer. null: it isn't one.")
+    word: str = Field(description="32 bytes, proven at the block.")
+    value: str | None = Field(description="The part as a number, decimal.")
+    onlyAtThisBlock: bool = Field(description="The slot is an array's last: once the array grows it is another one.")
+
+
+class DependingSlotOfCall(Schema):
+    account: str
+    slot: str
+    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    word: str
+    role: Literal["eip1967_implementation", "eip1967_beacon", "eip1967_admin", "address_of_contract", "length"]
+
+
+class SlotHints(Schema):
+    decimals: int | None = Field(description="The contract's `decimals()`, as a node tells it: nothing proves it.")
+
+
+class FoundSlots(Schema):
+    sourceChainId: str
+    blockNumber: str
+    blockHash: str
+    foundBy: Literal["eth_createAccessList", "debug_traceCall"]
+    slots: list[SlotOfCall]
+    dependsOn: list[DependingSlotOfCall] = Field(description="Slots of proxies, and of the lengths of arrays.")
+    hints: SlotHints
+    batch: dict[str, Any] = Field(description="`data` of a batch query that proves the slots.")
+
+
+@router.post(
+    "/find-slots",
+    operation_id="find_slots",
+    auth=READING_KEY,
+    response={200: FoundSlots, **errors(400, 401, 411, 413, 415, 422, 429, 503)},
+    openapi_extra={"requestBody": {"required": True, **_BODY}},
+)
+def find_slots(request: HttpRequest) -> FoundSlots:
+    """Find the storage slot from which a view call answers, with its layout, for a batch query.
+
+    Words are proven. How the answer follows from them is tried with other words in their place.
+    """
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    if seconds := throttle.take("searches for slots", key.user_id, _MOST_PER_MINUTE):
+        sentence = f"You may search {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
+        raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
+    asked = _read(body_of(request))
+    question = _question(asked)
+    chain_id = int(asked.sourceChainId)
+    if chain_id not in {connection.source_id for connection in get_chains().connections}:
+        why = f"Chain {chain_id} is no source chain of this service."
+        raise InvalidRequest([BodyFault("/sourceChainId", why, UNSUPPORTED)])
+    if not _places.acquire(blocking=False):
+        raise ApiError(503, "busy", "The service is searching for others. Ask again in a moment.", retry_after=2)
+    try:
+        # Its own client: a call that takes long lets nodes rest for nobody else.
+        budget = ExchangeBudget(_MOST_EXCHANGES, _MOST_SECONDS)
+        rpc = RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS, budget=budget)
+        header = slot_search.confirmed_header(rpc, _block(asked.block))
+        return _answer(asked.sourceChainId, slot_search.find(rpc, question, header, budget))
+    except ChainError as error:
+        raise ChainUnavailable(f"{error} Nothing was found.") from None
+    finally:
+        _places.release()
+
+
+def _read(body: bytes) -> SlotRequest:
+    """Return the request in a body. Raises `InvalidRequest`."""
+    try:
+        document = strict_json.parse(body, max_keys=_MOST_KEYS)
+    except strict_json.TooManyKeys:
+        raise InvalidRequest([BodyFault("", f"The body has more than {_MOST_KEYS} keys.")]) from None
+    except strict_json.NotJson as error:
+        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
+    if document.duplicate_keys:
+        raise InvalidRequest([BodyFault("", "A key appears twice in one object.")])
+    try:
+        return SlotRequest.model_validate(document.value)
+    except ValidationError as error:
+        raise InvalidRequest(map(body_fault, error.errors(include_url=False))) from None
+
+
+def _question(asked: SlotRequest) -> SlotQuestion:
+    try:
+        call = Call.parse(asked.signature, asked.arguments)
+    except InvalidCall as why:
+        path = pointer("signature") if why.argument is None else pointer("arguments", why.argument)
+        raise InvalidRequest([BodyFault(path, str(why), INVALID)]) from None
+    return SlotQuestion(asked.contract, call, None if asked.position is None else int(asked.position))
+
+
+def _block(text: str) -> int | Literal["latest", "finalized"]:
+    match text:
+        case "latest" | "finalized":
+            return text
+    if (number := int(text.removeprefix("block:"))) > _MOST_NUMBER:
+        raise InvalidRequest([BodyFault("/block", "The block number is too large.")])
+    return number
+
+
+def _answer(chain_id: str, found: SlotFindings) -> FoundSlots:
+    accounts: dict[str, list[Any]] = {}
+    proven = [slot for slot in found.slots if slot.certainty != "path_only"]
+    lengths = [slot for slot in found.depends_on if slot.role == "length"]
+    shown: list[FoundSlot | DependingSlot] = [*proven, *lengths]
+    for each in shown:
+        accounts.setdefault(each.account, []).append(_named(each.name) or _hex(each.slot))
+    at = {account: {"slots": slots} for account, slots in accounts.items()}
+    return FoundSlots(
+        sourceChainId=chain_id,
+        blockNumber=str(found.header.number),
+        blockHash=hex_data(found.header.hash),
+        foundBy=found.method,  # type: ignore[arg-type]
+        slots=[_slot(slot) for slot in found.slots],
+        dependsOn=[_depending(slot) for slot in found.depends_on],
+        hints=SlotHints(decimals=found.decimals),
+        batch={"data": {chain_id: {f"block:{found.header.number}": {"accounts": at}}}},
+    )
+
+
+def _slot(slot: FoundSlot) -> SlotOfCall:
+    return SlotOfCall(
+        account=slot.account,
+        slot=_hex(slot.slot),
+        slotName=_named(slot.name),
+        layout=slot.layout,  # type: ignore[arg-type]
+        certainty=slot.certainty,
+        part=SlotPart(offset=slot.part.offset, size=slot.part.size, form=slot.part.form) if slot.part else None,
+        word=_hex(slot.word),
+        value=str(slot.part.of(slot.word)) if slot.part else None,
+        onlyAtThisBlock=slot.is_of_last,
+    )
+
+
+def _depending(slot: DependingSlot) -> DependingSlotOfCall:
+    return DependingSlotOfCall(
+        account=slot.account,
+        slot=_hex(slot.slot),
+        slotName=_named(slot.name),
+        word=_hex(slot.word),
+        role=slot.role,  # type: ignore[arg-type]
+    )
+
+
+def _named(name: NamedSlot | None) -> dict[str, Any] | None:
+    return name.name if name else None
+
+
+def _hex(number: int) -> str:
+    return hex_data(number.to_bytes(32))

@@ -1,0 +1,1 @@
+"""The search for the storage slot that a view call answers from."""

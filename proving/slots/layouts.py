@@ -1,0 +1,286 @@
+"""Names of a storage slot that compilers and libraries may have given it, from the arguments of a call.
+
+Sources: the Solidity documentation, "Layout of State Variables in Storage"; what Vyper's compilers do; ERC-7201; and
+Solady's `ERC20`. `queries.storage_layout` computes the slot of each name: nothing is a name that leads to another slot.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, Literal
+
+from eth_utils.crypto import keccak
+from pydantic import ValidationError
+
+from proving.slots.signatures import Argument, Call
+from proving.slots.trials import Part
+from queries.storage_layout import NamedSlot
+
+Compiler = Literal["solidity", "vyper", "vyper-0.2.12"]
+
+
+def _namespace(name: str) -> int:
+    """Return the first slot of a namespace (ERC-7201)."""
+    return int.from_bytes(keccak((int.from_bytes(keccak(text=name)) - 1).to_bytes(32))) & ~0xFF
+
+
+# Members of a struct, from the first.
+_MEMBERS = 16
+_NAMESPACES = [_namespace(f"openzeppelin.storage.{name}") for name in ("ERC20", "Votes", "ERC721")]
+_SOLADY_SUPPLY = 0x05345CDF77EB68F44C
+_BASES = [*range(256), _SOLADY_SUPPLY, *(first + place for first in _NAMESPACES for place in range(_MEMBERS))]
+# Variables whose mappings are looked into for mappings of structs, and for a third mapping.
+_FIRST_BASES = range(64)
+# Seeds of Solady's ERC20: of balances, and of allowances.
+_BALANCE_SEED, _ALLOWANCE_SEED = 0x87A211A2, 0x7F5E9F20
+_MOST_INDEX = 1 << 64
+_WORDS = 1 << 256
+
+
+@dataclass(frozen=True)
+class Key:
+    """A mapping's key: an argument by its place. None: the contract's own address."""
+
+    argument: int | None
+
+
+@dataclass(frozen=True)
+class Member:
+    place: int
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of an array: by an argument's place. None: the last one."""
+
+    argument: int | None
+    size: int
+    """In bytes."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """The way from a variable to a slot."""
+
+    base: int
+    steps: tuple[Key | Member | Element, ...] = ()
+    compiler: Compiler = "solidity"
+    seed: int = 0
+    """Solady's, in place of a base."""
+
+    @property
+    def layout(self) -> str:
+        """Return the name of the layout."""
+        return "solady" if self.seed else self.compiler if self.steps else "fixed"
+
+    @property
+    def is_of_last(self) -> bool:
+        """Return whether it leads to the last element of an array, which is another one once the array grows."""
+        return Element(None, 32) in self.steps
+
+    @property
+    def arguments(self) -> set[int]:
+        """Return the places of the arguments that lead to the slot."""
+        return {step.argument for step in self.steps if not isinstance(step, Member) and step.argument is not None}
+
+    @property
+    def of_length(self) -> "Path | None":
+        """Return the way to the length of the array that it leads through."""
+        places = [place for place, step in enumerate(self.steps) if isinstance(step, Element)]
+        return replace(self, steps=self.steps[: places[0]]) if places else None
+
+    def part(self, call: Call, part: Part) -> Part:
+        """Return the part of the word that answers another call, whose index may lead to another place in a word."""
+        last = self.steps[-1] if self.steps else None
+        if not isinstance(last, Element) or last.size >= 32 or last.argument is None:
+            return part
+        index = call.arguments[last.argument].number or 0
+        return replace(part, offset=index % (256 // part.size) * part.size)
+
+    def number(self, call: Call, contract: str, length: int = 0) -> int | None:
+        """Return the slot. `length` is that of an array. None: there is none."""
+        if not self.steps:
+            return self.base
+        name = self.name(call, contract, length)
+        return int(name.number, 16) if name else None
+
+    def name(self, call: Call, contract: str, length: int = 0) -> NamedSlot | None:
+        """Return the name of the slot for a call of a contract. None: it has none."""
+        try:
+            if self.seed:
+                return self._solady(call, contract)
+            keys = [key for step in self.steps for key in _keys(step, call, contract, length)]
+            return NamedSlot.model_validate({"slot": f"{self.base:x}", "keys": keys, "layout": self.compiler})
+        except ValidationError:
+            return None
+
+    def _solady(self, call: Call, contract: str) -> NamedSlot:
+        first, *others = [_address_of(step, call, contract) for step in self.steps]
+        if not others:
+            return NamedSlot(slot=f"{first}{self.seed:024x}", keys=[{"index": "0"}])  # type: ignore[list-item]
+        return NamedSlot(slot=f"{self.seed:024x}{others[0]}", keys=[{"key": f"0x{first}", "type": "bytes"}])  # type: ignore[list-item]
+
+
+def _keys(step: Key | Member | Element, call: Call, contract: str, length: int) -> Iterator[Any]:
+    match step:
+        case Key(argument):
+            yield contract if argument is None else call.arguments[argument].key
+        case Member(place):
+            yield {"member": str(place)}
+        case Element(argument, size):
+            index = length - 1 if argument is None else call.arguments[argument].number or 0
+            yield {"index": str(index)} | ({} if size == 32 else {"size": str(size)})
+
+
+def _address_of(step: Key | Member | Element, call: Call, contract: str) -> str:
+    assert isinstance(step, Key)
+    return (contract if step.argument is None else str(call.arguments[step.argument].value))[2:].lower()
+
+
+class Layouts:
+    """The slots to which the arguments of a call lead."""
+
+    def __init__(self, call: Call, contract: str, check_time: Callable[[], None]) -> None:
+        """`check_time` raises an error when the search takes too long."""
+        self._call, self._contract, self._check_time = call, contract, check_time
+        own = Argument("address", contract)
+        self._keys = [*((Key(place), each) for place, each in enumerate(call.arguments)), (Key(None), own)]
+        self._paths: dict[int, list[Path]] = defaultdict(list)
+        for base in _BASES:
+            self._paths[base].append(Path(base))
+        self._newest = [(base, Path(base, compiler=compiler)) for base in _BASES for compiler in _COMPILERS]
+        self._depth = 0
+
+    def of(self, slot: int, part: Part, read: Mapping[int, int]) -> list[Path]:
+        """Return the ways to a slot. The answer of the call is `part` of its word.
+
+        `read` has the words of the slots that the call reads of the same contract.
+        """
+        while True:
+            found = [path for path in self._ways(slot, part, read) if self._leads_to(path, slot, read)]
+            if found or not self._go_deeper():
+                break
+        found = found or [path for path in self._in_old_vyper(slot) if self._leads_to(path, slot, read)]
+        return list(dict.fromkeys(found))
+
+    def length(self, path: Path, read: Mapping[int, int]) -> int:
+        """Return the length of the array that a way leads through. 0: there is none."""
+        number = path.of_length.number(self._call, self._contract) if path.of_length else None
+        return 0 if number is None else read.get(number, 0)
+
+    def known(self, slot: int) -> list[Path]:
+        """Return the ways to a slot, without arrays, that are known so far."""
+        return [
+            replace(path, steps=(*path.steps, *([Member(place)] if place else [])))
+            for place in range(_MEMBERS)
+            for path in self._paths.get(slot - place, ())
+            if path.steps or not place
+        ]
+
+    def _leads_to(self, path: Path, slot: int, read: Mapping[int, int]) -> bool:
+        return path.number(self._call, self._contract, self.length(path, read)) == slot
+
+    def _ways(self, slot: int, part: Part, read: Mapping[int, int]) -> Iterator[Path]:
+        yield from self.known(slot)
+        yield from self._solady(slot)
+        for array, length in read.items():
+            of_solidity, of_vyper = slot - _hash(array.to_bytes(32)), slot - array - 1
+            if 0 <= of_solidity < _MOST_INDEX:
+                for path in self.known(array):
+                    if path.compiler == "solidity":
+                        yield from self._elements(path, of_solidity, length, part)
+            if 0 <= of_vyper < _MOST_INDEX:
+                for path in self.known(array):
+                    if path.compiler == "vyper" or not path.steps:
+                        yield from self._elements(replace(path, compiler="vyper"), of_vyper, length, Part())
+
+    def _elements(self, path: Path, distance: int, length: int, part: Part) -> Iterator[Path]:
+        """Yield the ways from an array to the slot at this distance from its first element."""
+        numbers = [(place, each.number) for place, each in enumerate(self._call.arguments)]
+        indexes = [(place, number) for place, number in numbers if number is not None]
+        for (place, index), words in product(indexes, range(1, _MEMBERS + 1)):
+            if 0 <= (member := distance - index * words) < words:
+                element = Element(place, 32 * words)
+                yield replace(path, steps=(*path.steps, element, *([Member(member)] if member else [])))
+        if not part.is_whole and part.size % 8 == 0:
+            in_word = 256 // part.size
+            for place, index in indexes:
+                if (index // in_word, index % in_word * part.size) == (distance, part.offset):
+                    yield replace(path, steps=(*path.steps, Element(place, part.size // 8)))
+        if distance == length - 1:
+            yield replace(path, steps=(*path.steps, Element(None, 32)))
+
+    def _solady(self, slot: int) -> Iterator[Path]:
+        keys = [key for key, argument in self._keys if argument.type == "address"]
+        paths = [Path(0, (key,), seed=_BALANCE_SEED) for key in keys]
+        paths += [Path(0, both, seed=_ALLOWANCE_SEED) for both in product(keys, keys) if both[0] != both[1]]
+        yield from (path for path in paths if path.number(self._call, self._contract) == slot)
+
+    def _go_deeper(self) -> bool:
+        """Find the places of mappings inside those that are known. Return False if there are no more."""
+        of_arguments = self._keys[:-1]
+        if self._depth == min(3, max(1, len(of_arguments))):
+            return False
+        self._depth += 1
+        # The contract's own address leads from a variable only.
+        places = [(place, path) for place, path in self._newest if Key(None) not in path.steps]
+        if self._depth == 3:
+            places = [(place, path) for place, path in places if path.base in _FIRST_BASES]
+        found = list(self._inside(places, self._keys if self._depth == 1 else of_arguments))
+        if self._depth == 2:
+            # Mappings in structs, after other members.
+            structs = [
+                (place + member, replace(path, steps=(*path.steps, Member(member))))
+                for place, path in places
+                if path.base in _FIRST_BASES and path.compiler == "solidity"
+                for member in range(1, _MEMBERS // 2)
+            ]
+            found += self._inside(structs, of_arguments)
+        for place, path in found:
+            self._paths[place].append(path)
+        self._newest = found
+        return True
+
+    def _inside(
+        self, places: Iterable[tuple[int, Path]], keys: Sequence[tuple[Key, Argument]]
+    ) -> Iterator[tuple[int, Path]]:
+        for place, path in places:
+            self._check_time()
+            word = (place % _WORDS).to_bytes(32)
+            for key, argument in keys:
+                if key in path.steps:
+                    continue
+                if path.compiler == "solidity":
+                    number = _hash(argument.hashed + word)
+                else:
+                    content = keccak(argument.hashed) if argument.is_hashed_alone else argument.hashed
+                    number = _hash(word + content)
+                yield number, replace(path, steps=(*path.steps, key))
+
+    def _in_old_vyper(self, slot: int) -> Iterator[Path]:
+        """Yield the ways to members of structs, which Vyper kept at the hash of the struct's slot until 0.2.12."""
+        for member in range(_MEMBERS):
+            for path in self._old_structs.get(slot - member, ()):
+                yield replace(path, steps=(*path.steps, Member(member)), compiler="vyper-0.2.12")
+
+    @cached_property
+    def _old_structs(self) -> dict[int, list[Path]]:
+        of_vyper = {
+            place: [path for path in paths if path.compiler == "vyper" and path.steps]
+            for place, paths in self._paths.items()
+        }
+        structs: dict[int, list[Path]] = {}
+        for place, paths in of_vyper.items():
+            if paths:
+                self._check_time()
+                structs[_hash(place.to_bytes(32))] = paths
+        return structs
+
+
+_COMPILERS: tuple[Compiler, ...] = ("solidity", "vyper")
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(keccak(content))

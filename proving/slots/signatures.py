@@ -1,0 +1,187 @@
+"""View functions by their signature, and calls of them with arguments as texts."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+
+from chains.encoding import checksummed, fault, hex_data, read_data
+from queries.strict_json import shown
+
+SIGNATURE = r"^[A-Za-z_$][A-Za-z0-9_$]{0,99}\([a-z0-9, ]{0,200}\)$"
+"""Pattern for the API's description too."""
+MOST_ARGUMENTS = 4
+MOST_CHARACTERS = 2048
+_TYPE = re.compile(
+    r"address|bool|string|bytes([1-9]|[12][0-9]|3[0-2])?|u?int(8|16|24|32|40|48|56|64|72|80|88|96|1[0-9]{2}|2[0-9]{2})?"
+)
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78}", re.ASCII)
+_BOOLEANS = {"true": 1, "false": 0, "1": 1, "0": 0}
+# The holder in the place of an address when a layout is confirmed. Other values are made of the same bytes.
+_MADE_UP = keccak(text="a holder whom nobody knows")
+
+
+class InvalidCall(ValueError):
+    """The signature, or one of the arguments, is wrong. `argument` is its place. None: the signature."""
+
+    def __init__(self, sentence: str, argument: int | None = None) -> None:
+        super().__init__(sentence)
+        self.argument = argument
+
+
+@dataclass(frozen=True)
+class Argument:
+    type: str
+    value: Any
+    """An int, bytes or text, or an address (EIP-55)."""
+    is_last: bool = False
+
+    @property
+    def key(self) -> str | dict[str, str] | None:
+        """Return the argument as a key of a `NamedSlot`."""
+        if self.type == "bytes32":
+            return hex_data(self.value)
+        if self.type == "string":
+            return {"key": self.value, "type": "string"}
+        if self.type.startswith("bytes"):
+            return {"key": hex_data(self.value), "type": self.type}
+        return str(int(self.value)) if self.type != "address" else str(self.value)
+
+    @property
+    def hashed(self) -> bytes:
+        """Return what Solidity hashes for a mapping's key."""
+        if self.type == "address":
+            return bytes.fromhex(self.value[2:]).rjust(32, b"\0")
+        if self.type == "string":
+            return bytes(self.value.encode())
+        if self.type.startswith("bytes"):
+            return bytes(self.value) if self.type == "bytes" else bytes(self.value.ljust(32, b"\0"))
+        return (int(self.value) % (1 << 256)).to_bytes(32)
+
+    @property
+    def is_hashed_alone(self) -> bool:
+        """Return whether Vyper hashes the key before it hashes it with the slot."""
+        return self.type in {"string", "bytes"}
+
+    @property
+    def number(self) -> int | None:
+        """Return the argument as an index of an array."""
+        return int(self.value) if self.type.startswith("uint") else None
+
+    def made_up(self, place: int) -> "Argument":
+        """Return another argument of the type, which differs by its place."""
+        made = keccak(_MADE_UP + bytes([place]))
+        match self.type:
+            case "address":
+                return replace(self, value=checksummed(hex_data(made[:20])))
+            case "bool":
+                return replace(self, value=1 - self.value)
+            case "string":
+                return replace(self, value=made.hex())
+            case "bytes":
+                return replace(self, value=made)
+        if self.type.startswith("bytes"):
+            return replace(self, value=made[: len(self.value)])
+        return replace(self, value=self._other_number(place))
+
+    def _other_number(self, place: int) -> int:
+        """Return another number of the type. The last argument may be an index, so that it gets no larger."""
+        numbers = _numbers(self.type)
+        other: int = self.value - 1 if self.is_last else self.value + 1 + place
+        return next(number for number in (other, self.value + 1, self.value - 1) if number in numbers)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a view function."""
+
+    signature: str
+    """Canonical: without names and spaces, with full types."""
+    arguments: tuple[Argument, ...]
+
+    @classmethod
+    def parse(cls, signature: str, arguments: Sequence[str]) -> "Call":
+        """Read a call. Raises `InvalidCall`."""
+        if not re.fullmatch(SIGNATURE, signature, re.ASCII):
+            raise InvalidCall(f"A signature is a name and types, such as balanceOf(address), not {shown(signature)}.")
+        name, _, inner = signature.rstrip(")").partition("(")
+        types = [{"uint": "uint256", "int": "int256"}.get(each.strip(), each.strip()) for each in inner.split(",")]
+        types = [] if types == [""] else types
+        for each in types:
+            if not _is_type(each):
+                why = "Types are address, bool, string, bytes, bytes1 to bytes32, and uint8 to int256"
+                raise InvalidCall(f"{why}, not {shown(each)}.")
+        if len(types) > MOST_ARGUMENTS:
+            raise InvalidCall(f"A call has at most {MOST_ARGUMENTS} arguments.")
+        if len(arguments) != len(types):
+            raise InvalidCall(f"The signature takes {len(types)} arguments, not {len(arguments)}.")
+        read = [_read(*both, place) for place, both in enumerate(zip(types, arguments, strict=True))]
+        last = [replace(each, is_last=True) for each in read[-1:]]
+        return cls(f"{name}({','.join(types)})", (*read[:-1], *last))
+
+    @cached_property
+    def data(self) -> bytes:
+        """Return the calldata."""
+        types, values = [each.type for each in self.arguments], [each.value for each in self.arguments]
+        values = [bool(value) if kind == "bool" else value for kind, value in zip(types, values, strict=True)]
+        return keccak(text=self.signature)[:4] + bytes(encode(types, values))
+
+    @cached_property
+    def made_up(self) -> "Call":
+        """Return a call with other arguments, which nobody has stored anything for."""
+        others = tuple(each.made_up(place) for place, each in enumerate(self.arguments))
+        return replace(self, arguments=others)
+
+
+def _is_type(text: str) -> bool:
+    match = _TYPE.fullmatch(text)
+    return match is not None and (not match[2] or (int(match[2]) <= 256 and int(match[2]) % 8 == 0))
+
+
+def _numbers(kind: str) -> range:
+    """Return the numbers of an integer type."""
+    bits = int(kind.lstrip("uint"))
+    return range(-(1 << (bits - 1)), 1 << (bits - 1)) if kind.startswith("int") else range(1 << bits)
+
+
+def _read(kind: str, text: str, place: int) -> Argument:
+    """Read an argument. Raises `InvalidCall`."""
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidCall(f"An argument has at most {MOST_CHARACTERS} characters.", place)
+    try:
+        return Argument(kind, _value(kind, text))
+    except ValueError as why:
+        raise InvalidCall(f"{shown(text)} {why}.", place) from None
+
+
+def _value(kind: str, text: str) -> Any:
+    """Return an argument's value. Raises `ValueError`, whose words stand after the text."""
+    if kind == "address":
+        if (address := checksummed(text)) is None:
+            raise ValueError(fault(text))
+        return address
+    if kind == "string":
+        if "\0" in text:
+            raise ValueError("has a zero byte")
+        return text
+    if kind == "bool":
+        if text not in _BOOLEANS:
+            raise ValueError("is neither true nor false")
+        return _BOOLEANS[text]
+    if kind.startswith("bytes"):
+        return _bytes(kind, text)
+    number = int(text, 16 if text.startswith("0x") else 10) if _NUMBER.fullmatch(text) else None
+    if number is None or number not in _numbers(kind):
+        raise ValueError(f"is no {kind}: write a number in decimal, or in hexadecimal with 0x")
+    return number
+
+
+def _bytes(kind: str, text: str) -> bytes:
+    try:
+        return read_data(text, None if kind == "bytes" else int(kind.removeprefix("bytes")))
+    except ValueError:
+        raise ValueError(f"is no {kind}: write 0x and two digits for each byte") from None

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {ERC20 as OldERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
+import {ERC20Votes as OldVotes} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20Votes.sol";
+import {ERC20Permit as OldPermit} from "@openzeppelin/contracts/token/ERC20/extensions/draft-ERC20Permit.sol";
+import {ERC721 as OldERC721} from "@openzeppelin/contracts/token/ERC721/ERC721.sol";
+import {ERC721Enumerable} from "@openzeppelin/contracts/token/ERC721/extensions/ERC721Enumerable.sol";
+import {BeaconProxy as OldBeaconProxy} from "@openzeppelin/contracts/proxy/beacon/BeaconProxy.sol";
+import {TransparentUpgradeableProxy} from "@openzeppelin/contracts/proxy/transparent/TransparentUpgradeableProxy.sol";
+import {ERC20Upgradeable as OldUpgradeable} from "@openzeppelin/contracts-upgradeable/token/ERC20/ERC20Upgradeable.sol";
+import {ERC20} from "openzeppelin-contracts-5/token/ERC20/ERC20.sol";
+import {ERC20Votes} from "openzeppelin-contracts-5/token/ERC20/extensions/ERC20Votes.sol";
+import {EIP712} from "openzeppelin-contracts-5/utils/cryptography/EIP712.sol";
+import {AccessControl} from "openzeppelin-contracts-5/access/AccessControl.sol";
+import {ERC1967Proxy} from "openzeppelin-contracts-5/proxy/ERC1967/ERC1967Proxy.sol";
+import {BeaconProxy} from "openzeppelin-contracts-5/proxy/beacon/BeaconProxy.sol";
+import {UpgradeableBeacon} from "openzeppelin-contracts-5/proxy/beacon/UpgradeableBeacon.sol";
+import {ERC20VotesUpgradeable} from
+    "openzeppelin-contracts-upgradeable-5/token/ERC20/extensions/ERC20VotesUpgradeable.sol";
+import {ERC721Upgradeable} from "openzeppelin-contracts-upgradeable-5/token/ERC721/ERC721Upgradeable.sol";
+import {ERC20 as SolmateERC20} from "solmate/src/tokens/ERC20.sol";
+import {ERC4626} from "solmate/src/tokens/ERC4626.sol";
+import {ERC20 as SoladyERC20} from "solady/src/tokens/ERC20.sol";
+
+contract OldToken is OldERC20("Old", "OLD") {
+    function fill(address account) external { _mint(account, 1001); _approve(account, address(this), 1002); }
+}
+
+contract OldVotesToken is OldVotes {
+    constructor() OldERC20("Old", "OLD") OldPermit("Old") {}
+
+    function fill(address account) external {
+        _delegate(account, account);
+        _mint(account, 1001);
+    }
+
+    function more(address account) external { _mint(account, 2); }
+}
+
+contract OldNft is ERC721Enumerable {
+    constructor() OldERC721("Old", "OLD") {}
+
+    function fill(address account) external { _mint(account, 7); _mint(account, 9); }
+}
+
+contract OldUpgradeableToken is OldUpgradeable {
+    function fill(address account) external { _mint(account, 1001); }
+}
+
+contract OldProxy is TransparentUpgradeableProxy {
+    constructor(address code) TransparentUpgradeableProxy(code, address(0xAD), "") {}
+}
+
+contract Token is ERC20("New", "NEW") {
+    function fill(address account) external { _mint(account, 1001); _approve(account, address(this), 1002); }
+}
+
+contract VotesToken is ERC20Votes {
+    constructor() ERC20("New", "NEW") EIP712("New", "1") {}
+
+    function fill(address account) external { _delegate(account, account); _mint(account, 1001); }
+    function more(address account) external { _mint(account, 2); }
+}
+
+contract Roles is AccessControl {
+    function fill(address account) external { _grantRole(keccak256("MINTER"), account); }
+}
+
+contract UpgradeableToken is ERC20VotesUpgradeable {
+    function fill(address account) external { _mint(account, 1001); _delegate(account, account); }
+}
+
+contract UpgradeableNft is ERC721Upgradeable {
+    function fill(address account) external { _mint(account, 7); }
+}
+
+contract NewProxy is ERC1967Proxy {
+    constructor(address code) ERC1967Proxy(code, "") {}
+
+    function _unsafeAllowUninitialized() internal pure override returns (bool) { return true; }
+}
+
+contract Beacon is UpgradeableBeacon {
+    constructor(address code) UpgradeableBeacon(code, address(0xAD)) {}
+}
+
+contract NewBeaconProxy is BeaconProxy {
+    constructor(address beacon) BeaconProxy(beacon, "") {}
+}
+
+contract SolmateToken is SolmateERC20("Mate", "MATE", 18) {
+    function fill(address account) external { _mint(account, 1001); allowance[account][address(this)] = 1002; }
+}
+
+contract Vault is ERC4626 {
+    constructor(address token) ERC4626(SolmateERC20(token), "Vault", "VLT") {}
+
+    function fill(address) external { SolmateToken(address(asset)).fill(address(this)); }
+
+    function totalAssets() public view override returns (uint256) { return asset.balanceOf(address(this)); }
+}
+
+contract SoladyToken is SoladyERC20 {
+    function name() public pure override returns (string memory) { return "Lady"; }
+    function symbol() public pure override returns (string memory) { return "LADY"; }
+
+    function fill(address account) external { _mint(account, 1001); _approve(account, address(this), 1002); }
+}
+
+contract OlderBeaconProxy is OldBeaconProxy {
+    constructor(address beacon) OldBeaconProxy(beacon, "") {}
+}
+
+/// As Gnosis Safe's proxy: the code's address is in slot 0.
+contract SlotZeroProxy {
+    address private code;
+
+    constructor(address to) { code = to; }
+
+    fallback() external payable {
+        (bool done, bytes memory data) = code.delegatecall(msg.data);
+        assembly {
+            if iszero(done) { revert(add(data, 32), mload(data)) }
+            return(add(data, 32), mload(data))
+        }
+    }
+}
+
+contract BehindSlotZero {
+    address private code;
+    mapping(address => uint256) public balanceOf;
+
+    function fill(address account) external { balanceOf[account] = 1001; }
+}
+
+contract Registered {
+    address private token;
+
+    function fill(address) external { token = address(new BehindSlotZero()); }
+
+    function tokenOf(address account) external view returns (address) {
+        (bool done,) = token.staticcall(abi.encodeWithSignature("balanceOf(address)", account));
+        return done ? token : address(0);
+    }
+}
+
+/// Tokens whose balance isn't the word of one slot.
+contract Rebasing {
+    mapping(address => uint256) public shares;
+    uint256 public total;
+    uint256 public supply;
+    uint256 private unread = 5;
+
+    function fill(address account) external { shares[account] = 10; total = 20; supply = 10_010; }
+
+    function balanceOf(address account) external view returns (uint256) { return shares[account] * supply / total; }
+}
+
+contract Sum {
+    mapping(address => uint256) private liquid;
+    mapping(address => uint256) private staked;
+    bool private paused;
+
+    function fill(address account) external { liquid[account] = 1001; }
+
+    function balanceOf(address account) external view returns (uint256) { return liquid[account] + staked[account]; }
+
+    function stakedOrLiquid(address account) external view returns (uint256) {
+        return staked[account] != 0 ? staked[account] : liquid[account];
+    }
+
+    function stakedOrSeven(address account) external view returns (uint256) {
+        return staked[account] != 0 ? staked[account] : 7;
+    }
+
+    function balanceUnlessPaused(address account) external view returns (uint256) {
+        return paused ? 0 : liquid[account];
+    }
+}
+
+contract Flagged {
+    mapping(address => uint256) private words;
+
+    function fill(address account) external { words[account] = 1001 | (1 << 255); }
+
+    function balanceOf(address account) external view returns (uint256) { return words[account] & ((1 << 255) - 1); }
+}
+
+contract Hidden {
+    mapping(bytes32 => uint256) private balances;
+
+    function fill(address account) external { balances[keccak256(abi.encode(account, "salt"))] = 1001; }
+
+    function balanceOf(address account) external view returns (uint256) {
+        return balances[keccak256(abi.encode(account, "salt"))];
+    }
+
+    function constantOf(address) external pure returns (uint256) { return 1001; }
+    function failing(address) external pure returns (uint256) { revert("no"); }
+    function two(address account) external view returns (uint256, uint256) {
+        return (5, balances[keccak256(abi.encode(account, "salt"))]);
+    }
+    function burning(address account) external view returns (uint256) {
+        uint256 start = gasleft();
+        while (start - gasleft() < 7_000_000) {}
+        return balances[keccak256(abi.encode(account, "salt"))];
+    }
+    function many() external view returns (uint256 sum) {
+        for (uint256 at = 1000; at < 1060; ++at) assembly { sum := add(sum, sload(at)) }
+    }
+    function endless() external view returns (uint256 sum) { while (true) assembly { sum := add(sum, sload(sum)) } }
+}
+
+contract Many {
+    struct Point { uint128 bias; uint128 slope; uint256 end; }
+    struct Box { uint8 tag; mapping(address => uint256) inner; uint256[] list; }
+    struct Packed { uint96 votes; address delegate; int24 tick; bool frozen; }
+
+    uint256 public plain;
+    bool private first;
+    bool public paused;
+    bool public open;
+    int24 public tick;
+    uint256[3] public list;
+    mapping(address => mapping(uint256 => Point)) public points;
+    mapping(address => Packed) private packed;
+    mapping(address => mapping(address => mapping(uint256 => uint256))) public deep;
+    mapping(string => uint256) public byText;
+    mapping(bytes => uint256) private byBytes;
+    mapping(bytes4 => uint256) public byBytes4;
+    mapping(bytes32 => uint256) public byWord;
+    mapping(int24 => uint256) public byTick;
+    mapping(bool => uint256) public byFlag;
+    mapping(uint256 => Box) private boxes;
+    uint256[] public numbers;
+    uint16[] public small;
+    Point[] private structs;
+    mapping(address => uint256[]) public lists;
+    mapping(address => bytes4) public tags;
+    mapping(address => bool) public frozen;
+    address public owner;
+
+    function fill(address account) external {
+        plain = 1; paused = true; tick = -5; list[2] = 2; owner = account;
+        points[account][7] = Point(3, 4, 5);
+        packed[account] = Packed(6, address(this), -7, true);
+        deep[account][address(this)][1] = 8;
+        byText["a key"] = 9; byBytes[hex"00ff"] = 10; byBytes4[0x12345678] = 11; byWord[bytes32("x")] = 12;
+        byTick[-887272] = 13; byFlag[true] = 14;
+        boxes[3].inner[account] = 15; boxes[3].list.push(); boxes[3].list.push(16);
+        for (uint256 at; at < 20; ++at) { numbers.push(); small.push(); structs.push(); lists[account].push(); }
+        numbers[19] = 17; small[17] = 18; structs[2].end = 19; lists[account][3] = 20;
+        tags[account] = 0x12345678; frozen[account] = true;
+    }
+
+    function votes(address account) external view returns (uint96) { return packed[account].votes; }
+    function delegateOf(address account) external view returns (address) { return packed[account].delegate; }
+    function tickOf(address account) external view returns (int24) { return packed[account].tick; }
+    function isFrozen(address account) external view returns (bool) { return packed[account].frozen; }
+    function ofBytes(bytes calldata key) external view returns (uint256) { return byBytes[key]; }
+    function inBox(uint256 box, address account) external view returns (uint256) { return boxes[box].inner[account]; }
+    function lastInBox(uint256 box) external view returns (uint256) { return boxes[box].list[boxes[box].list.length - 1]; }
+    function endOf(uint256 at) external view returns (uint256) { return structs[at].end; }
+}

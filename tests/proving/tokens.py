@@ -1,0 +1,95 @@
+"""Contracts whose view functions are searched for slots: those of packages, and one for each trait of a layout."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contracts.build import imported_path, run_compiler
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import PACKAGES, create, send
+from tests.users import ALICE
+
+FOLDER = Path(__file__).parent
+VYPER_VERSIONS = ("0.2.12", "0.2.16", "0.3.10", "0.4.3")
+# Contracts of the newer packages import others by the name that the older ones have here.
+_REMAPPED = (
+    "openzeppelin-contracts-upgradeable-5/:@openzeppelin/contracts/=openzeppelin-contracts-5/",
+    "openzeppelin-contracts-5/:@openzeppelin/contracts/=openzeppelin-contracts-5/",
+)
+_SETTINGS = {"optimizer": {"enabled": True, "runs": 200}, "evmVersion": "cancun"}
+
+
+@dataclass
+class Deployed:
+    """Contracts by their names, and the slots of their variables."""
+
+    addresses: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def deploy(chain: DevChain) -> Deployed:
+    """Deploy all contracts, and run each one's function `fill` for Alice."""
+    deployed = Deployed()
+    addresses = deployed.addresses
+    compiled = _compiled()
+    for name, contract in compiled.items():
+        layout = contract["storageLayout"]["storage"]
+        deployed.variables[name] = {each["label"]: int(each["slot"]) for each in layout}
+
+    def add(name: str, code: str = "", *addresses_of: str) -> None:
+        arguments = "".join(f"{addresses[each][2:].lower():0>64}" for each in addresses_of)
+        addresses[name] = create(chain, compiled[code or name]["evm"]["bytecode"]["object"] + arguments)
+
+    for name in ("OldToken", "OldVotesToken", "OldNft", "OldUpgradeableToken", "Token", "VotesToken", "Roles"):
+        add(name)
+    for name in ("UpgradeableToken", "UpgradeableNft", "SolmateToken", "SoladyToken", "BehindSlotZero"):
+        add(name)
+    for name in ("Registered", "Rebasing", "Sum", "Flagged", "Hidden", "Many"):
+        add(name)
+    add("Vault", "Vault", "SolmateToken")
+    add("old behind proxy", "OldProxy", "OldUpgradeableToken")
+    add("behind proxy", "NewProxy", "UpgradeableToken")
+    add("NFT behind proxy", "NewProxy", "UpgradeableNft")
+    add("Beacon", "Beacon", "UpgradeableToken")
+    add("behind beacon", "NewBeaconProxy", "Beacon")
+    add("behind older beacon", "OlderBeaconProxy", "Beacon")
+    add("behind slot 0", "SlotZeroProxy", "BehindSlotZero")
+    for version in VYPER_VERSIONS:
+        addresses[f"Vyper {version}"] = create(chain, (FOLDER / "vyper" / f"Token-{version}.hex").read_text().strip())
+    implementations = {"UpgradeableNft", "Beacon", "BehindSlotZero"}
+    for name, address in addresses.items():
+        if name not in implementations:
+            send(chain, address, "fill(address)", ALICE)
+    for name in ("OldVotesToken", "VotesToken"):
+        # A second checkpoint, in another block.
+        send(chain, addresses[name], "more(address)", ALICE)
+    return deployed
+
+
+def _compiled() -> dict[str, Any]:
+    source = (FOLDER / "Tokens.sol").read_text()
+    output = run_compiler(
+        {"Tokens.sol": source, **_imported("Tokens.sol", source)},
+        {"Tokens.sol": {"*": ["evm.bytecode.object", "storageLayout"]}},
+        _REMAPPED,
+        settings=_SETTINGS,
+    )
+    faults = [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]
+    assert not faults, "\n".join(faults)
+    compiled: dict[str, Any] = output["contracts"]["Tokens.sol"]
+    return compiled
+
+
+def _imported(path: str, text: str, known: Iterable[str] = ()) -> dict[str, str]:
+    """Return the sources that a source imports, directly and indirectly, by the paths that the compiler knows."""
+    sources: dict[str, str] = {}
+    for name in re.findall(r'^import\b[^;]*?"([^"]+)"', text, re.MULTILINE):
+        imported = imported_path(path, name)
+        if path.startswith("openzeppelin-contracts-") and imported.startswith("@openzeppelin/contracts/"):
+            imported = imported.replace("@openzeppelin/contracts", "openzeppelin-contracts-5", 1)
+        if imported not in {*known, *sources}:
+            sources[imported] = (PACKAGES / imported).read_text()
+            sources |= _imported(imported, sources[imported], {*known, *sources})
+    return sources
