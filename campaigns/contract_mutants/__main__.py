@@ -40,6 +40,12 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         campaigns("branches"),
         pytest("tests/contracts/chain/test_beacon_history.py", "tests/contracts/chain/test_beacon_attacks.py"),
     ),
+    "package/CurveBlockHashOracle": (pytest("tests/contracts/chain/test_adapters.py"),),
+    "package/FixedStateProverPointer": (pytest("tests/contracts/chain/test_state_prover.py", "-k", "pointer"),),
+    "package/RegistryStateProver": (
+        pytest("tests/contracts/chain/test_state_prover.py", "-k", "not compile and not storage_of_a_registry"),
+    ),
+    "package/UnruggableHooks": (pytest("tests/contracts/chain/test_adapters.py"),),
     "FactsReader": (
         pytest(
             *(

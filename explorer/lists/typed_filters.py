@@ -25,6 +25,7 @@ _FAULT_SENTENCES = {
     **dict.fromkeys(("since", "until"), "A day is written as 2026-01-31."),
     **dict.fromkeys(("before", "after", "cursor"), "There is no such page of the list."),
 }
+_UNKNOWN_SENTENCE = "There is no filter {}."
 
 
 class UnreadableFilters(Exception):
@@ -50,7 +51,7 @@ def read(model: type[Filters], texts: Mapping[str, str]) -> Filters:
         faults = {
             name: _FAULT_SENTENCES[name].format(fault(texts.get("account", "")))
             if name in _FAULT_SENTENCES
-            else f"There is no filter {name}."
+            else _UNKNOWN_SENTENCE.format(name)
             for name in names
         }
         raise UnreadableFilters(faults) from None

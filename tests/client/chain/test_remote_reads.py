@@ -26,8 +26,6 @@ from tests.contracts.state_provers import (
 from tests.service import asking, submit, work_until_done
 from tests.users import secret_of
 
-pytestmark = pytest.mark.outside
-
 MESSAGE = b"\7" * 32
 there = chain_fixture(chain_id=10)
 
