@@ -10,8 +10,9 @@ from chains.encoding import fault
 from explorer.formatting import csv_lines
 
 Filters = TypeVar("Filters", bound=BaseModel)
-# Sentences by the filter's name.
+# Sentences by the filter's name, and of names that are none.
 _FAULT_SENTENCES = {
+    "": "There is no filter {}.",
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "status": "There is no such status.",
@@ -25,7 +26,6 @@ _FAULT_SENTENCES = {
     **dict.fromkeys(("since", "until"), "A day is written as 2026-01-31."),
     **dict.fromkeys(("before", "after", "cursor"), "There is no such page of the list."),
 }
-_UNKNOWN_SENTENCE = "There is no filter {}."
 
 
 class UnreadableFilters(Exception):
@@ -51,7 +51,7 @@ def read(model: type[Filters], texts: Mapping[str, str]) -> Filters:
         faults = {
             name: _FAULT_SENTENCES[name].format(fault(texts.get("account", "")))
             if name in _FAULT_SENTENCES
-            else _UNKNOWN_SENTENCE.format(name)
+            else _FAULT_SENTENCES[""].format(name)
             for name in names
         }
         raise UnreadableFilters(faults) from None
