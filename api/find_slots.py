@@ -19,7 +19,7 @@ from chains.nodes.rpc import RpcClient
 from config.configured_chains import PAGE_TIMEOUT_SECONDS, get_chains
 from proving.reading.asking import ChainUnavailable
 from proving.slots import signatures, slot_search
-from proving.slots.signatures import Call, InvalidCall
+from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
 from queries import strict_json
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
@@ -191,7 +191,7 @@ def _read(body: bytes) -> SlotRequest:
 
 def _question(asked: SlotRequest) -> SlotQuestion:
     try:
-        call = Call.parse(asked.signature, asked.arguments)
+        call = FunctionCall.parse(asked.signature, asked.arguments)
     except InvalidCall as why:
         path = pointer("signature") if why.argument is None else pointer("arguments", why.argument)
         raise InvalidRequest([BodyFault(path, str(why), INVALID)]) from None

@@ -332,7 +332,7 @@ CONDITIONAL = conditional_on({**ETAG, "Retry-After": _RETRY_AFTER})
 """For the `openapi_extra` of an endpoint about a batch that answers by `conditional`."""
 
 
-# What proxies that compress put behind an ETag, within its quotes: Apache -gzip, Jetty --gzip.
+# Proxies that compress put these behind an ETag, within its quotes: Apache -gzip, Jetty --gzip.
 _OF_COMPRESSED = ("", "-gzip", "--gzip", "-br", "-zstd")
 
 

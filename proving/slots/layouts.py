@@ -14,7 +14,7 @@ from typing import Any, Literal
 from eth_utils.crypto import keccak
 from pydantic import ValidationError
 
-from proving.slots.signatures import Argument, Call
+from proving.slots.signatures import Argument, FunctionCall
 from proving.slots.trials import Part
 from queries.storage_layout import NamedSlot
 
@@ -91,7 +91,7 @@ class Path:
         places = [place for place, step in enumerate(self.steps) if isinstance(step, Element)]
         return replace(self, steps=self.steps[: places[0]]) if places else None
 
-    def part(self, call: Call, part: Part) -> Part:
+    def part(self, call: FunctionCall, part: Part) -> Part:
         """Return the part of the word that answers another call, whose index may lead to another place in a word."""
         last = self.steps[-1] if self.steps else None
         if not isinstance(last, Element) or last.size >= 32 or last.argument is None:
@@ -99,14 +99,14 @@ class Path:
         index = call.arguments[last.argument].number or 0
         return replace(part, offset=index % (256 // part.size) * part.size)
 
-    def number(self, call: Call, contract: str, length: int = 0) -> int | None:
+    def number(self, call: FunctionCall, contract: str, length: int = 0) -> int | None:
         """Return the slot. `length` is that of an array. None: there is none."""
         if not self.steps:
             return self.base
         name = self.name(call, contract, length)
         return int(name.number, 16) if name else None
 
-    def name(self, call: Call, contract: str, length: int = 0) -> NamedSlot | None:
+    def name(self, call: FunctionCall, contract: str, length: int = 0) -> NamedSlot | None:
         """Return the name of the slot for a call of a contract. None: it has none."""
         try:
             if self.seed:
@@ -116,14 +116,14 @@ class Path:
         except ValidationError:
             return None
 
-    def _solady(self, call: Call, contract: str) -> NamedSlot:
+    def _solady(self, call: FunctionCall, contract: str) -> NamedSlot:
         first, *others = [_address_of(step, call, contract) for step in self.steps]
         if not others:
             return NamedSlot(slot=f"{first}{self.seed:024x}", keys=[{"index": "0"}])  # type: ignore[list-item]
         return NamedSlot(slot=f"{self.seed:024x}{others[0]}", keys=[{"key": f"0x{first}", "type": "bytes"}])  # type: ignore[list-item]
 
 
-def _keys(step: Key | Member | Element, call: Call, contract: str, length: int) -> Iterator[Any]:
+def _keys(step: Key | Member | Element, call: FunctionCall, contract: str, length: int) -> Iterator[Any]:
     match step:
         case Key(argument):
             yield contract if argument is None else call.arguments[argument].key
@@ -134,7 +134,7 @@ def _keys(step: Key | Member | Element, call: Call, contract: str, length: int) 
             yield {"index": str(index)} | ({} if size == 32 else {"size": str(size)})
 
 
-def _address_of(step: Key | Member | Element, call: Call, contract: str) -> str:
+def _address_of(step: Key | Member | Element, call: FunctionCall, contract: str) -> str:
     assert isinstance(step, Key)
     return (contract if step.argument is None else str(call.arguments[step.argument].value))[2:].lower()
 
@@ -142,7 +142,7 @@ def _address_of(step: Key | Member | Element, call: Call, contract: str) -> str:
 class Layouts:
     """The slots to which the arguments of a call lead."""
 
-    def __init__(self, call: Call, contract: str, check_time: Callable[[], None]) -> None:
+    def __init__(self, call: FunctionCall, contract: str, check_time: Callable[[], None]) -> None:
         """`check_time` raises an error when the search takes too long."""
         self._call, self._contract, self._check_time = call, contract, check_time
         own = Argument("address", contract)

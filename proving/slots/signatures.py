@@ -96,7 +96,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A call of a view function."""
 
     signature: str
@@ -104,7 +104,7 @@ class Call:
     arguments: tuple[Argument, ...]
 
     @classmethod
-    def parse(cls, signature: str, arguments: Sequence[str]) -> "Call":
+    def parse(cls, signature: str, arguments: Sequence[str]) -> "FunctionCall":
         """Read a call. Raises `InvalidCall`."""
         if not re.fullmatch(SIGNATURE, signature, re.ASCII):
             raise InvalidCall(f"A signature is a name and types, such as balanceOf(address), not {shown(signature)}.")
@@ -131,7 +131,7 @@ class Call:
         return keccak(text=self.signature)[:4] + bytes(encode(types, values))
 
     @cached_property
-    def made_up(self) -> "Call":
+    def made_up(self) -> "FunctionCall":
         """Return a call with other arguments, which nobody has stored anything for."""
         others = tuple(each.made_up(place) for place, each in enumerate(self.arguments))
         return replace(self, arguments=others)

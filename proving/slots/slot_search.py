@@ -23,7 +23,7 @@ from config.error_answers import Refused
 from proving.reading.asking import ChainUnavailable
 from proving.slots import trials
 from proving.slots.layouts import Layouts, Path
-from proving.slots.signatures import Call
+from proving.slots.signatures import FunctionCall
 from proving.slots.trials import Part
 from queries.storage_layout import NamedSlot
 
@@ -50,7 +50,7 @@ class SlotQuestion:
     """A view call of a contract, and the word of its answer that a slot is looked for."""
 
     contract: str
-    call: Call
+    call: FunctionCall
     position: int | None = None
     """The place of the word. None: the answer is one word."""
 
@@ -173,7 +173,7 @@ class _Search:
     def _read_slots(self) -> ReadSlots:
         """Return the slots that the call reads. Note the call's answer, and that of `decimals()`."""
         call = ViewCall(self._asked.contract, self._call.data, MOST_GAS)
-        decimals = ViewCall(self._asked.contract, Call.parse("decimals()", ()).data, MOST_GAS // 30)
+        decimals = ViewCall(self._asked.contract, FunctionCall.parse("decimals()", ()).data, MOST_GAS // 30)
         calls, lists = self._rpc.ask(
             [view_calls.answer(call, self._at), view_calls.answer(decimals, self._at)],
             [view_calls.access_list(call, self._at)],
@@ -238,7 +238,7 @@ class _Search:
 
     # Trials
 
-    def _answers(self, changes: Sequence[tuple[Call, Storage]]) -> list[int | None]:
+    def _answers(self, changes: Sequence[tuple[FunctionCall, Storage]]) -> list[int | None]:
         """Return the word that each call answers over changed storage. None: it fails."""
         gas = MOST_GAS // (len(changes) + 1)
         # It must answer as before with half of the gas, so that no trial fails for want of gas.
@@ -339,7 +339,7 @@ class _Search:
 
     def _compare(self, values: Mapping[Place, Part], names: Mapping[Place, "_Named"]) -> None:
         """Ask each node, if there are several, what shows the values. Raises `ChainUnavailable` if one contradicts."""
-        expected: list[tuple[Call, Storage, int]] = [(self._call, {}, self._base)]
+        expected: list[tuple[FunctionCall, Storage, int]] = [(self._call, {}, self._base)]
         for place, part in values.items():
             account, slot = place
             expected.append((self._call, {account: {slot: trials.FIRST}}, part.answer(trials.FIRST)))
@@ -413,8 +413,8 @@ class _Named:
 class _Trial:
     """A call over a trial word at a slot, and the same without it."""
 
-    over: tuple[Call, Storage]
-    before: tuple[Call, Storage]
+    over: tuple[FunctionCall, Storage]
+    before: tuple[FunctionCall, Storage]
 
 
 def _certainty(part: Part, *, is_one: bool) -> Certainty:

@@ -81,7 +81,7 @@ def test_nobody_sees_all_batches_unless_the_operator_allows_it(alice):
             for day in ("2026-02-30", "31.1.")
         ),
         ({"until": "9999-12-31"}, "A day is written as 2026-01-31."),
-        ({"sinse": "2026-01-31"}, "There is no filter sinse."),
+        ({"beginning": "2026-01-31"}, "There is no filter beginning."),
         ({"{0}": "x"}, "There is no filter {0}."),
         *(({name: "X"}, "There is no such page of the list.") for name in ("before", "after")),
     ],
@@ -93,7 +93,7 @@ def test_a_filter_that_cannot_be_read_is_refused_by_the_page_and_its_file(alice,
     assert (page.status_code, file.status_code) == (400, 400)
     assert sentence in page.text
     ((name, text),) = parameters.items()
-    assert text in page.text or name in {"status", "chain", "source", "property", "before", "after", "sinse"}
+    assert text in page.text or name in {"status", "chain", "source", "property", "before", "after", "beginning"}
     assert batch.pk not in page.text
     assert file.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert list(csv.reader(io.StringIO(file.content.decode("utf-8-sig")))) == [["error"], [sentence]]

@@ -339,7 +339,7 @@ def test_the_page_leads_to_batches_that_its_reader_may_know(settings):
         ({"transaction": "0x12"}, "The transaction must be a hash, or an index in decimal digits."),
         ({"sourceChainId": "x"}, "The source chain must be a chain id, in decimal digits."),
         ({"cursor": "1.2"}, "There is no such page of the list."),
-        ({"blok": "12"}, "There is no filter blok."),
+        ({"height": "12"}, "There is no filter height."),
         ({"account": "", "property": "BALANCE"}, "Name an account or a block."),
     ],
     ids=str,

@@ -63,11 +63,11 @@ def test_a_time_is_iso_8601_with_an_offset_or_refused_with_the_cause(time, cause
     ("path", "names"),
     [
         (
-            "/batch-query-status?batchQueryId=1&wiat=5",
-            "There is no query parameter wiat here. Those of this path are: ",
+            "/batch-query-status?batchQueryId=1&waits=5",
+            "There is no query parameter waits here. Those of this path are: ",
         ),
-        ("/batch-queries?sinse=2026-01-01&status=DONE", "There is no query parameter sinse here. "),
-        ("/facts?block=1&blok=2&a%00{x}=1", "There is no query parameter a"),
+        ("/batch-queries?beginning=2026-01-01&status=DONE", "There is no query parameter beginning here. "),
+        ("/facts?block=1&height=2&a%00{x}=1", "There is no query parameter a"),
         ("/chains.json?a=1&b=2", "There is no query parameter a, b here. This path has none."),
         ("/explorer/query/01ARZ3NDEKTSV4RRFFQ69G5FAV.json?page=2", "Those of this path are: limit, cursor."),
     ],
