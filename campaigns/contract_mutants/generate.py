@@ -418,9 +418,9 @@ class _Member:
             fits = parent.get("kind") == "typeConversion" and _width(parent) >= width
         if fits:
             self._replace("width", node, f"({self._source(argument)})")
-        # Addresses have only one width.
+        # Addresses have only one width, and so have enums, which are named without a type's name.
         if not parent.get("typeDescriptions", {}).get("typeString", "").startswith("address"):
-            name = node["expression"]["typeName"]["name"]
+            name = node["expression"].get("typeName", {}).get("name", "")
             self._resize(node, name, wider=fits)
 
     def _largest(self, node: Node) -> None:
