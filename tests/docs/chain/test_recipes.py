@@ -125,7 +125,7 @@ def test_a_recipe_is_tested_with_facts_that_the_test_sets(chain: DevChain, compi
     assert recipe.call("balanceOf", BOB, ALICE, 5) == 7
 
 
-@pytest.mark.story
+@pytest.mark.long
 def test_past_votes_are_those_that_the_token_tells(service: DevChain, key, reader: str, compiled):
     token = Deployed(service, "Votes", artifact=compiled["Votes"])
     sent(token, "mint", SENDER, 100)

@@ -79,7 +79,7 @@ def reads(block: int) -> dict[str, tuple[Any, ...]]:
     }
 
 
-@pytest.mark.story
+@pytest.mark.long
 def test_what_a_read_reverts_with_leads_to_the_request_that_mends_it(service: DevChain):
     block = service.head() - 1
     for function, arguments, fields, requested in reads(block).values():
