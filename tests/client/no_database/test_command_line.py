@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -373,6 +374,52 @@ def test_a_keystore_is_opened_with_its_password_alone(tmp_path):
         file.write_text(content)
         with pytest.raises(click.UsageError, match="is no key file"):
             open_keystore(file, right)
+
+
+@pytest.mark.parametrize(
+    ("content", "opens"),
+    [(b"\xef\xbb\xbfa password\r\n", True), ("a password\n".encode("utf-16"), False), (b"\xff\xfe", False)],
+)
+def test_a_file_of_another_system_is_read_or_refused_in_a_sentence(tmp_path, content, opens):
+    file, password = tmp_path / "key.json", tmp_path / "password"
+    encrypted = Wallet.encrypt(bytes.fromhex(ALICE_KEY[2:]), "a password", kdf="pbkdf2", iterations=1000)
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(encrypted).encode())
+    password.write_bytes(content)
+    if opens:
+        assert open_keystore(file, password).address == ALICE
+    else:
+        with pytest.raises(click.UsageError, match=r"password is not UTF-8 text: save it as UTF-8\.$"):
+            open_keystore(file, password)
+
+
+BQS = (sys.executable, "-m", "batch_query_client.command_line")
+
+
+def test_a_carriage_return_behind_a_value_does_not_count():
+    variables = {"BQS_URL": "http://127.0.0.1:1\r\n", "BQS_API_KEY": f"{KEY}\r", "BQS_PATIENCE": "0\r"}
+    done = subprocess.run([*BQS, "list\r"], env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.UNAVAILABLE, "127.0.0.1:1 can't be reached.\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_no_defect(closed):
+    for arguments, code in (("--version", 0), ("list --url http://127.0.0.1:1", ExitCode.UNAVAILABLE)):
+        command = f"{shlex.join(BQS)} {arguments} {closed}"
+        variables = {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0"}
+        done = subprocess.run(
+            ["sh", "-c", command], env=os.environ | variables, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "defect" in done.stderr + done.stdout) == (code, False)
+
+
+def test_without_a_home_nothing_is_kept_and_that_is_said(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(credentials, "folder", lambda: Path("~/.config/bqs"))
+    keyring.set_keyring(no_keyring())
+    assert credentials.api_key(URL) == ""
+    with pytest.raises(click.UsageError, match="no home folder"):
+        credentials.remember(URL, KEY)
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- Output -----------------------------------------------------------------------------------------------------------

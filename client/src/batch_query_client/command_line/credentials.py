@@ -135,14 +135,16 @@ def _keyring() -> Iterator[KeyringBackend]:
 
 def _read(name: str) -> dict[str, Any]:
     try:
-        value = json.loads((folder() / name).read_text())
+        value = json.loads((folder() / name).read_text("utf-8-sig"))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def _write(name: str, value: dict[str, Any]) -> None:
-    """Write the file atomically. Only this user may read it."""
+    """Write the file atomically. Only this user may read it. Raises `click.UsageError`."""
+    if not folder().is_absolute():
+        raise click.UsageError("There is no home folder to keep this in: set HOME, or use BQS_URL and BQS_API_KEY.")
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     new = folder() / f".{name}.{os.getpid()}"
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -17,11 +17,11 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
 
     if path.stat().st_size > _MAX_BYTES:
         raise click.UsageError(f"{path} is no key file.")
-    content = path.read_text(errors="replace")
+    content = _text(path)
     if password_file is None:
         password = click.prompt(f"Password of {path.name}", hide_input=True, err=True)
     else:
-        password = password_file.read_text().rstrip("\r\n")
+        password = _text(password_file).rstrip("\r\n")
     try:
         account: LocalAccount = Account.from_key(Account.decrypt(content, password))
     except Exception as error:  # noqa: BLE001 (eth-account raises many kinds of exceptions for malformed content)
@@ -30,3 +30,11 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
             f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."
         ) from None
     return account
+
+
+def _text(path: Path) -> str:
+    """Return a file's text without a byte order mark. Raises `click.UsageError`."""
+    text = path.read_bytes()[:_MAX_BYTES].decode("utf-8-sig", errors="replace")
+    if "\0" in text or "\ufffd" in text:
+        raise click.UsageError(f"{path} is not UTF-8 text: save it as UTF-8.")
+    return text

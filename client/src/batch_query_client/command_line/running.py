@@ -33,8 +33,15 @@ for command in (*account_commands.COMMANDS, *batch_commands.COMMANDS, *proof_com
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
+    # A closed stream is none.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (it is used until the process ends)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    # Scripts and files of Windows leave a carriage return behind each value.
+    for name in [name for name in os.environ if name.startswith("BQS_")]:
+        os.environ[name] = os.environ[name].strip()
+    arguments = [argument.removesuffix("\r") for argument in arguments]
     try:
-        ended = bqs.main(args=list(arguments), prog_name="bqs", standalone_mode=False)
+        ended = bqs.main(args=arguments, prog_name="bqs", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output has closed it. Without this line, Python would report the same error when it flushes.
