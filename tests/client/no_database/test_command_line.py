@@ -395,21 +395,23 @@ def test_a_file_of_another_system_is_read_or_refused_in_a_sentence(tmp_path, con
 BQS = (sys.executable, "-m", "batch_query_client.command_line")
 
 
+@pytest.mark.long
 def test_a_carriage_return_behind_a_value_does_not_count():
     variables = {"BQS_URL": "http://127.0.0.1:1\r\n", "BQS_API_KEY": f"{KEY}\r", "BQS_PATIENCE": "0\r"}
     done = subprocess.run([*BQS, "list\r"], env=os.environ | variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (ExitCode.UNAVAILABLE, "127.0.0.1:1 can't be reached.\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_a_closed_stream_is_no_defect(closed):
-    for arguments, code in (("--version", 0), ("list --url http://127.0.0.1:1", ExitCode.UNAVAILABLE)):
-        command = f"{shlex.join(BQS)} {arguments} {closed}"
-        variables = {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0"}
-        done = subprocess.run(
-            ["sh", "-c", command], env=os.environ | variables, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, "defect" in done.stderr + done.stdout) == (code, False)
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("--version", 0), ("list --url http://127.0.0.1:1", ExitCode.UNAVAILABLE)]
+)
+def test_a_closed_stream_is_no_defect(closed, arguments, code):
+    command = f"{shlex.join(BQS)} {arguments} {closed}"
+    variables = os.environ | {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0"}
+    done = subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, "defect" in done.stderr + done.stdout) == (code, False)
 
 
 def test_without_a_home_nothing_is_kept_and_that_is_said(monkeypatch, tmp_path):
