@@ -16,6 +16,8 @@ COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transa
 _OTHER_NAMES = {"account": "address", "props": "properties", "slot": "slots", "tx": "transaction", "log": "logs"}
 _OTHER_NAMES |= {"property": "properties"}
 _SEPARATORS = re.compile(r'[\s,;|+"\ufeff]+')
+# Spreadsheets write some whole numbers as 5.0.
+_DECIMAL = re.compile(r"(?<![\w.])([0-9]+)\.0(?![\w.])")
 # Plain digits, or digits in groups of three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _HASH = re.compile("0x[0-9a-fA-F]{64}")
@@ -109,7 +111,8 @@ def _told(code: str, words: Sequence[str]) -> str:
 
 
 def _line(number: int, columns: Sequence[str], cells: Sequence[str], *, is_table: bool) -> Line:
-    line = Line(number, given := dict(zip(columns, cells, strict=False)), faults := [])
+    whole = [_DECIMAL.sub(r"\1", cell) for cell in cells]
+    line = Line(number, given := dict(zip(columns, whole, strict=False)), faults := [])
     if nameless := [cell for name, cell in zip_longest(columns, cells, fillvalue="") if cell and not name]:
         faults.append(_told("nameless", nameless))
     if not any(map(line.words, ("address", "header", "transaction"))):

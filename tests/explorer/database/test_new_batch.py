@@ -369,6 +369,10 @@ FILES = {
     "a hint of another delimiter": (f"sep=|\naddress|block|properties\n{ALICE}|1,600|BALANCE,NONCE\n", 2),
     "comments": (f'# by hand, "5"\n\nAddress;Block\n# B;\n{ALICE};16\n', 1),
     "grouped digits": (f"address;block\n{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n", 2),
+    "decimals of a spreadsheet": (
+        f"address,chain,block,slots,logs,tx\n{ALICE},31337.0,16.0,5.0 6,,\n,,16.0,,2.0,3.0\n",
+        3,
+    ),
     "returns alone": (f"address,block\r{ALICE},16\r", 1),
     "two spellings": (f"address,block,props\n{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n", 2),
     "transactions": (f"tx,block,props,log\n{TRANSACTION},16,status,0 1\n3 4,16,,\n5,transaction:{TRANSACTION},,2\n", 6),
@@ -438,9 +442,9 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
         "'20 11 2026' is not a block. Name it by its number in digits alone, by a time such as ",
     ),
     "a spreadsheet's decimal": (
-        f"address,block\n{ALICE},5.0\n",
+        f"address,block\n{ALICE},5.5\n",
         "2",
-        "'5.0' is not a block. Name it by its number in ",
+        "'5.5' is not a block. Name it by its number in ",
     ),
     "a chain before an address": (f"address\neth:{ALICE}\n", "2", f"{NO_ACCOUNT}'eth:{ALICE}'."),
     "a cell behind the columns": (
