@@ -43,9 +43,15 @@ class Creation:
     """A contract that anybody can create, at the same address (EIP-1014), by the deterministic deployer."""
 
     name: str
+    """That of its artifact."""
     code: bytes
     """Its creation code, including constructor arguments."""
     salt: int = 0
+
+    @property
+    def contract(self) -> str:
+        """Return the contract's name without the artifact's folder."""
+        return self.name.rpartition("/")[2]
 
     @property
     def address(self) -> str:
@@ -101,7 +107,7 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
             begun |= _begin(chain, ready, under_way)
     seconds = transaction_monitor.WAIT_SECONDS
     if not begun and why is None:
-        names = ", ".join(creation.name for creation in missing)
+        names = ", ".join(creation.contract for creation in missing)
         raise DeploymentError(f"For {seconds} s nothing could be sent to create {names}; run it again.")
     raise DeploymentError(
         f"The deploying transactions were not confirmed within {seconds} s. {why or ''} They are stored: run it "
@@ -133,7 +139,7 @@ def _require_constructed(rpc: RpcClient, creation: Creation) -> None:
         rpc.call("eth_call", {"data": hex_data(creation.code)}, "latest")
     except Reverted as reverted:
         if (reason := revert_reason(reverted.data)).name:
-            raise DeploymentError(f"{creation.name} can't be created: {reason}.") from None
+            raise DeploymentError(f"{creation.contract} can't be created: {reason}.") from None
 
 
 def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:

@@ -144,11 +144,11 @@ def deploy_prover(
         raise DeploymentError(str(deployments.not_deployed(destination, source)))
     _usable(row)
     kind = int(by_hash)
-    prover_artifact, pointer_artifact = "package/RegistryStateProver", "package/FixedStateProverPointer"
-    prover = Creation("RegistryStateProver", creation_code(prover_artifact, destination, row.address, kind))
-    pointer = Creation("FixedStateProverPointer", creation_code(pointer_artifact, prover.address))
-    code = load_artifact(prover_artifact).deployed(homeChainId=destination, registry=int(row.address, 16), kind=kind)
-    of_pointer = load_artifact(pointer_artifact).deployed(implementationAddress=int(prover.address, 16))
+    name, pointer_name = "package/RegistryStateProver", "package/FixedStateProverPointer"
+    prover = Creation(name, creation_code(name, destination, row.address, kind))
+    pointer = Creation(pointer_name, creation_code(pointer_name, prover.address))
+    code = load_artifact(prover.name).deployed(homeChainId=destination, registry=int(row.address, 16), kind=kind)
+    of_pointer = load_artifact(pointer.name).deployed(implementationAddress=int(prover.address, 16))
     creations.create(chain, [prover, pointer], tell)
     _require_code(chain, prover, code)
     _require_code(chain, pointer, of_pointer)
@@ -163,7 +163,7 @@ def _require_code(chain: Chain, creation: Creation, code: bytes) -> None:
     """Raise `DeploymentError` if a contract that was created doesn't have this code."""
     if get_rpc(chain.id).code(creation.address) != code:
         raise DeploymentError(
-            f"There is other code than that of {creation.name} at {creation.address} on {chain.label}."
+            f"There is other code than that of {creation.contract} at {creation.address} on {chain.label}."
         )
 
 

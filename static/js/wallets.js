@@ -25,15 +25,20 @@ export class Failure extends Error {
   }
 }
 
-/** The wallets that have announced themselves since the page was opened, by their uuid. @type {Map<string, Wallet>} */
+/**
+ * The wallets that have announced themselves since the page was opened, by their uuid and name: some share a uuid.
+ * @type {Map<string, Wallet>}
+ */
 const announced = new Map();
 const late = new EventTarget();
 window.addEventListener("eip6963:announceProvider", (event) => {
   const { info, provider } = event.detail ?? {};
-  if (!info || !provider || announced.has(info.uuid)) return;
+  if (!info || !provider) return;
   const name = [...String(info.name || "Wallet")].slice(0, NAME_CHARS).join("");
+  const key = `${info.uuid} ${name}`;
+  if (announced.has(key)) return;
   const wallet = { name, icon: String(info.icon || ""), provider };
-  announced.set(info.uuid, wallet);
+  announced.set(key, wallet);
   late.dispatchEvent(new CustomEvent("wallet", { detail: wallet }));
 });
 

@@ -1,11 +1,14 @@
 """Arguments by which a receiver of messages reads a slot on another chain (ERC-7888)."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from eth_utils.crypto import keccak
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-from batch_query_client.answers import ReadProof
+    from batch_query_client.answers import ReadProof
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ def shown_slot(answers: Sequence[ReadProof]) -> ShownSlot:
 
 def state_root_slot(block_number: int) -> int:
     """Return the slot in which a facts registry stores the state root of a block."""
+    from eth_utils.crypto import keccak  # noqa: PLC0415 (slow to load, and few commands need it)
+
     return int.from_bytes(keccak(block_number.to_bytes(32) + bytes(32)))
 
 

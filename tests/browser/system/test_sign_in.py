@@ -86,21 +86,38 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
 # A second wallet that announces itself late, or exists only as `window.ethereum`.
 ANNOUNCED_LATE = """provider => setTimeout(() => dispatchEvent(new CustomEvent("eip6963:announceProvider", {
     detail: {info: {uuid: "late", name: "Other wallet", icon: "", rdns: "example.other"}, provider}})), 1000)"""
+# It answers each announcement of another wallet by its own, with the same uuid.
+OF_THE_SAME_UUID = """provider => addEventListener("eip6963:announceProvider", ({detail: {info}}) => {
+    if (info.name !== "Other wallet") dispatchEvent(new CustomEvent("eip6963:announceProvider", {
+        detail: {info: {...info, name: "Other wallet"}, provider}}));
+})"""
 UNANNOUNCED = "provider => { window.ethereum = provider; }"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("announcement", "name"),
-    [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")],
-    ids=["late", "unannounced"],
+    [(ANNOUNCED_LATE, "Other wallet"), (OF_THE_SAME_UUID, "Other wallet"), (UNANNOUNCED, "Browser wallet")],
+    ids=["late", "same uuid", "unannounced"],
 )
-def test_a_wallet_that_is_late_or_not_announced_signs_in_beside_another(page, context, wallet, announcement, name):
+def test_a_wallet_that_is_late_unannounced_or_of_the_same_uuid_signs_in_beside_another(
+    page, context, wallet, announcement, name
+):
     wallet.put_into(context)
     context.add_init_script(f"({announcement})({{ request: window.ethereum.request }})")
     open_sign_in(page)
     press(page, name)
     expect(page).to_have_url(re.compile("/dashboard$"))
+
+
+@pytest.mark.long
+def test_a_page_prints_dark_ink_on_white_in_the_dark_theme(page, context, wallet):
+    wallet.put_into(context)
+    open_sign_in(page)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.emulate_media(media="print", color_scheme="dark")
+    colours = "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    assert page.evaluate(colours) == ["rgb(21, 24, 29)", "rgb(255, 255, 255)"]
 
 
 @pytest.mark.parametrize("method", ["eth_requestAccounts", "eth_chainId", "personal_sign"])

@@ -323,7 +323,7 @@ def test_refused_requests_and_an_unusable_database_write_a_line_each_in_a_minute
         assert client.get("/", headers={"host": f"{number}.example"}).status_code == 400
         assert client.post("/sign-in/verify", {}).status_code == 403
         with connection.execute_wrapper(no_room):
-            assert client.get(f"/explorer?page={number}").status_code == 503
+            assert client.get(f"/explorer?q={number}").status_code == 503
     # The test client's requests are logged as well.
     warnings = [line for line in console() if not line.startswith("127.0.0.1 ")]
     assert [line.split(":")[0] for line in warnings] == [
