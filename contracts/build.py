@@ -107,9 +107,16 @@ def _built(sources: Mapping[str, str], unit: Sequence[str]) -> dict[Path, str]:
                 "source": source,
                 **code_of(output, source, name),
             }
-            folder = next((Path(folder) for start, folder in FOLDERS.items() if source.startswith(start)), Path())
-            artifacts[folder / f"{name}.json"] = json.dumps(artifact, indent=1, sort_keys=True) + "\n"
+            artifacts[Path(f"{artifact_name(source, name)}.json")] = (
+                json.dumps(artifact, indent=1, sort_keys=True) + "\n"
+            )
     return artifacts
+
+
+def artifact_name(source: str, contract: str) -> str:
+    """Return the name of a contract's artifact, with its folder."""
+    folder = next((f"{folder}/" for start, folder in FOLDERS.items() if source.startswith(start)), "")
+    return folder + contract
 
 
 def code_of(output: dict[str, Any], source: str, name: str) -> dict[str, Any]:

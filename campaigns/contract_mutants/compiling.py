@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.contract_mutants.generate import Mutant, Node, imported, reached
-from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, code_of, run_compiler
+from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, artifact_name, code_of, run_compiler
 
 # The result of `contracts.build.code_of` for each contract that a mutant may change, by the artifact's name.
 Code = Mapping[str, Mapping[str, Any]]
@@ -121,10 +121,10 @@ class Compiler:
                 return {batch[0]: None}
             return {mutant: code for each in batch for mutant, code in self._compile([each], folder).items()}
         codes: dict[Mutant, dict[str, Any]] = {mutant: {} for mutant in batch}
-        prefix = "" if folder == "src" else f"{folder}/"
         for path, contracts in output.get("contracts", {}).items():
+            place, _, source = path.partition("/")
             for name in contracts:
-                codes[batch[int(path.split("/")[0])]][prefix + name] = code_of(output, path, name)
+                codes[batch[int(place)]][artifact_name(source, name)] = code_of(output, path, name)
         return dict(codes)
 
 

@@ -87,7 +87,12 @@ class Project:
         self._files = listed(root)
 
     def changed(self, code: Code) -> Code:
-        """Return the code that differs from the original. Libraries have no artifact."""
+        """Return the code that differs from the original. Libraries have no artifact.
+
+        Raise TrialError if no code has one: nothing would be tried.
+        """
+        if code and not code.keys() & self._artifacts.keys():
+            raise TrialError(f"None of these has an artifact: {', '.join(code)}.")
         return {
             name: each
             for name, each in code.items()
