@@ -476,6 +476,10 @@ def test_a_pointer_names_no_account_without_code_of_its_own(chain, delegates):
     data = bytes.fromhex(answer["error"]["data"][2:])
     assert data[:4] == keccak(text="NoCode(address)")[:4]
     assert decode(["address"], data[4:]) == (account,)
+    # Other code that can't tell its version fails as code.
+    chain.rpc("anvil_setCode", account, "0xfe")
+    answer = chain.ask("eth_call", {"from": SENDER, "data": "0x" + code.hex()}, "latest")
+    assert answer["error"].get("data", "0x") == "0x"
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
