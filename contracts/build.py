@@ -83,8 +83,12 @@ def _units(sources: Mapping[str, str]) -> list[list[str]]:
     of a deployed contract would change with another source beside it. Contracts for tests may change.
     """
     tests = [path for path in sources if path.startswith(("test/", f"{PACKAGE}test/"))]
-    contracts = [path for path, text in sources.items() if re.search(r"^contract ", text, re.MULTILINE)]
-    return [*([path] for path in contracts if path not in tests), tests]
+    contracts = [path for path, text in sources.items() if re.search(r"(?:^|[;}])\s*contract\s", text, re.MULTILINE)]
+    units = [*([path] for path in contracts if path not in tests), tests]
+    compiled = {path for unit in units for path in needed(sources, *unit)}
+    # What nobody imports is compiled as well, so that faults in it are told.
+    units.append([path for path in sources if path not in compiled])
+    return list(filter(None, units))
 
 
 def _built(sources: Mapping[str, str], unit: Sequence[str]) -> dict[Path, str]:
