@@ -23,8 +23,9 @@ BLOCK = 77
 Accepts = Callable[[bytes, bytes], bool]
 
 
-# One chain for all tests of this folder. Tests only deploy contracts and send transactions on it.
-chain = chain_fixture(scope="session", extra_args=("--gas-limit", str(10**12)))
+# One chain for all tests of this folder. Tests only deploy contracts and send transactions on it. The states of its
+# thousands of blocks would fill a disk of twelve gigabytes.
+chain = chain_fixture(scope="session", extra_args=("--gas-limit", str(10**12), "--max-persisted-states", "100"))
 
 
 @pytest.fixture(scope="session")
