@@ -86,7 +86,7 @@ def _units(sources: Mapping[str, str]) -> list[list[str]]:
     contracts = [path for path, text in sources.items() if re.search(r"(?:^|[;}])\s*contract\s", text, re.MULTILINE)]
     units = [*([path] for path in contracts if path not in tests), tests]
     compiled = {path for unit in units for path in needed(sources, *unit)}
-    # What nobody imports is compiled as well, so that faults in it are told.
+    # Sources that nobody imports are compiled as well, so that faults in them are told.
     units.append([path for path in sources if path not in compiled])
     return list(filter(None, units))
 
