@@ -404,6 +404,13 @@ def test_a_proof_is_refused_at_home(proven, home):
     kind = KINDS[proven.copy.call("kind")]
     at_home = replace(proven, copy=prover(home.chain, home.chain.chain_id, home.registry.address, kind))
     assert at_home.refusal(proven.shown.state_root) == ("OnHomeChain",)
+    for home_id in (home.chain.chain_id - 1, home.chain.chain_id + 1):
+        elsewhere = replace(proven, copy=prover(home.chain, home_id, home.registry.address, kind))
+        assert elsewhere.target(proven.shown.state_root) == proven.expected
+
+
+def test_it_is_the_first_version(chain):
+    assert prover(chain, 1, NOBODY).call("version") == 1
 
 
 def test_a_block_that_the_registry_does_not_know_is_not_proven(proven, home):
