@@ -9,8 +9,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -52,21 +52,22 @@ def _known_parameters_only(operation: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(operation)
     def checked(request: HttpRequest, *arguments: Any, **values: Any) -> Any:
         # A probe may add what keeps a cache from answering it.
-        is_probe = request.path == "/healthz"
-        if not is_probe and request.GET and (unknown := request.GET.keys() - (known := _parameters(request))):
-            names = ", ".join(sorted(name[:80] for name in unknown)[:10])
-            of_path = f"Those of this path are: {', '.join(known)}." if known else "This path has none."
-            raise ApiError(400, strict_json.INVALID, f"There is no query parameter {names} here. {of_path}")
+        if request.GET and request.path != "/healthz":
+            known = _parameters(request.resolver_match.route, str(request.method))  # type: ignore[union-attr]
+            if unknown := request.GET.keys() - known:
+                names = ", ".join(sorted(name[:80] for name in unknown)[:10])
+                of_path = f"Those of this path are: {', '.join(known)}." if known else "This path has none."
+                raise ApiError(400, strict_json.INVALID, f"There is no query parameter {names} here. {of_path}")
         return operation(request, *arguments, **values)
 
     return checked
 
 
-def _parameters(request: HttpRequest) -> list[str]:
-    """Return the names of the query parameters of the request's path and method."""
-    path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{request.resolver_match.route}")  # type: ignore[union-attr]
-    method = "get" if request.method == "HEAD" else str(request.method).lower()
-    parameters = api.get_openapi_schema()["paths"][path][method]["parameters"]
+@cache
+def _parameters(route: str, method: str) -> Sequence[str]:
+    """Return the names of the query parameters of a path and method. Each poll asks, so they are kept."""
+    path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{route}")
+    parameters = api.get_openapi_schema()["paths"][path]["get" if method == "HEAD" else method.lower()]["parameters"]
     return [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
 
 

@@ -275,7 +275,8 @@ library TrieWalk {
         }
     }
 
-    /// @dev Reads what the walk has found of an account, as `accountItems` does.
+    /// @dev Reads what the walk has found of an account. `accountItems` of one list has the same lines, for the same reason
+    /// as the loop.
     function _account(uint256 place, uint256 end, bool exists)
         private
         pure

@@ -78,6 +78,11 @@ def test_a_parameter_that_the_document_does_not_name_is_refused(path, names):
     assert names in refused.json()["error"]
 
 
+def test_of_many_long_names_few_are_told():
+    names = "&".join(f"{number:02}{'a' * 500}=1" for number in range(50))
+    assert len(Client().get(f"/chains.json?{names}").json()["error"]) < 1000
+
+
 def test_a_probe_may_add_a_parameter():
     assert Client().get("/healthz?nocache=1").json() == Client().get("/healthz").json()
 
