@@ -4,14 +4,14 @@ The number of SQL statements doesn't grow with the number of queries.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chains.encoding import checksummed, hex_data
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.batch.log_display import LogDisplay
-from explorer.formatting.amounts import shortened, whole_units
+from explorer.formatting.amounts import grouped_units, shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
@@ -24,8 +24,8 @@ SLOTS_PAGE = 50
 # Characters shown at both ends of long values, such as 0x7099…79C8 and 0xb15fd088…74143c.
 ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
 _STATUS_MEANINGS = {0: "= failure", 1: "= success"}
-# A longer number is shown as a shortened word.
-_MOST_DIGITS = 18
+# A longer number is shown as a shortened word: in titles, and in tables. The latter have room for amounts of tokens.
+_MOST_DIGITS, _MOST_WHOLE_DIGITS = 18, 31
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class InShort:
     text: str
     unit: str = ""
     ends: tuple[int, int] | None = None  # characters shown at the start and the end of a long value
-    exact: str = ""  # the exact amount if the text is cut off
+    exact: str = ""  # the exact number if the text doesn't have all its digits
 
     @classmethod
     def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
         """Return an amount, given in the smallest units, in whole units."""
         text = shortened(amount, decimals)
-        return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
+        return cls(text, unit, exact=grouped_units(amount, decimals) if text.endswith("…") else "")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class Value:
         number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
             case [("decimal", text)]:
-                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
+                in_full = f"{number:,}" if len(text) <= _MOST_WHOLE_DIGITS else ""
+                return InShort(in_full) if len(text) <= _MOST_DIGITS else replace(word, exact=in_full)
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:

@@ -1,0 +1,19 @@
+"""Labels of batches: names by which their owners find them. Anybody who may see a batch sees its label."""
+
+from accounts.form_input import visible_line
+from config.logs import redact_keys
+from queries.models import Batch
+
+MAX_CHARS = 100
+FAULT = f"A label has 1 to {MAX_CHARS} visible characters, and holds no API key, because others may see it."
+
+
+def valid(text: str) -> str:
+    """Return the label as rows have it. Empty: it isn't valid."""
+    label = visible_line(text, MAX_CHARS)
+    return label if redact_keys(label) == label else ""
+
+
+def change(batch: Batch, label: str) -> None:
+    """Give the batch another label, which is valid. An empty one removes it."""
+    Batch.objects.filter(pk=batch.pk).update(label=label or None)
