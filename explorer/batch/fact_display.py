@@ -11,7 +11,7 @@ from chains.encoding import checksummed, hex_data
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.batch.log_display import LogDisplay
-from explorer.formatting.amounts import grouped_units, shortened, whole_units
+from explorer.formatting.amounts import shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
@@ -47,7 +47,7 @@ class InShort:
     def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
         """Return an amount, given in the smallest units, in whole units."""
         text = shortened(amount, decimals)
-        return cls(text, unit, exact=grouped_units(amount, decimals) if text.endswith("…") else "")
+        return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,9 @@ class Value:
         number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
             case [("decimal", text)]:
-                in_full = f"{number:,}" if len(text) <= _MOST_WHOLE_DIGITS else ""
-                return InShort(in_full) if len(text) <= _MOST_DIGITS else replace(word, exact=in_full)
+                if len(text) <= _MOST_DIGITS:
+                    return InShort(f"{number:,}")
+                return replace(word, exact=text) if len(text) <= _MOST_WHOLE_DIGITS else word
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:

@@ -10,12 +10,6 @@ def whole_units(amount: int, decimals: int = 18) -> str:
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
-def grouped_units(amount: int, decimals: int = 18) -> str:
-    """Return the text of `whole_units` with commas for thousands."""
-    whole, point, fraction = whole_units(amount, decimals).partition(".")
-    return f"{int(whole):,}{point}{fraction}"
-
-
 def shortened(amount: int, decimals: int = 18, places: int = 4, *, is_cost: bool = False) -> str:
     """Return the text of `in_units`, without trailing zeros if it is exact."""
     written = in_units(amount, decimals, places, is_cost=is_cost)

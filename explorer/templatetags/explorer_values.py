@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
@@ -260,7 +259,10 @@ def in_short(value: InShort) -> SafeString:
 @register.simple_tag
 def whole(value: InShort) -> SafeString:
     """Return a fact's value with its unit like `in_short`, but a number with all its digits."""
-    return in_short(replace(value, text=value.exact, exact="", ends=None) if value.exact else value)
+    if not value.exact:
+        return in_short(value)
+    number, point, fraction = value.exact.partition(".")
+    return in_short(InShort(f"{int(number):,}{point}{fraction}", value.unit))
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
