@@ -88,9 +88,8 @@ class Value:
         number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
             case [("decimal", text)]:
-                if len(text) <= _MOST_DIGITS:
-                    return InShort(f"{number:,}")
-                return replace(word, exact=text) if len(text) <= _MOST_WHOLE_DIGITS else word
+                shortened_word = replace(word, exact=text if len(text) <= _MOST_WHOLE_DIGITS else "")
+                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else shortened_word
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:
