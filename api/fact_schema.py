@@ -12,7 +12,10 @@ from proving.facts import EntryFact, LogFact, SlotFact
 from proving.reading.query_values import RequestedEntry
 from queries.models import Block
 
-SLOT_NAME = "Of a SLOT that the request has named: `slot` of the variable, `keys` and `layout`."
+SLOT_NAME = (
+    "Of a SLOT that the request has named: `slot` of the variable, `keys` and `layout`; and `call`, `part` and "
+    "`decimals` if the sender has stated them. Nothing proves these."
+)
 
 
 class Call(Schema):

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
@@ -21,10 +22,11 @@ from proving.reading.asking import ChainUnavailable
 from proving.slots import signatures, slot_search
 from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
+from proving.slots.trials import Part
 from queries import strict_json
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
 from queries.batch_request import BodyFault, InvalidRequest, body_fault, pointer
-from queries.storage_layout import NamedSlot
+from queries.storage_layout import MOST_DECIMALS, SlotPart
 from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown
 
 router = Router(tags=["Facts"])
@@ -35,6 +37,8 @@ _MOST_SECONDS, _MOST_EXCHANGES = 5, 20
 _MOST_PER_MINUTE, _MOST_AT_A_TIME = 10, 2
 _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 _MOST_KEYS = 20
+# Calls of the standard ERC-20 whose answers are divided by the token's `decimals()`.
+_AMOUNTS = {"balanceOf(address)", "allowance(address,address)", "totalSupply()"}
 _MOST_NUMBER = (1 << 63) - 1
 _CHAIN, _POSITION = r"^[1-9][0-9]{0,18}$", r"^(0|[1-9][0-9]?)$"
 _BLOCK = r"^(latest|finalized|block:(0|[1-9][0-9]{0,18}))$"
@@ -85,14 +89,6 @@ _EXAMPLE = {
     "arguments": ["0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"],
 }
 _BODY = {"content": {"application/json": {"schema": SlotRequest.model_json_schema(), "example": _EXAMPLE}}}
-
-
-class SlotPart(Schema):
-    offset: int = Field(description="In bits, from the lowest.")
-    size: int = Field(description="In bits.")
-    form: Literal["unsigned", "signed", "left", "bool"] = Field(
-        description="How the call answers it: padded with zeros, with its sign, or on the right; or 1 unless it is 0."
-    )
 
 
 class SlotOfCall(Schema):
@@ -166,7 +162,7 @@ def find_slots(request: HttpRequest) -> FoundSlots:
         budget = ExchangeBudget(_MOST_EXCHANGES, _MOST_SECONDS)
         rpc = RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS, budget=budget)
         header = slot_search.confirmed_header(rpc, _block(asked.block))
-        return _answer(asked.sourceChainId, slot_search.find(rpc, question, header, budget))
+        return _answer(asked.sourceChainId, question, slot_search.find(rpc, question, header, budget))
     except ChainError as error:
         raise ChainUnavailable(f"{error} Nothing was found.") from None
     finally:
@@ -207,52 +203,79 @@ def _block(text: str) -> int | Literal["latest", "finalized"]:
     return number
 
 
-def _answer(chain_id: str, found: SlotFindings) -> FoundSlots:
+def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlots:
     accounts: dict[str, list[Any]] = {}
-    proven = [slot for slot in found.slots if slot.certainty != "path_only"]
-    lengths = [slot for slot in found.depends_on if slot.role == "length"]
-    shown: list[FoundSlot | DependingSlot] = [*proven, *lengths]
+    slots, depends_on = (
+        [_slot(slot, asked, found.decimals) for slot in found.slots],
+        [*map(_depending, found.depends_on)],
+    )
+    proven = [slot for slot in slots if slot.certainty != "path_only"]
+    lengths = [slot for slot in depends_on if slot.role == "length"]
+    shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *lengths]
     for each in shown:
-        accounts.setdefault(each.account, []).append(_named(each.name) or _hex(each.slot))
-    at = {account: {"slots": slots} for account, slots in accounts.items()}
+        accounts.setdefault(each.account, []).append(each.slotName or each.slot)
+    at = {account: {"slots": named} for account, named in accounts.items()}
     return FoundSlots(
         sourceChainId=chain_id,
         blockNumber=str(found.header.number),
         blockHash=hex_data(found.header.hash),
         foundBy=found.method,  # type: ignore[arg-type]
-        slots=[_slot(slot) for slot in found.slots],
-        dependsOn=[_depending(slot) for slot in found.depends_on],
+        slots=slots,
+        dependsOn=depends_on,
         hints=SlotHints(decimals=found.decimals),
         batch={"data": {chain_id: {f"block:{found.header.number}": {"accounts": at}}}},
     )
 
 
-def _slot(slot: FoundSlot) -> SlotOfCall:
+def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfCall:
     return SlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
-        slotName=_named(slot.name),
+        slotName=_stated(slot, asked, decimals),
         layout=slot.layout,  # type: ignore[arg-type]
         certainty=slot.certainty,
-        part=SlotPart(offset=slot.part.offset, size=slot.part.size, form=slot.part.form) if slot.part else None,
+        part=_part(slot.part) if slot.part else None,
         word=_hex(slot.word),
         value=str(slot.part.of(slot.word)) if slot.part else None,
         onlyAtThisBlock=slot.is_of_last,
     )
 
 
+def _texts(keys: Iterable[object]) -> list[str]:
+    """Return keys and arguments as texts, without their types."""
+    return [str(key["key"] if isinstance(key, dict) and "key" in key else key) for key in keys]
+
+
+def _part(part: Part) -> SlotPart:
+    return SlotPart(offset=part.offset, size=part.size, form=part.form)
+
+
 def _depending(slot: DependingSlot) -> DependingSlotOfCall:
     return DependingSlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
-        slotName=_named(slot.name),
+        slotName=slot.name.name if slot.name else None,
         word=_hex(slot.word),
         role=slot.role,  # type: ignore[arg-type]
     )
 
 
-def _named(name: NamedSlot | None) -> dict[str, Any] | None:
-    return name.name if name else None
+def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[str, Any] | None:
+    """Return the slot's name, which states the call that its word answers."""
+    name, call = slot.name.name if slot.name else None, asked.call
+    if slot.layout == "fixed":
+        name = {"slot": f"{slot.slot:#x}", "keys": [], "layout": "solidity"}
+    if name is None or not slot.part:
+        return slot.name and name
+    keys, arguments = _texts(name["keys"]), _texts(each.key for each in call.arguments)
+    # Readers take the keys for the arguments in their order.
+    is_in_order = keys == arguments or sorted(keys) != sorted(arguments)
+    stated: dict[str, Any] = {"call": call.signature} if is_in_order and asked.position is None else {}
+    if not slot.part.is_whole:
+        stated["part"] = _part(slot.part).model_dump()
+    if decimals is not None and decimals <= MOST_DECIMALS and call.signature in _AMOUNTS:
+        stated["decimals"] = decimals
+    return {**name, **stated} if stated or slot.name else None
 
 
 def _hex(number: int) -> str:

@@ -45,8 +45,8 @@ from queries.webhook_targets import WebhookRequest
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
 # Maximum JSON keys: per query, and all others. An account has 5 (its block, `accounts`, itself, `props` and `slots`). A
-# named slot has 3, and up to 3 for each key.
-_KEYS_PER_QUERY, _OTHER_KEYS = 10, 1000
+# named slot has up to 9, and up to 3 for each key.
+_KEYS_PER_QUERY, _OTHER_KEYS = 15, 1000
 # Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200

@@ -95,6 +95,10 @@ class ShownQuery:
         return self.query.property_names
 
     @property
+    def slot_names(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.query.slot_names  # type: ignore[no-any-return]
+
+    @property
     def slot_count(self) -> int:
         return len(self.query.slots)
 

@@ -297,7 +297,13 @@ def test_a_view_call_leads_to_its_slot_and_layout(search):
         elif "slot" in expected:
             assert int(first["slot"], 16) == _base(name, expected["slot"]), row
         layout = expected.get("layout") or expected["name"]["layout"]
-        assert (first["layout"], first["slotName"]) == (layout, in_full), row
+        stated = first["slotName"] or {}
+        assert {key: value for key, value in stated.items() if key in (in_full or {})} == (in_full or {}), row
+        assert stated.get("part", first["part"]) == first["part"], row
+        assert ("part" in stated) == (bool(stated) and expected["part"] != (0, 256)), row
+        # Nothing tells a reader which of several words, or which argument, it would be.
+        assert (stated.get("call") in {None, signature}, "call" in stated and "position" in expected) == (True, False)
+        assert first["layout"] == layout, row
         body = {"destinationChainId": "31337", **found["batch"]}
         answer = Client().post("/read-proofs", body, content_type="application/json", headers=header(search.key))
         shown = {proof["slot"]: proof for proof in answer.json()["proofs"]}[first["slot"]]
