@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from accounts import throttle
 from accounts.models import ApiKey
-from api.fact_schema import SLOT_NAME
+from api.fact_schema import SlotName
 from chains import encoding
 from chains.encoding import hex_data
 from chains.nodes.exchange_budget import ExchangeBudget
@@ -94,7 +94,7 @@ _BODY = {"content": {"application/json": {"schema": SlotRequest.model_json_schem
 class SlotOfCall(Schema):
     account: str = Field(description="The contract that holds the slot: of a proxy, the proxy.")
     slot: str
-    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    slotName: SlotName | None = Field(description="Its name, if it has one.")
     layout: Literal["solidity", "vyper", "vyper-0.2.12", "solady", "fixed", "layout_unknown"] = Field(
         description="How the slot follows from the arguments. `fixed`: it doesn't. `layout_unknown`: no layout is "
         "confirmed, and the slot stands for these arguments only."
@@ -113,13 +113,25 @@ class SlotOfCall(Schema):
 class DependingSlotOfCall(Schema):
     account: str
     slot: str
-    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    slotName: SlotName | None = Field(description="Its name, if it has one.")
     word: str
     role: Literal["eip1967_implementation", "eip1967_beacon", "eip1967_admin", "address_of_contract", "length"]
 
 
 class SlotHints(Schema):
     decimals: int | None = Field(description="The contract's `decimals()`, as a node tells it: nothing proves it.")
+
+
+class SlotsOfAccount(Schema):
+    slots: list[str | SlotName]
+
+
+class SlotsAtBlock(Schema):
+    accounts: dict[str, SlotsOfAccount]
+
+
+class SlotBatch(Schema):
+    data: dict[str, dict[str, SlotsAtBlock]]
 
 
 class FoundSlots(Schema):
@@ -130,7 +142,7 @@ class FoundSlots(Schema):
     slots: list[SlotOfCall]
     dependsOn: list[DependingSlotOfCall] = Field(description="Slots of proxies, and of the lengths of arrays.")
     hints: SlotHints
-    batch: dict[str, Any] = Field(description="`data` of a batch query that proves the slots.")
+    batch: SlotBatch = Field(description="`data` of a batch query that proves the slots.")
 
 
 @router.post(
@@ -204,7 +216,7 @@ def _block(text: str) -> int | Literal["latest", "finalized"]:
 
 
 def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlots:
-    accounts: dict[str, list[Any]] = {}
+    accounts: dict[str, SlotsOfAccount] = {}
     slots, depends_on = (
         [_slot(slot, asked, found.decimals) for slot in found.slots],
         [*map(_depending, found.depends_on)],
@@ -213,8 +225,7 @@ def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlo
     lengths = [slot for slot in depends_on if slot.role == "length"]
     shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *lengths]
     for each in shown:
-        accounts.setdefault(each.account, []).append(each.slotName or each.slot)
-    at = {account: {"slots": named} for account, named in accounts.items()}
+        accounts.setdefault(each.account, SlotsOfAccount(slots=[])).slots.append(each.slotName or each.slot)
     return FoundSlots(
         sourceChainId=chain_id,
         blockNumber=str(found.header.number),
@@ -223,7 +234,7 @@ def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlo
         slots=slots,
         dependsOn=depends_on,
         hints=SlotHints(decimals=found.decimals),
-        batch={"data": {chain_id: {f"block:{found.header.number}": {"accounts": at}}}},
+        batch=SlotBatch(data={chain_id: {f"block:{found.header.number}": SlotsAtBlock(accounts=accounts)}}),
     )
 
 
@@ -262,20 +273,24 @@ def _depending(slot: DependingSlot) -> DependingSlotOfCall:
 
 def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[str, Any] | None:
     """Return the slot's name, which states the call that its word answers."""
-    name, call = slot.name.name if slot.name else None, asked.call
+    name = slot.name.name if slot.name else None
+    if slot.part is None:
+        return name
     if slot.layout == "fixed":
         name = {"slot": f"{slot.slot:#x}", "keys": [], "layout": "solidity"}
-    if name is None or not slot.part:
-        return slot.name and name
+    if name is None:
+        return None
+    call = asked.call
     keys, arguments = _texts(name["keys"]), _texts(each.key for each in call.arguments)
-    # Readers take the keys for the arguments in their order.
+    # Readers take the keys for the arguments in their order, and the slot's account for the called contract.
     is_in_order = keys == arguments or sorted(keys) != sorted(arguments)
-    stated: dict[str, Any] = {"call": call.signature} if is_in_order and asked.position is None else {}
+    is_of_call = asked.position is None and slot.account == asked.contract
+    stated: dict[str, Any] = {"call": call.signature} if is_in_order and is_of_call else {}
     if not slot.part.is_whole:
         stated["part"] = _part(slot.part).model_dump()
     if decimals is not None and decimals <= MOST_DECIMALS and call.signature in _AMOUNTS:
         stated["decimals"] = decimals
-    return {**name, **stated} if stated or slot.name else None
+    return {**name, **stated} if stated or name["keys"] else None
 
 
 def _hex(number: int) -> str:

@@ -27,6 +27,7 @@ SLOTS_PAGE = 50
 _STATUS_MEANINGS = {0: "= failure", 1: "= success"}
 # A longer number is shown as a shortened word. In a slot that the request has named, it is rarely an address.
 _MOST_DIGITS, _MOST_DIGITS_OF_NAMED = 18, 27
+_BITS_OF_ADDRESS = 160
 
 
 @dataclass(frozen=True)
@@ -200,13 +201,11 @@ class _StatedPart:
             return cls(word, str(word), decimals=decimals)
         part = Part(**name["part"])
         number, bits = part.of(word), f"in bits {part.offset} to {part.offset + part.size - 1}"
-        if part.form == "left":
-            return cls(number, f"0x{number:0{-(-part.size // 4)}x}", bits)
-        return (
-            cls(number, str(bool(number)).lower(), bits)
-            if part.form == "bool"
-            else cls(number, str(number), bits, decimals)
-        )
+        if part.form == "bool":
+            return cls(number, str(bool(number)).lower(), bits)
+        if part.form == "left" or part.size == _BITS_OF_ADDRESS:
+            return cls(number, f"0x{number % (1 << part.size):0{-(-part.size // 4)}x}", bits)
+        return cls(number, str(number), bits, decimals)
 
 
 def _slot_meanings(name: Mapping[str, Any], word: int) -> Iterator[Meaning]:
@@ -226,5 +225,6 @@ def _named_slot_in_short(name: Mapping[str, Any], word: int) -> InShort | None:
         return InShort.of_amount(stated.number, f"\u00d7 10^{decimals} {stated.bits}".strip(), decimals)
     if not stated.bits and len(stated.text) > _MOST_DIGITS_OF_NAMED:
         return None
-    is_number = stated.text.removeprefix("-").isdecimal()
-    return InShort(f"{stated.number:,}" if is_number else stated.text, stated.bits)
+    if stated.text.removeprefix("-").isdecimal():
+        return InShort(f"{stated.number:,}", stated.bits)
+    return InShort(stated.text, stated.bits, ends=ADDRESS_ENDS if len(stated.text) > slot_words.MOST_OF_KEY else None)

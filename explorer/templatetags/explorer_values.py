@@ -248,7 +248,8 @@ def _by_its_ends(value: str) -> SafeString:
 def in_short(value: InShort) -> SafeString:
     """Return a fact's value with its unit, in short form."""
     if value.ends:
-        return short(value.text, *value.ends)
+        whole = short(value.text, *value.ends)
+        return html('{}\xa0<span class="unit">{}</span>', whole, value.unit) if value.unit else whole
     text = html('{}\xa0<span class="unit">{}</span>', value.text, value.unit) if value.unit else escape(value.text)
     return html('<span title="{}\xa0{}">{}</span>', value.exact, value.unit, text) if value.exact else SafeString(text)
 

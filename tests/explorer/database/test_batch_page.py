@@ -313,6 +313,11 @@ SHORT = "0xf39F…2266"
             0xAB,
             ": 0x000000ab in bits 0 to 31",
         ),
+        (
+            {"slot": "2", "keys": [], "call": "owner()", "part": {"offset": 0, "size": 160, "form": "unsigned"}},
+            int(ALICE, 16),
+            ": 0xf39f…2266 in bits 0 to 159",
+        ),
     ],
 )
 def test_the_title_of_a_slot_is_its_name_and_its_number(name, word, title):
