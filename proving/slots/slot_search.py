@@ -31,6 +31,8 @@ MOST_GAS = 30_000_000
 """Maximum gas of one execution, and of the trials of an exchange together."""
 # Maximum slots that a call may read.
 _MOST_SLOTS = 48
+# Maximum bytes of the call's answer.
+_MOST_BYTES = 16 * 1024
 # Maximum trials of an exchange.
 _MOST_TRIALS = 48
 # Maximum slots whose layouts are looked for, and layouts of each that are tried.
@@ -212,6 +214,8 @@ class _Search:
         if position is None and len(data) != _WORD:
             why = "The contract has no code" if not data else f"The call answers {len(data)} bytes"
             raise CallFailed(f"{why}: name a view function that answers one word, or the `position` of a word.")
+        if len(data) > _MOST_BYTES:
+            raise CallFailed(f"The call answers {len(data)} bytes, and {_MOST_BYTES} can be searched.")
         if len(data) < _WORD * ((position or 0) + 1):
             raise CallFailed(f"The answer of the call has no word at position {position}.")
         return self._word_in(data) or 0

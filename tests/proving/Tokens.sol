@@ -248,6 +248,8 @@ contract Hidden {
     function many() external view returns (uint256 sum) {
         for (uint256 at = 1000; at < 1060; ++at) assembly { sum := add(sum, sload(at)) }
     }
+    function long(address account) external view returns (uint256[512] memory all) { all[0] = balances[keccak256(abi.encode(account, "salt"))]; }
+    function longer(address) external pure returns (uint256[513] memory all) {}
     function endless() external view returns (uint256 sum) { while (true) assembly { sum := add(sum, sload(sum)) } }
 }
 

@@ -388,6 +388,7 @@ def test_an_earlier_block_has_its_own_value(search, chain):
         (("Hidden", "two(address)", ALICE), {"position": "2"}, 422, "call_failed"),
         # The first word is constant.
         (("Hidden", "two(address)", ALICE), {"position": "0"}, 422, "slots_unknown"),
+        (("Hidden", "longer(address)", ALICE), {"position": "0"}, 422, "call_failed"),
         (("Hidden", "many()"), {}, 422, "slots_unknown"),
         (("Hidden", "endless()"), {}, 422, "call_failed"),
         # Trials with the same gas would leave too little for another way through the contract.
@@ -622,6 +623,31 @@ def test_a_trial_without_an_answer_is_no_change(search, spoiled):
 
     spoiled(garble)
     assert search.refused("OldToken", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
+
+
+def test_long_answers_over_changed_storage_are_not_read(search, spoiled):
+    def lengthen(question: Any, honest: Any) -> Any:
+        return honest | {"result": f"0x{0:0400000x}"} if is_trial(question) else honest
+
+    assert search.found("Hidden", "long(address)", ALICE, position="0")["slots"][0]["value"] == "1001"
+    spoiled(lengthen)
+    assert search.refused("OldToken", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
+
+
+def test_each_search_has_other_arguments_and_callers(search, spoiled):
+    """A contract may know those of an earlier search."""
+    asked = spoiled(lambda _, honest: honest)
+    sets = []
+    for _ in range(2):
+        search.found("OldToken", "balanceOf(address)", ALICE)
+        calls = [question["params"][0] for question in asked if question["method"] == "eth_call"]
+        callers = [call["from"] for call in calls]
+        assert len(set(callers)) == len(callers)
+        holders = {call["data"][-40:] for call in calls if len(call["data"]) == 74} - {ALICE[2:].lower()}
+        sets.append({*callers, *holders})
+        assert holders
+        asked.clear()
+    assert not sets[0] & sets[1]
 
 
 def test_values_of_another_block_are_found_out(search, chain, spoiled):
