@@ -14,7 +14,7 @@ from demo.installation import CHAIN_ID, SIGNER_ADDRESS, WALLET_ADDRESS, WALLET_K
 DONE_SECONDS = 120
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChainInContainer:
     url: str
     chain_id: int = CHAIN_ID

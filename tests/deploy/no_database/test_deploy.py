@@ -170,6 +170,7 @@ def make_secrets(folder: Path, **variables: str) -> str:
     return run.stdout
 
 
+@pytest.mark.long
 def test_secrets_are_made_once_for_their_owner_alone_and_none_is_shown(compose, tmp_path):
     folder = tmp_path / "secrets"
     said = make_secrets(tmp_path, SEPOLIA_RPC_URL="https://node.example/key")

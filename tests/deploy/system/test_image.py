@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,9 @@ class Containers:
             *(command or service.get("command", ())),
         )
 
+    def is_healthy(self, check: list[str]) -> bool:
+        return run(*check).returncode == 0
+
     def log(self, name: str) -> str:
         logs = run("podman", "logs", self.name(name))
         return logs.stdout + logs.stderr
@@ -165,7 +169,7 @@ def test_a_balance_is_proven_by_the_containers_of_the_demo(containers):
             # As a container that is not the web server's own asks it.
             address = f"HEALTHCHECK_ADDRESS=127.0.0.1:{demo.port}"
             check = ["podman", "exec", "--env", address, demo.name(name), *checks[name]["healthcheck"]["test"][1:]]
-            until(lambda check=check: run(*check).returncode == 0, f"health of {name}", says=lambda: demo.log("web"))
+            until(partial(demo.is_healthy, check), f"health of {name}", says=lambda: demo.log("web"))
         balance = demo.run("balance")
         assert balance.returncode == 0, balance.stdout + balance.stderr + demo.log("worker")
         assert "equal to eth_getBalance" in balance.stdout
