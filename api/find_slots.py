@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
@@ -158,10 +158,15 @@ def find_slots(request: HttpRequest) -> FoundSlots:
     Words are proven. How the answer follows from them is tried with other words in their place.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    if seconds := throttle.take("searches for slots", key.user_id, _MOST_PER_MINUTE):
+    return search(key.user_id, lambda: body_of(request))
+
+
+def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
+    """Search as a body asks, within the limits of a user, for pages too. Raises `Refused` and `InvalidRequest`."""
+    if seconds := throttle.take("searches for slots", user_id, _MOST_PER_MINUTE):
         sentence = f"You may search {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
         raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
-    asked = _read(body_of(request))
+    asked = _read(read_body())
     question = _question(asked)
     chain_id = int(asked.sourceChainId)
     if chain_id not in {connection.source_id for connection in get_chains().connections}:
