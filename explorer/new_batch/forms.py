@@ -193,7 +193,10 @@ class RowForm(forms.Form):
         """Set the page's focus to this control if it belongs to this row."""
         for field in self:
             if field.auto_id == control:
-                field.field.widget.attrs["autofocus"] = self.has_focus = True
+                self.has_focus = True
+                # What a search found is shown beside its hidden field.
+                if not field.is_hidden:
+                    field.field.widget.attrs["autofocus"] = True
 
     @cached_property
     def _words(self) -> Mapping[str, Sequence[str]]:
@@ -314,7 +317,9 @@ class RowForm(forms.Form):
             block = chain + pointer(selector)
             if fault.path == block:
                 of_block = _FIELDS_OF_WHEN.get(self["at"].value(), "") if selector == self.selector else "transactions"
-                return of_block if fault.is_of_name else self.proves.subject
+                # A token without slots has its own fault already.
+                subject = next(iter(self.errors), "token") if self.proves.call else self.proves.subject
+                return of_block if fault.is_of_name else subject
             if fault.path.startswith(f"{block}/"):
                 return self._field_within(fault, fault.path.removeprefix(f"{block}/").split("/"))
         return ""
