@@ -78,6 +78,10 @@ class Value:
         return bool(self.registry.reader) and self.field == AccountField.STORAGE_ROOT.name
 
     @property
+    def is_of_header(self) -> bool:
+        return self.number is not None and self.field in HeaderField.__members__
+
+    @property
     def said_to_be(self) -> str:
         """Return the call from which the word is said to be the answer. Empty: nobody says one."""
         return slot_words.stated_call(self.slot_name)

@@ -17,6 +17,7 @@ from config.chain_names import ChainName, chain_name
 from explorer.batch.fact_display import InShort
 from explorer.formatting import slot_words
 from explorer.formatting.amounts import cost, gas_price, limit, whole_units
+from explorer.formatting.estimated_times import lasting, roughly
 from explorer.formatting.slot_words import ADDRESS_ENDS, MOST_OF_KEY
 from explorer.formatting.utc_times import iso
 from explorer.formatting.wait_words import in_words
@@ -30,6 +31,8 @@ register.filter("gwei", gas_price)
 register.filter("limit", limit)
 register.filter("chain", chain_name)
 register.filter("iso", iso)
+register.filter("roughly", roughly)
+register.filter("lasting", lasting)
 
 _MINUTE = timedelta(minutes=1)
 
@@ -101,23 +104,6 @@ _AGED = 5
 def is_aged(when: datetime) -> bool:
     """Return whether the time is at least `_AGED` seconds ago."""
     return (timezone.now() - when).total_seconds() >= _AGED
-
-
-@register.filter
-def roughly(seconds: int) -> str:
-    """Return an estimated duration in round numbers, from less than a minute to days."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return "less than a minute"
-    if seconds >= 48 * 3600:
-        return f"about {seconds / 86_400:,.0f} days"
-    return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"
-
-
-@register.filter
-def lasting(seconds: float) -> str:
-    """Return an estimated duration like `roughly`, with short durations in seconds."""
-    return f"{seconds:.0f} s" if seconds < 120 else roughly(round(seconds))
 
 
 @register.simple_tag

@@ -80,7 +80,7 @@ def test_any_balance_is_shown_exactly(balance):
     batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
     shown = re.search(
-        r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
+        r" ETH ([\d.]+) wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
     )
     assert shown
     whole, _, fraction = shown[1].partition(".")
