@@ -23,9 +23,8 @@ from proving.slots import signatures, slot_search
 from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
 from proving.slots.trials import Part
-from queries import strict_json
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
-from queries.batch_request import BodyFault, InvalidRequest, body_fault, pointer
+from queries.batch_request import BodyFault, InvalidRequest, body_fault, duplicates, pointer, read_document
 from queries.storage_layout import MOST_DECIMALS, SlotPart
 from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown
 
@@ -188,14 +187,9 @@ def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
 
 def _read(body: bytes) -> SlotRequest:
     """Return the request in a body. Raises `InvalidRequest`."""
-    try:
-        document = strict_json.parse(body, max_keys=_MOST_KEYS)
-    except strict_json.TooManyKeys:
-        raise InvalidRequest([BodyFault("", f"The body has more than {_MOST_KEYS} keys.")]) from None
-    except strict_json.NotJson as error:
-        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
-    if document.duplicate_keys:
-        raise InvalidRequest([BodyFault("", "A key appears twice in one object.")])
+    document = read_document(body, _MOST_KEYS)
+    if faults := [*duplicates(document)]:
+        raise InvalidRequest(faults)
     try:
         return SlotRequest.model_validate(document.value)
     except ValidationError as error:

@@ -367,7 +367,8 @@ class _Search:
     def _trial(self, account: str, candidate: "_Named") -> "_Trial":
         """Return calls with other arguments that show whether a layout is right."""
         other, path, length = self._call.made_up, candidate.path, candidate.array_length + 1
-        storage = self._mirrored()
+        # Arguments may lead to a slot by the word of another slot. Then it isn't one that no argument leads to.
+        storage = self._mirrored(turned=0 if path.arguments else 1)
         if path.of_length and (of_length := path.of_length.number(other, self._asked.contract)) is not None:
             # One element more: another one is the last, and another index is within the array.
             storage.setdefault(account, {})[of_length] = length
@@ -419,13 +420,13 @@ class _Search:
             of_length.name(self._call, contract) if of_length and of_length.steps else None,
         )
 
-    def _mirrored(self) -> dict[str, dict[int, int]]:
-        """Return the words that the call reads, at the slots that it reads with other arguments."""
+    def _mirrored(self, *, turned: int) -> dict[str, dict[int, int]]:
+        """Return the words that the call reads, with some bits turned, where it reads with other arguments."""
         storage: dict[str, dict[int, int]] = {}
         for (account, slot), word in self._words.items():
             for path in islice((path for path in self._layouts.known(slot) if path.arguments), 1):
                 if (number := path.number(self._call.made_up, self._asked.contract)) is not None:
-                    storage.setdefault(account, {})[number] = word
+                    storage.setdefault(account, {})[number] = word ^ turned
         return storage
 
     def _found(

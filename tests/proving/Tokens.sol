@@ -190,15 +190,17 @@ contract Switched {
     uint256 private kind = 2;
     mapping(address => uint256) private numbers;
     mapping(uint256 => uint256) private byNumber;
+    uint256[3] private list;
 
     function fill(address account) external {
-        liquid[account] = 1001; staked[account] = 1001; numbers[account] = 1; byNumber[1] = 1001;
+        liquid[account] = 1001; staked[account] = 1001; numbers[account] = 1; byNumber[1] = 1001; list[1] = 1001;
     }
 
     function whileOpen(address account) external view returns (uint256) { return open ? liquid[account] : 0; }
     function unlessBlocked(address account) external view returns (uint256) { return status == 1 ? 0 : liquid[account]; }
     function belowLevel(address account) external view returns (uint256) { return level == 1 ? 0 : liquid[account]; }
     function ofNumber(address account) external view returns (uint256) { return byNumber[numbers[account]]; }
+    function listed(address account) external view returns (uint256) { return list[numbers[account]]; }
     function ofDust(address account) external view returns (uint256) { return liquid[account] < 100 ? 0 : liquid[account]; }
     function mine() external view returns (uint256) { return liquid[msg.sender]; }
 

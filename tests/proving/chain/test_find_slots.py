@@ -372,6 +372,14 @@ def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
     assert (dust["certainty"], dust["value"]) == ("computed", None)
 
 
+def test_a_slot_that_another_one_leads_to_is_not_claimed_to_be_fixed(search):
+    slots = search.found("Switched", "listed(address)", ALICE)["slots"]
+    assert [(slot["certainty"], slot["layout"]) for slot in slots] == [
+        ("one_of_several", "layout_unknown"),
+        ("computed", "solidity"),
+    ]
+
+
 def test_a_contract_that_knows_trial_words_does_not_fool_the_search(search):
     """It answers the decoy's word as long as one of the two is large. Both are the same now."""
     decoy, real = search.found("Switched", "decoyOrReal(address)", ALICE)["slots"]
