@@ -34,8 +34,8 @@ from queries import clock, webhooks
 
 logger = logging.getLogger(__name__)
 
-# A problem is told when it was first seen this long ago. It ends when it wasn't seen for longer than a node rests. So one
-# that comes and goes is told once.
+# A problem is told when it was first seen this long ago. It ends when it wasn't seen for longer than a node rests, so a
+# problem that comes and goes is one.
 _HELD, _ABSENT = timedelta(seconds=30), timedelta(minutes=2)
 # First and longest pause between two attempts, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600

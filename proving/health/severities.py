@@ -60,4 +60,4 @@ def critical(problems: Sequence[Problem]) -> list[Problem]:
 def _troubled(problems: Iterable[Problem], codes: Iterable[str]) -> Counter[str]:
     """Return for each chain how many of its signers, or URLs, have a problem with one of these codes."""
     subjects = {tuple(sorted(problem.values.items())) for problem in problems if problem.code in codes}
-    return Counter(dict(subject)["chainId"] for subject in subjects)
+    return Counter(dict(subject).get("chainId", "") for subject in subjects)

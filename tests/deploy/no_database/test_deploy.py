@@ -238,6 +238,11 @@ def test_units_are_hardened(unit: Path):
     assert run.returncode == 0, run.stdout[-300:] + run.stderr
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_no_unit_dumps_its_memory_which_holds_keys(unit: Path):
+    assert "LimitCORE=0" in unit.read_text().splitlines()
+
+
 @needs_systemd
 def test_units_are_right(tmp_path):
     """Check units with systemd-analyze. It needs programs that exist, so Python replaces theirs."""

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 24
+STATEMENTS = 25
 
 
 @pytest.fixture(autouse=True)
