@@ -30,7 +30,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains import encoding
 from chains.chains_file import Chains
-from queries import storage_layout, strict_json
+from queries import labels, storage_layout, strict_json
 from queries.columns import AccountField, EarlyCheck, EntryField, HeaderField, RejectionCode
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag, Query, QueryKind
@@ -286,6 +286,14 @@ def _only_shown(withdrawals: list[int], info: ValidationInfo) -> list[int]:
     return withdrawals
 
 
+def _label(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and (label := labels.valid(value)):
+        return label
+    raise _invalid(labels.FAULT)
+
+
 _Counted = WrapValidator(_counted)
 
 if TYPE_CHECKING:
@@ -319,6 +327,10 @@ LogIndex = Annotated[int, BeforeValidator(_log, json_schema_input_type=_DecimalT
 WithdrawalPlace = Annotated[int, BeforeValidator(_withdrawal, json_schema_input_type=_DecimalText), _Counted]
 Slot = Annotated[storage_layout.Slot, _Counted]
 AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=_AccountText), _Counted]
+Label = Annotated[
+    str | None,
+    BeforeValidator(_label, json_schema_input_type=Annotated[str, Field(min_length=1, max_length=labels.MAX_CHARS)]),
+]
 Fee = Annotated[
     int | None,
     BeforeValidator(_fee, json_schema_input_type=_FeeText),
@@ -412,6 +424,7 @@ class BatchRequest(_Strict):
         "`latest` or `finalized`."
     )
     webhook: WebhookRequest | None = Field(default=None, description="The receiver of the batch's events.")
+    label: Label = Field(default=None, description="A name by which you find the batch. Others may see it.")
 
     @property
     def is_self_funded(self) -> bool:

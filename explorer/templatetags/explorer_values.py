@@ -137,7 +137,7 @@ _ICONS = {
     "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
-_ICONS["FAILED"] = _ICONS["REJECTED"]
+_ICONS["FAILED"], _ICONS["CANCELLED"] = _ICONS["REJECTED"], _ICONS["STOPPED"]
 _ICONS["PENDING"] = _ICONS["WAITING"]
 # Icons for results of transactions.
 _ICONS |= {"ok": _ICONS["DONE"], "fail": _ICONS["REJECTED"], "run": _ICONS["IN_PROGRESS"]}
@@ -238,6 +238,15 @@ def in_short(value: InShort) -> SafeString:
         return html('{}\xa0<span class="unit">{}</span>', whole, value.unit) if value.unit else whole
     text = html('{}\xa0<span class="unit">{}</span>', value.text, value.unit) if value.unit else escape(value.text)
     return html('<span title="{}\xa0{}">{}</span>', value.exact, value.unit, text) if value.exact else SafeString(text)
+
+
+@register.simple_tag
+def whole(value: InShort) -> SafeString:
+    """Return a fact's value with its unit like `in_short`, but a number with all its digits."""
+    if not value.exact:
+        return in_short(value)
+    number, point, fraction = value.exact.partition(".")
+    return in_short(InShort(f"{int(number):,}{point}{fraction}", value.unit))
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
