@@ -576,7 +576,16 @@ def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, clien
         assert proves() == ("128", False)
         # Its last step is the first that fails. Two more belong to the check that nodes prove at all.
         assert len(asked) - before <= 5
-        assert "prove accounts at least 128 blocks back" in " ".join(client.get("/chains").text.split())
+        with lying_node(lambda asked: ask(service.url, asked)) as archive:
+            reconfigure(settings, f'"{url}"', f'"{url}", "{archive}"')
+            ChainWatch.objects.update(proofs_measured_at=None)
+            work()
+            reconfigure(settings, f'"{url}", "{archive}"', f'"{url}"')
+        shown = " ".join(client.get("/chains").text.split())
+        assert f"{url.removeprefix('http://')} proves accounts at least 128 blocks back" in shown
+        assert f"{archive.removeprefix('http://')} proves accounts at every block" in shown
+        ChainWatch.objects.update(proofs_measured_at=None)
+        work()
         (rejection,) = estimate(client, key, request(ALICE, block=old))["rejections"]
     assert "The nodes prove accounts at least 128 blocks back. Accounts and slots at old blocks" in rejection["error"]
 
