@@ -141,7 +141,7 @@ def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
     response = alice.get("/explorer", {"q": text})
     assert response.status_code == 200
     assert "<script>" not in response.text
-    assert text == "\0" or "This is none of them." in response.text
+    assert text == "\0" or "Your text is none of these." in response.text
 
 
 def test_batches_are_filtered_by_status_and_destination(alice):
@@ -189,7 +189,7 @@ def test_the_beginning_of_an_identifier_finds_what_its_reader_may_list(alice, cl
 
     assert found(alice, f" {mine[1][:9].lower()} ") == f"/explorer/query/{mine[1]}"
     assert listed(alice, q="01abcdef") == mine[::-1]
-    assert "This is none of them." in alice.get("/explorer", {"q": mine[1][:7]}).text
+    assert "Your text is none of these." in alice.get("/explorer", {"q": mine[1][:7]}).text
     for reader in (alice, client):
         page = reader.get("/explorer", {"q": others.pk[:25]})
         assert (page.status_code, others.pk in page.text) == (200, False)

@@ -146,7 +146,7 @@ def test_the_operator_page_shows_how_long_the_funds_last_and_what_waits():
     now = timezone.now()
     values = {"key": "no_worker", "began_at": now, "seen_at": now, "failing_since": now - timedelta(minutes=9)}
     ProblemReport.objects.create(**values)
-    assert "Your webhook has taken no message for 9 min" in re.sub(r"<[^>]*>", "", page())
+    assert "Your webhook has accepted no message for 9 min" in re.sub(r"<[^>]*>", "", page())
 
 
 def test_the_operator_page_counts_the_batches_of_the_last_day_and_leads_to_them():

@@ -510,7 +510,7 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
         (
             -32000,
             False,
-            "(-32000). Accounts and slots at old blocks take an archive node. Fields of the header take none.",
+            "(-32000). Accounts and slots at old blocks need an archive node. Header fields don't.",
         ),
     ],
 )
@@ -546,7 +546,7 @@ def test_an_old_block_is_rejected_for_its_age_if_a_younger_one_is_served(service
     with instead_of_proofs(service, refuse_old) as url:
         reconfigure(settings, service.url, url)
         (rejection,) = estimate(client, key, body)["rejections"]
-    assert "(-32000). Accounts and slots at old blocks take an archive node." in rejection["error"]
+    assert "(-32000). Accounts and slots at old blocks need an archive node." in rejection["error"]
 
 
 @pytest.mark.long
