@@ -301,6 +301,12 @@ def with_code(text: str) -> SafeString:
 
 
 @register.filter
+def url_path(path: str) -> SafeString:
+    """Return a URL's path that may break before each slash, so that no word of it breaks."""
+    return SafeString("<wbr>/".join(map(escape, path.split("/"))))
+
+
+@register.filter
 def slot_path(name: Mapping[str, Any]) -> SafeString:
     """Return a slot's name as a path, such as 0x2[0x7099…79C8][element 5].1 from a mapping to a struct's member."""
     pieces = slot_words.path(name)
