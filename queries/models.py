@@ -336,8 +336,8 @@ class Block(DueRow):
 
     @property
     def needs_action(self) -> bool:
-        """Return whether the block goes on only after the operator or the user acts."""
-        return self.wait is not None and self.wait.actor in {Actor.OPERATOR, Actor.USER}
+        """Return whether the block goes on only after the operator, the user or others act."""
+        return self.wait is not None and self.wait.actor in {Actor.OPERATOR, Actor.USER, Actor.OTHERS}
 
     @property
     def path_done(self) -> int:

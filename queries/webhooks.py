@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, F, Min, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -80,6 +80,25 @@ def with_destinations() -> "QuerySet[Webhook]":
     """Select all webhooks, each with the `destination` of its batch. It is 0 for a test event, which has no batch."""
     batches = Batch.objects.filter(pk=OuterRef("pk")).values("destination_chain_id")
     return Webhook.objects.annotate(destination=Coalesce(Subquery(batches), 0))
+
+
+@dataclass(frozen=True)
+class FailingWebhooks:
+    since: datetime
+    webhooks: int
+    receivers: int
+
+
+def failing() -> FailingWebhooks | None:
+    """Return the webhooks of batches whose delivery fails, if none was delivered since the first of them failed."""
+    of_batches = Exists(Batch.objects.filter(pk=OuterRef("pk")))
+    rows = Webhook.objects.filter(of_batches, due_at__isnull=False, attempts__gt=0)
+    counts = {"since": Min("failing_since"), "webhooks": Count("pk"), "receivers": Count("receiver", distinct=True)}
+    found = FailingWebhooks(**rows.aggregate(**counts))
+    if not found.webhooks:
+        return None
+    delivered = WebhookDelivery.objects.filter(status=DeliveryStatus.DELIVERED, ended_at__gt=found.since)
+    return None if delivered.exists() else found
 
 
 def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:

@@ -40,7 +40,7 @@ PAGE_SIZE = 25
 MOST_IN_FILE = 1000
 _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
-    *("registry", "calldata", "transaction", *facts_csv.TRANSACTION_COLUMNS),
+    *("registry", "calldata", "transaction", *facts_csv.TRANSACTION_COLUMNS, "slot_said_to_be"),
 )
 _TOO_FEW_SENTENCES = {"account": "Name an account or a block."}
 
@@ -215,4 +215,5 @@ def _cells(fact: FoundFact) -> Iterator[str]:
         facts.calldata(block.number, fact.fact),
         fact.transaction_hash,
         *facts_csv.transaction_cells(fact.fact, fact.transaction),
+        facts_csv.said_to_be(fact.fact),
     )

@@ -547,7 +547,7 @@ class FoundSlots(AnswerModel):
     block_number: Number
     block_hash: Text
     found_by: Text
-    slots: tuple[SlotOfCall, ...]
+    slots: Annotated[tuple[SlotOfCall, ...], Field(min_length=1)]
     depends_on: tuple[DependingSlot, ...] = ()
     hints: SlotHints = SlotHints()
     batch: dict[str, Any]

@@ -31,6 +31,7 @@ from batch_query_client.asking import Patience
 from batch_query_client.bundles import VerifiedBundle
 from batch_query_client.drivers import Blocking, NonBlocking, http_client, operation, run
 from batch_query_client.effects import Steps
+from batch_query_client.errors import UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access, fetch
 from batch_query_client.paying import Payer, Sending, Sent
@@ -262,7 +263,7 @@ class _ServiceOperations(Generic[AnyBatch]):
         """Return the storage slot from which a view call answers, such as `"balanceOf(address)"`, and its layout.
 
         `block` is a number, `"latest"` or `"finalized"`. `position` is the word of an answer of several. Raises
-        `InvalidRequest` with the code `slots_unknown` or `call_failed`, and the errors of `submit`.
+        `InvalidRequest` with the code `slots_unknown` or `call_failed`, `UnexpectedAnswer`, and the errors of `submit`.
         """
         document = {
             "sourceChainId": str(chain),
@@ -272,7 +273,10 @@ class _ServiceOperations(Generic[AnyBatch]):
             "arguments": [str(each).lower() if isinstance(each, bool) else str(each) for each in arguments],
             **({} if position is None else {"position": str(position)}),
         }
-        return (yield from operations.post(self._access, FoundSlots, "/find-slots", document))
+        found = yield from operations.post(self._access, FoundSlots, "/find-slots", document)
+        if found.source_chain_id != chain or block not in {found.block_number, "latest", "finalized"}:
+            raise UnexpectedAnswer("The service found slots of another chain or block than it was asked for.")
+        return found
 
     @operation
     def batches(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[BatchPage]:

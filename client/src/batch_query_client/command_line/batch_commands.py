@@ -133,9 +133,12 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
         raise click.UsageError(
             f"The balance is not the word of one slot ({slot.certainty}): `bqs find-slots` shows what it follows from."
         )
-    units = "" if found.hints.decimals is None else f" Divide it by 10^{found.hints.decimals}, as the contract says."
-    say(f"The balance at block {found.block_number} is {slot.value}, in {slot.slot} ({slot.layout}).{units}")
     name = json.dumps(slot.slot_name) if slot.slot_name else slot.slot
+    if slot.slot_name and options.holder[2:].casefold() not in name.casefold():
+        raise client.UnexpectedAnswer("The service names a slot that isn't of this holder.")
+    at = slot.slot if slot.account.casefold() == options.token.casefold() else f"{slot.slot} of {slot.account}"
+    units = "" if found.hints.decimals is None else f" Divide it by 10^{found.hints.decimals}, as the contract says."
+    say(f"The balance at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
     return replace(
         options, token=None, holder=None, accounts=[slot.account], slots=[name], block=str(found.block_number)
     )
