@@ -79,7 +79,9 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_where_the_registry_
 def test_any_balance_is_shown_exactly(balance):
     batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
-    shown = re.search(r" ETH ([\d.]+) wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch)))
+    shown = re.search(
+        r" ETH ([\d.]+) wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
+    )
     assert shown
     whole, _, fraction = shown[1].partition(".")
     assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
