@@ -52,7 +52,7 @@ _FIELDS_OF = {
     "transactions": {"props": "tx_props", "logs": "logs", "blockLogs": "block_logs"},
 }
 _FIELDS_OF_WHEN = {"block": "block", "time": "time", "transaction": "block_of"}
-_OF_BATCH = {"destinationChainId": "destination", "fee": "fee", "sender": "sender", "webhook": "webhook"}
+_OF_BATCH = {"destinationChainId": "destination"} | {name: name for name in ("fee", "sender", "webhook", "label")}
 
 
 def _text(**attributes: str) -> forms.TextInput:
@@ -76,6 +76,7 @@ class BatchForm(forms.Form):
     )
     fee = forms.CharField(label="Fee cap", required=False, widget=_text(inputmode="decimal"))
     webhook = forms.CharField(required=False, widget=_text(inputmode="url", placeholder="https://…"))
+    label = forms.CharField(required=False, widget=_text(maxlength="100"))
     pasted = forms.CharField(label="Addresses or CSV", required=False, widget=_area(4, **{"class": "mono not-asked"}))
     token = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -554,7 +555,8 @@ class NewBatchForm:
         values = {name: str(self.batch[name].value() or "").strip() for name in _OF_BATCH.values()}
         paid = {"sender": "self"} if values["sender"] == "self" else {"fee": _wei(values["fee"])}
         webhook = {"webhook": {"url": values["webhook"]}} if values["webhook"] else {}
-        return {"destinationChainId": values["destination"], **paid, "data": data, **webhook}
+        label = {"label": values["label"]} if values["label"] else {}
+        return {"destinationChainId": values["destination"], **paid, "data": data, **webhook, **label}
 
 
 def _wei(typed: str) -> str:

@@ -204,6 +204,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     batch |= {
         "destination": document["destinationChainId"],
         "sender": document.get("sender", "service"),
+        "label": earlier.label or "",
         "fee": whole_units(int(fee)) if fee.isdecimal() and "sender" not in document else "",
     }
     more: dict[str, Any] = {"outcome": "filled_in", "outcome_of": earlier.pk, "omits_webhook": "webhook" in document}

@@ -20,7 +20,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
 function forgetEstimate() {
   for (const id of ["estimate", "by-api-json"]) {
     const hint = Object.assign(document.createElement("p"), { className: "hint" });
-    hint.textContent = "No answer came to what you typed last.";
+    hint.textContent = "The service did not answer your last change.";
     document.getElementById(id)?.replaceChildren(hint);
   }
   for (const id of ["estimate-said", "bar-cost"]) document.getElementById(id)?.replaceChildren();
@@ -31,9 +31,9 @@ function forgetEstimate() {
 function whyNot(status) {
   switch (status) {
     case 0:
-      return "This service can't be reached. What you typed stays here; check your connection.";
+      return "The browser can't reach this service. What you typed stays here; check your connection.";
     case 413:
-      return "This is too much for one form. What you typed stays here: make several batches of it, or use the API.";
+      return "One form can't hold this much. What you typed stays here: split it into several batches, or use the API.";
     default:
       return `This service answered with error ${status}. What you typed stays here; try again in a moment.`;
   }

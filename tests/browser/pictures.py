@@ -31,7 +31,14 @@ MOST_BYTES = 60_000
 """Maximum size of a page and all that it loads, as sent."""
 
 
-_HAS_HIGH_ROWS = "[...document.querySelectorAll('.batches tr:not(.group)')].some(row => row.offsetHeight > 48)"
+_HAS_HIGH_ROWS = (
+    "[...document.querySelectorAll('.batches tr:not(.group, :has(.under))')].some(row => row.offsetHeight > 48)"
+)
+# Names of chains may be cut off. All other cells may hold numbers.
+_HAS_CUT_CELLS = (
+    "[...document.querySelectorAll(':is(.list, .facts-found) :is(th, td):not(.where)')]"
+    ".some(cell => cell.scrollWidth > cell.clientWidth + 1)"
+)
 
 Address = Callable[[Stage], str]
 """A function that stores the rows of a page and returns the page's address."""
@@ -257,6 +264,8 @@ PICTURES = (
     Picture("Batch: DONE, with a webhook", of(states.with_webhook), who=ALICE),
     Picture("Batch: DONE, pruned", of(states.pruned)),
     Picture("Batch: REJECTED", of(states.rejected)),
+    Picture("Batch: CANCELLED", of(states.cancelled)),
+    Picture("Batch: DONE, with a label", of(states.labelled), who=ALICE),
     Picture("Batch: REJECTED at once", of(states.rejected_at_once)),
     Picture("Batch: REJECTED on the way", of(states.rejected_on_the_way)),
     Picture("Batch: rolled back", of(states.reorged)),
@@ -410,5 +419,7 @@ def unfold(page: Page) -> bool:
 def faults_as_shown(page: Page, rule: str | None = None) -> list[str]:
     """Return the page's faults in its present colours, width and font: of one rule of axe-core, or of all."""
     faults = [*axe_violations(page, rule), *(["It must be scrolled sideways."] if overflows(page) else [])]
+    if page.evaluate(_HAS_CUT_CELLS):
+        faults.append("A cell of a list is cut off.")
     is_wide = (page.viewport_size or NARROW)["width"] >= WIDE["width"]
     return [*faults, "A batch has several lines in the list."] if is_wide and page.evaluate(_HAS_HIGH_ROWS) else faults

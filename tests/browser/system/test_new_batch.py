@@ -62,7 +62,7 @@ def test_typed_values_survive_going_back_and_a_session_that_ends(
     expect(accounts).to_have_value(ALICE)
     context.clear_cookies()
     submit.click()
-    expect(page.get_by_role("alert")).to_contain_text("You are signed out. Sign in in another tab, then go on here.")
+    expect(page.get_by_role("alert")).to_contain_text("You are signed out. Sign in from another tab, then go on here.")
     sign_in_as(context, ALICE)
     context.new_page().goto("/dashboard")
     page.get_by_role("button", name="Go on").click()

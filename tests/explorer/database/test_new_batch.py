@@ -569,7 +569,7 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "No line asks for anything."),
+        ("", "No line has an account, a transaction or a header field."),
         (f"tx,log\n{TRANSACTION},one", "Line 2: The index of a log must be a decimal string without sign "),
         (f"tx,block\n{TRANSACTION}1,1", "Line 2: A transaction is named by its hash, or by its index in the "),
         (
