@@ -281,7 +281,8 @@ def test_a_transaction_is_named_once(alice):
     assert numbered == {"block:12": {"transactions": {TRANSACTION: asked, other: asked}}}
     at_latest = request_of(alice, form(row | {"transactions": f"{TRANSACTION} 5"}))["data"]["31337"]
     assert at_latest == {"latest": {"transactions": {"5": asked}}} | dict([*own.items()][:1])
-    html = post(alice, "submit", row | {"at": "transaction", "logs": "70000"}, status=400)
+    html = post(alice, "submit", row | {"logs": "70000"}, status=400)
+    assert "blocks of the transactions" in text_of(html)
     assert faults_in(html) == [("id_rows-0-logs", "The index of a log is too large: '70000'.")]
     assert post(alice, "submit", row | {"at": "transaction"}, status=303) == ""
     again = filled(alice.get(f"/new-batch?from={Batch.objects.get().pk}").text)
