@@ -308,5 +308,8 @@ contract Many {
     function ofBytes(bytes calldata key) external view returns (uint256) { return byBytes[key]; }
     function inBox(uint256 box, address account) external view returns (uint256) { return boxes[box].inner[account]; }
     function lastInBox(uint256 box) external view returns (uint256) { return boxes[box].list[boxes[box].list.length - 1]; }
+    function turned(address inner, address account, uint256 at) external view returns (uint256) {
+        return deep[account][inner][at];
+    }
     function endOf(uint256 at) external view returns (uint256) { return structs[at].end; }
 }

@@ -247,6 +247,12 @@ _ROWS: list[tuple[str, str, list[str], dict[str, Any]]] = [
         whole("points", ALICE, "7", member(1), value=5) | {"position": "2"},
     ),
     ("Many", "deep(address,address,uint256)", [ALICE, "Many", "1"], whole("deep", ALICE, "Many", "1", value=8)),
+    (
+        "Many",
+        "turned(address,address,uint256)",
+        ["Many", ALICE, "1"],
+        whole("deep", ALICE, "Many", "1", value=8) | {"is_turned": True},
+    ),
     ("Many", "byText(string)", ["a key"], whole("byText", text("a key", "string"), value=9)),
     ("Many", "ofBytes(bytes)", ["0x00ff"], whole("byBytes", text("0x00ff", "bytes"), value=10)),
     ("Many", "byBytes4(bytes4)", ["0x12345678"], whole("byBytes4", text("0x12345678", "bytes4"), value=11)),
@@ -298,7 +304,14 @@ def test_a_view_call_leads_to_its_slot_and_layout(search):
         elif "slot" in expected:
             assert int(first["slot"], 16) == _base(name, expected["slot"]), row
         layout = expected.get("layout") or expected["name"]["layout"]
-        assert (first["layout"], first["slotName"]) == (layout, in_full), row
+        stated = first["slotName"] or {}
+        assert {key: value for key, value in stated.items() if key in (in_full or {})} == (in_full or {}), row
+        assert stated.get("part", first["part"]) == first["part"], row
+        assert ("part" in stated) == (bool(stated) and expected["part"] != (0, 256)), row
+        # The call is stated if its arguments, its contract and its only word are those that a reader takes for them.
+        is_stated = bool(stated) and not expected.keys() & {"position", "account", "is_turned"}
+        assert stated.get("call") == (signature if is_stated else None), row
+        assert first["layout"] == layout, row
         body = {"destinationChainId": "31337", **found["batch"]}
         answer = Client().post("/read-proofs", body, content_type="application/json", headers=header(search.key))
         shown = {proof["slot"]: proof for proof in answer.json()["proofs"]}[first["slot"]]
