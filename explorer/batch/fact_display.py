@@ -103,10 +103,9 @@ class Value:
         if self.slot_name:
             return _named_slot_in_short(self.slot_name, number) or word
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
-            case [("decimal", text)] if len(text) <= _MOST_DIGITS:
-                return InShort(f"{number:,}")
-            case [("decimal", text)] if len(text) <= _MOST_WHOLE_DIGITS:
-                word = replace(word, exact=text)
+            case [("decimal", text)]:
+                shortened_word = replace(word, exact=text if len(text) <= _MOST_WHOLE_DIGITS else "")
+                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else shortened_word
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:
