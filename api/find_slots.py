@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
@@ -23,9 +23,8 @@ from proving.slots import signatures, slot_search
 from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
 from proving.slots.trials import Part
-from queries import strict_json
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
-from queries.batch_request import BodyFault, InvalidRequest, body_fault, pointer
+from queries.batch_request import BodyFault, InvalidRequest, body_fault, duplicates, pointer, read_document
 from queries.storage_layout import MOST_DECIMALS, SlotPart
 from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown
 
@@ -158,10 +157,15 @@ def find_slots(request: HttpRequest) -> FoundSlots:
     Words are proven. How the answer follows from them is tried with other words in their place.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    if seconds := throttle.take("searches for slots", key.user_id, _MOST_PER_MINUTE):
+    return search(key.user_id, lambda: body_of(request))
+
+
+def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
+    """Search as a body asks, within the limits of a user, for pages too. Raises `Refused` and `InvalidRequest`."""
+    if seconds := throttle.take("searches for slots", user_id, _MOST_PER_MINUTE):
         sentence = f"You may search {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
         raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
-    asked = _read(body_of(request))
+    asked = _read(read_body())
     question = _question(asked)
     chain_id = int(asked.sourceChainId)
     if chain_id not in {connection.source_id for connection in get_chains().connections}:
@@ -183,14 +187,9 @@ def find_slots(request: HttpRequest) -> FoundSlots:
 
 def _read(body: bytes) -> SlotRequest:
     """Return the request in a body. Raises `InvalidRequest`."""
-    try:
-        document = strict_json.parse(body, max_keys=_MOST_KEYS)
-    except strict_json.TooManyKeys:
-        raise InvalidRequest([BodyFault("", f"The body has more than {_MOST_KEYS} keys.")]) from None
-    except strict_json.NotJson as error:
-        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
-    if document.duplicate_keys:
-        raise InvalidRequest([BodyFault("", "A key appears twice in one object.")])
+    document = read_document(body, _MOST_KEYS)
+    if faults := [*duplicates(document)]:
+        raise InvalidRequest(faults)
     try:
         return SlotRequest.model_validate(document.value)
     except ValidationError as error:

@@ -4,7 +4,7 @@ The number of SQL statements doesn't grow with the number of queries.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chains.encoding import checksummed, hex_data
@@ -25,8 +25,9 @@ from queries.models import Query
 # Slots of one account, or logs of one transaction, on a page.
 SLOTS_PAGE = 50
 _STATUS_MEANINGS = {0: "= failure", 1: "= success"}
-# A longer number is shown as a shortened word. In a slot that the request has named, it is rarely an address.
-_MOST_DIGITS, _MOST_DIGITS_OF_NAMED = 18, 27
+# A longer number is shown as a shortened word: in titles, in titles of named slots, and in tables, which have room for
+# amounts of tokens. The word of a named slot is rarely an address.
+_MOST_DIGITS, _MOST_DIGITS_OF_NAMED, _MOST_WHOLE_DIGITS = 18, 27, 31
 _BITS_OF_ADDRESS = 160
 
 
@@ -43,7 +44,7 @@ class InShort:
     text: str
     unit: str = ""
     ends: tuple[int, int] | None = None  # characters shown at the start and the end of a long value
-    exact: str = ""  # the exact amount if the text is cut off
+    exact: str = ""  # the exact number if the text doesn't have all its digits
 
     @classmethod
     def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
@@ -102,8 +103,10 @@ class Value:
         if self.slot_name:
             return _named_slot_in_short(self.slot_name, number) or word
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
-            case [("decimal", text)]:
-                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
+            case [("decimal", text)] if len(text) <= _MOST_DIGITS:
+                return InShort(f"{number:,}")
+            case [("decimal", text)] if len(text) <= _MOST_WHOLE_DIGITS:
+                word = replace(word, exact=text)
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:

@@ -116,6 +116,11 @@ def destination_chains() -> list[ChainName]:
     return [chain_name(chain.id) for chain in get_chains().destinations()]
 
 
+def has_several_chains() -> bool:
+    """Return whether lists name the chains of each row."""
+    return len(source_chains()) > 1 or len(destination_chains()) > 1
+
+
 # --- Views ------------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +181,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         "properties": fact_search.PROPERTIES,
         "sources": source_chains(),
         "destinations": destination_chains(),
+        "names_chains": has_several_chains(),
     }
     return render(request, "explorer/fact_list/page.html", context, status=search.status)
 

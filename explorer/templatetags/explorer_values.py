@@ -137,7 +137,7 @@ _ICONS = {
     "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
-_ICONS["FAILED"] = _ICONS["REJECTED"]
+_ICONS["FAILED"], _ICONS["CANCELLED"] = _ICONS["REJECTED"], _ICONS["STOPPED"]
 _ICONS["PENDING"] = _ICONS["WAITING"]
 # Icons for results of transactions.
 _ICONS |= {"ok": _ICONS["DONE"], "fail": _ICONS["REJECTED"], "run": _ICONS["IN_PROGRESS"]}
@@ -240,6 +240,15 @@ def in_short(value: InShort) -> SafeString:
     return html('<span title="{}\xa0{}">{}</span>', value.exact, value.unit, text) if value.exact else SafeString(text)
 
 
+@register.simple_tag
+def whole(value: InShort) -> SafeString:
+    """Return a fact's value with its unit like `in_short`, but a number with all its digits."""
+    if not value.exact:
+        return in_short(value)
+    number, point, fraction = value.exact.partition(".")
+    return in_short(InShort(f"{int(number):,}{point}{fraction}", value.unit))
+
+
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 
@@ -289,6 +298,12 @@ def with_code(text: str) -> SafeString:
     """Return a text whose parts between backticks are code."""
     parts = enumerate(text.split("`"))
     return SafeString("".join(f"<code>{escape(part)}</code>" if at % 2 else escape(part) for at, part in parts))
+
+
+@register.filter
+def url_path(path: str) -> SafeString:
+    """Return a URL's path that may break before each slash, so that no word of it breaks."""
+    return SafeString("<wbr>/".join(map(escape, path.split("/"))))
 
 
 @register.filter

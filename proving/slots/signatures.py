@@ -1,6 +1,7 @@
 """View functions by their signature, and calls of them with arguments as texts."""
 
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +20,6 @@ MOST_ARGUMENTS = 4
 MOST_CHARACTERS = 2048
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78}", re.ASCII)
 _BOOLEANS = {"true": 1, "false": 0, "1": 1, "0": 0}
-# The holder in the place of an address when a layout is confirmed. Other values are made of the same bytes.
-_MADE_UP = keccak(text="a holder whom nobody knows")
 
 
 class InvalidCall(ValueError):
@@ -71,8 +70,8 @@ class Argument:
         return int(self.value) if self.type.startswith("uint") else None
 
     def made_up(self, place: int) -> "Argument":
-        """Return another argument of the type, which differs by its place."""
-        made = keccak(_MADE_UP + bytes([place]))
+        """Return another argument of the type: unless it is a number, one that no contract knows."""
+        made = secrets.token_bytes(32)
         match self.type:
             case "address":
                 return replace(self, value=checksummed(hex_data(made[:20])))

@@ -84,5 +84,5 @@ const hash = (digits) => BigInt(`0x${keccak(bytesOf(digits))}`);
 
 /** @param {boolean} isRight */
 function require(isRight) {
-  if (!isRight) throw new Refusal("The request has a storage slot, or the name of one, that is malformed.");
+  if (!isRight) throw new Refusal("The request has a malformed storage slot or slot name.");
 }

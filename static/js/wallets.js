@@ -193,7 +193,7 @@ export async function post(path, form, body, signal) {
       signal: controller.signal,
     });
   } catch {
-    throw new Failure("This service can't be reached. Check your connection, then try again.");
+    throw new Failure("The browser can't reach this service. Check your connection, then try again.");
   }
   const content = await answer.json().catch(() => null);
   if (answer.ok && content) return content;

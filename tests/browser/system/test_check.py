@@ -243,7 +243,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
     assert verified(page, made, documents) == {
         "slot": "Refusal: Query 2: The bundle's slot is not 32 bytes in hex.",
         "registry": "Refusal: The bundle's factsRegistry is not 20 bytes in hex.",
-        "batch": "Refusal: The bundle is that of another batch.",
+        "batch": "Refusal: The bundle belongs to another batch.",
         "selector": "Refusal: The block of query 1 is not the one asked for.",
         "time": "Refusal: The time of query 1 is not the one asked for.",
         "name": "Refusal: The name of query 1 is an address.",
@@ -443,7 +443,7 @@ def test_a_facts_reader_takes_the_proofs_of_slots_under_a_root_that_is_a_fact(
     page.eval_on_selector("data[data-reader]", "(data) => data.dataset.reader = '0x' + '11'.repeat(20)")
     begin(page)
     ends(page, FAILS)
-    assert re.search(r"Wrong: The facts reader 0x(11){20} holds another word than .*: 0x\.", steps(page)[-1])
+    assert re.search(r"Wrong: The facts reader 0x(11){20} has a different word than .*: 0x\.", steps(page)[-1])
 
 
 @pytest.mark.long
@@ -455,8 +455,8 @@ def test_contradictions_by_a_wallet_are_shown_and_its_refusals_leave_hashes_to_b
     for lies, refuses, sentence in (
         ({"eth_getBlockByNumber": other}, {}, rf"Wrong: Test Wallet knows another block \d+ .*{word(1)}\."),
         ({"eth_getBlockByNumber": None}, {}, r"Wrong: Test Wallet knows no block \d+ of Development chain"),
-        ({"eth_call": word(1)}, {}, rf"Wrong: The facts registry 0x\w+ holds another word than .*: {word(1)}\."),
-        ({"eth_call": "0x"}, {}, r"Wrong: The facts registry 0x\w+ holds another word than"),
+        ({"eth_call": word(1)}, {}, rf"Wrong: The facts registry 0x\w+ has a different word than .*: {word(1)}\."),
+        ({"eth_call": "0x"}, {}, r"Wrong: The facts registry 0x\w+ has a different word than"),
         ({}, {"eth_call": revert}, r"Wrong: The facts registry 0x\w+ doesn't hold NONCE of 0x"),
     ):
         wallet.lies, wallet.refuses = lies, refuses
@@ -535,10 +535,10 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
     ]
     sentences = [
         (FAILS, "Wrong: Query 1: The proof shows another BALANCE than the bundle claims."),
-        (FAILS, "Wrong: The bundle is that of another batch."),
+        (FAILS, "Wrong: The bundle belongs to another batch."),
         (FAILS, "Wrong: The file is not JSON."),
-        ("It could not be checked.", "Wrong: Ask again in 5 s."),
-        ("It could not be checked.", "Wrong: This service answered with error 502. Try again in a moment."),
+        ("The check failed.", "Wrong: Ask again in 5 s."),
+        ("The check failed.", "Wrong: This service answered with error 502. Try again in a moment."),
     ]
     page.goto(path(made))
     bundles = iter(answers)

@@ -197,9 +197,9 @@ def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance
     [
         ({"fee": "0"}, {}, "Fee 0 ETH no limit, because this is a test network"),
         ({"fee": "15000000000000001"}, {}, "Fee 0.015000… ETH no limit, because this is a test network"),
-        ({"fee": "auto"}, {}, "Fee auto the most that it may cost, as estimated"),
-        ({"fee": "auto"}, {"fee": 10**15}, "Fee 0.001 ETH auto: the most that it may cost, as estimated"),
-        ({"sender": "self"}, {}, "Fee 0 ETH the service sends nothing for it Who pays Its submitter"),
+        ({"fee": "auto"}, {}, "Fee auto capped at the estimated maximum"),
+        ({"fee": "auto"}, {"fee": 10**15}, "Fee 0.001 ETH auto: capped at the estimated maximum"),
+        ({"sender": "self"}, {}, "Fee 0 ETH you send the transactions Who pays Its submitter"),
     ],
 )
 @pytest.mark.parametrize("end", [lambda _: None, batches.accept, batches.finish, batches.reject])
