@@ -77,7 +77,7 @@ def test_one_line_says_what_a_batch_waits_for_and_how_long_it_takes():
         sentence = f"Waiting for block 743 of Development chain, now {head}, {time}."
         assert notes_of(batch, sentence) == ["run IN_PROGRESS"]
         assert "The service has checked it" not in batches.page(batch)
-    # Of a chain that isn't configured, nothing is expected.
+    # Nothing is expected of a chain that isn't configured.
     Block.objects.update(wait=wait("block_to_come", block=743, chain=99, head=691, last=None))
     assert notes_of(batch, "Waiting for block 743 of chain 99, now 691.") == ["run IN_PROGRESS"]
 
