@@ -418,12 +418,12 @@ def test_a_closed_stream_is_no_defect(closed, arguments, code):
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
-        ("estimate - <&- 2>&1", ExitCode.USAGE, "No line of the file asks for anything."),
+        ("estimate - --chain 1 --destination 1 <&- 2>&1", ExitCode.USAGE, "No line of the file asks for anything."),
         ("--help >/dev/full 2>&1", ExitCode.USAGE, ""),
         ("--help 2>&1 >/dev/full", ExitCode.USAGE, "The output: No space left on device."),
         ("list --nope 2>/dev/full", ExitCode.USAGE, ""),
         (
-            "read $(printf '\\377') --url http://127.0.0.1:1 2>&1",
+            "read $(printf '\\377') 2>&1",
             ExitCode.USAGE,
             "is not UTF-8 text: save it as UTF-8.",
         ),

@@ -173,26 +173,19 @@ FIELDS: dict[str, Callable[[Any], object]] = {
     "queries": lambda wrong: body(destination=1, queries=wrong),
     "a query": lambda wrong: body(destination=1, queries=[wrong]),
     "a webhook": lambda wrong: asked(Header(["TIMESTAMP"], chain=1, block=1), webhook=wrong),
-    "a webhook's URL": lambda wrong: Webhook(wrong),
+    "a webhook's URL": Webhook,
     "headers": lambda wrong: Webhook("https://a.example", headers=wrong),
     "a header": lambda wrong: Webhook("https://a.example", headers={"a": wrong}),
     "events": lambda wrong: Webhook("https://a.example", events=wrong),
     "an event": lambda wrong: Webhook("https://a.example", events=[wrong]),
-    "the service": lambda wrong: BatchQueryService(wrong),
+    "the service": BatchQueryService,
     "a key": lambda wrong: BatchQueryService("https://a.example", api_key=wrong),
     "a batch": lambda wrong: BatchQueryService("https://a.example").batch(wrong),
     "destination": lambda wrong: asked(Header(["TIMESTAMP"], chain=1, block=1), destination=wrong),
 }
 # Text is an address, a name of a property, or what the service refuses; time may be in parts of seconds.
 TAKEN = {
-    *{
-        ("address", str),
-        ("a property", str),
-        ("time", float),
-        ("a slot", bytes),
-        ("a slot", bytearray),
-        ("a slot", dict),
-    },
+    *{("address", str), ("a property", str), ("time", float), *(("a slot", kind) for kind in (bytes, bytearray, dict))},
     *{("a webhook", type(None)), ("a webhook's URL", str), ("headers", dict), ("a header", str), ("an event", str)},
     *{("a key", str), ("a batch", str)},
 }
