@@ -489,6 +489,8 @@ class ChainWatch(models.Model):
     proofs_measured_at = models.DateTimeField(null=True)
     measured_head = models.PositiveBigIntegerField(null=True)
     oldest_provable = models.PositiveBigIntegerField(null=True)
+    # The same measurement node by node: `host`, and `oldest`, which is null if the node proved none.
+    proving_nodes = models.JSONField(default=list, db_default=[])
     # Set for destinations: the signers' balances in wei by address, as decimal digits, and the wei that count against
     # the daily limit.
     balances = models.JSONField(default=dict, null=True)
@@ -637,6 +639,7 @@ class WorkerHeartbeat(models.Model):
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
+    has_old_chains = models.BooleanField(default=False, db_default=False)  # chains.toml was changed after its start
 
     # Time without a heartbeat after which a worker counts as dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)

@@ -50,7 +50,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
 from config import logs
-from config.configured_chains import get_chains
+from config.configured_chains import get_chains, have_changed
 from config.database import due_rows, schema
 from config.database.statements import CompiledQuery, chunks
 from proving import money
@@ -160,7 +160,10 @@ class Worker:
             proof_depth.forget()
             checkpoints.deployed().update(due_at=Now())
         checkpoints.wake()
-        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
+        has_old_chains = have_changed()
+        if has_old_chains:
+            logger.warning("chains.toml has changed since this worker read it: restart the worker")
+        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now(), has_old_chains=has_old_chains):
             WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
         if self._outages:
             self._outages.note_answer()
