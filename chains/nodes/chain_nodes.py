@@ -596,7 +596,7 @@ class RpcNode:
             if status in _REFUSED_RANGE and answer.content:
                 return refusal
             is_error = is_error and status != HTTPStatus.FORBIDDEN
-        elif status == HTTPStatus.BAD_REQUEST and not isinstance(reply, str):
+        elif status == HTTPStatus.BAD_REQUEST and (isinstance(reply, list) or _has_id(reply)):
             return reply
         elif len(batch) == 1 and status in _REFUSED_METHOD and batch[0][0] != "eth_chainId":
             return refusal
@@ -670,6 +670,10 @@ class RpcNode:
 def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     """Return whether the chain itself gave the answer, so that no other node needs to be asked."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
+
+
+def _has_id(reply: Any) -> bool:
+    return isinstance(reply, dict) and "id" in reply
 
 
 def _id(told: Any) -> int:
