@@ -29,7 +29,7 @@ from chains.nodes.chain_nodes import is_answer
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import KEPT_BELOW, RpcClient, result
-from config.configured_chains import get_chains, have_changed, get_rpc
+from config.configured_chains import get_chains, get_rpc, have_changed
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
