@@ -17,6 +17,7 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
+from config.database.sqlite import sqlite_file
 from devnet.devchain import DevChain
 from devnet.ports import free_port
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
@@ -65,6 +66,19 @@ def test_a_worker_says_that_it_holds_an_older_chains_toml(service, start_worker,
     assert "chains.toml has changed since this worker read it: restart the worker" in log_of(tmp_path)
     reconfigure(settings, "block_seconds = 2", "block_seconds = 1")
     until(lambda: codes() == [], "its end", says=codes)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite's database is a file")
+def test_a_worker_notices_that_its_database_was_moved_away(service, start_worker, tmp_path):
+    database = sqlite_file()
+    start_worker()
+    until(lambda: WorkerHeartbeat.running().exists(), "a heartbeat")
+    away = database.rename(database.with_name("away"))
+    try:
+        until(lambda: "the database does not answer; trying again" in log_of(tmp_path), "its line")
+    finally:
+        away.rename(database)
 
 
 @pytest.mark.long
