@@ -8,6 +8,7 @@ import re
 import shlex
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import login, logout
@@ -150,7 +151,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **context: Any) -> HttpResponse:
-    context |= {"chains": get_chains().chains, "next_path": next_path}
+    is_for_batch = urlsplit(next_path).path == reverse("explorer:new_batch")
+    context |= {"chains": get_chains().chains, "next_path": next_path, "is_for_batch": is_for_batch}
     if development_sign_in.is_offered(request):
         context["development_address"] = development_sign_in.ADDRESS
     return render(request, "accounts/sign_in.html", context, status=status)

@@ -7,7 +7,8 @@ stay, with their time.
 import hashlib
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -36,9 +37,9 @@ router = Router(tags=["Chains"])
 
 # Seconds for which caches may keep the JSON.
 _KEPT_SECONDS = 15
-# The usual time comes from the DONE batches among this number of batches that ended last.
+# The usual time and cost come from the DONE batches among this number of batches that ended last.
 _RECENT = 200
-_LEAST_TIMED = 3
+_LEAST_MEASURED = 3
 
 Decimal = Annotated[int, PlainSerializer(str, return_type=str)]
 """A decimal string in JSON, whose numbers lose digits."""
@@ -68,6 +69,17 @@ class BalanceCost(Schema):
 class UsualTime(Schema):
     seconds: float = Field(description="From submission to DONE: half of the batches took no longer.")
     batches: int
+
+
+class UsualCost(Schema):
+    wei: Decimal = Field(description="For each query, decimal: half of the batches spent no more.")
+    batches: int
+
+
+class ProvingNode(Schema):
+    host: str
+    provesBack: Decimal | None = Field(description="Blocks below the newest one, at least. null: it proved no account.")
+    provesEveryBlock: bool
 
 
 class AttesterAnswer(Schema):
@@ -127,6 +139,9 @@ class ConnectionDetail(Schema):
     reach: ReachOfConnection
     oneBalance: BalanceCost = Field(description="Of one account's balance at a new block.")
     usualTime: UsualTime | None = Field(description="Of the batches that ended last. null: of too few.")
+    usualCost: UsualCost | None = Field(
+        description="What the same batches spent, if they sent transactions. null: too few did."
+    )
     attesters: AttesterRound | None = Field(description="null: the connection has none.")
 
 
@@ -146,6 +161,7 @@ class ChainDetail(Schema):
         "once a day. null: not measured yet, or none is proven."
     )
     provesEveryBlock: bool = Field(description="Whether they prove accounts at every block.")
+    provingNodes: list[ProvingNode] = Field(description="The same measurement for each node. Empty: not measured yet.")
     observedAt: Time | None = Field(description="When a worker last looked, whether a node answered or not.")
     problems: list[str] = Field(description="What is wrong, in sentences.")
 
@@ -217,10 +233,22 @@ def detail_of_chain(chain: Chain, watch: ChainWatch, found: Findings) -> ChainDe
         gasPrice=watch.gas_price,
         keepsHashes=watch.keeps_hashes,
         provesBack=watch.proves_back,
-        provesEveryBlock=watch.oldest_provable is not None and watch.oldest_provable <= 1,
+        provesEveryBlock=_is_every_block(watch.oldest_provable),
+        provingNodes=[
+            ProvingNode(
+                host=node["host"],
+                provesBack=None if node["oldest"] is None else (watch.measured_head or 0) - node["oldest"],
+                provesEveryBlock=_is_every_block(node["oldest"]),
+            )
+            for node in watch.proving_nodes
+        ],
         observedAt=watch.looked_at,
         problems=found.about_chain(chain.id),
     )
+
+
+def _is_every_block(oldest: int | None) -> bool:
+    return oldest is not None and oldest <= 1
 
 
 # --- Connections ------------------------------------------------------------------------------------------------------
@@ -233,7 +261,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     registries = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     rounds = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
-    seconds = _usual_seconds()
+    recent = _recent_batches()
     special, usable = set[_Ends](), defaultdict[int, dict[int, str]](dict)
     for ends, row in registries.items():
         if not (connection := get_chains().connection(*ends)):
@@ -246,7 +274,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
     readers = {to: each.address for to, of in usable.items() if (each := deployments.reader_of(of))}
     for connection in get_chains().connections:
         ends = connection.source_id, connection.destination_id
-        registry, source, took = registries.get(ends), sources.of(connection), seconds[ends]
+        registry, source, usual = registries.get(ends), sources.of(connection), recent[ends]
         proves = bool(registry and deployments.proves_transactions(registry))
         is_refused = bool(registry and registry.refused)
         lacks_logs = [str(deployments.lacks_logs(registry))] if registry and not proves and not is_refused else []
@@ -271,8 +299,11 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
             notes=[*found.about_connection(*ends), *lacks_logs],
             reach=_reach(connection, registry, watches[connection.source_id]),
             oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
-            usualTime=UsualTime(seconds=round(statistics.median(took), 1), batches=len(took))
-            if len(took) >= _LEAST_TIMED
+            usualTime=UsualTime(seconds=round(statistics.median(usual.seconds), 1), batches=len(usual.seconds))
+            if len(usual.seconds) >= _LEAST_MEASURED
+            else None,
+            usualCost=UsualCost(wei=statistics.median_low(usual.wei), batches=len(usual.wei))
+            if len(usual.wei) >= _LEAST_MEASURED
             else None,
             attesters=_attesters(connection, rounds.get(ends) or AttesterWatch()) if connection.attesters else None,
         )
@@ -319,8 +350,18 @@ def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
     )
 
 
-def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
-    """Return the seconds from submission to DONE of recent batches, by the chains of their first query.
+@dataclass(frozen=True)
+class RecentBatches:
+    """Measurements of a connection's batches that are DONE."""
+
+    seconds: list[float] = field(default_factory=list)
+    """From submission to DONE."""
+    wei: list[int] = field(default_factory=list)
+    """For each query, of batches that sent transactions."""
+
+
+def _recent_batches() -> Mapping[_Ends, RecentBatches]:
+    """Return measurements of recent batches, by the chains of their first query.
 
     A batch that names a block to come begins when the block is there. Self-funded batches are left out, because their
     time depends on their senders.
@@ -329,14 +370,25 @@ def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
     recent = ended.values_list("pk", "status")[:_RECENT]
     # The identifiers keep SQLite from reading all batches that are DONE.
     done = [pk for pk, status in recent if status == BatchStatus.DONE]
-    firsts = Query.objects.filter(position=0, batch__in=done).values_list(
-        "batch", "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"
+    firsts = (
+        Query.objects.filter(position=0, batch__in=done)
+        .select_related("batch")
+        .only(
+            "source_chain_id",
+            *(f"batch__{name}" for name in ("destination_chain_id", "created_at", "finished_at")),
+            "batch__spent",
+            "batch__size",
+        )
     )
     named = Query.objects.filter(batch__in=done, block_tag="", block_of="").order_by().values_list("batch")
     newest = dict(named.annotate(newest=Max(Coalesce("timestamp", "block__timestamp"))))
-    seconds: dict[_Ends, list[float]] = defaultdict(list)
-    for batch, source, destination, created_at, finished_at in firsts:
-        if finished_at:
-            begun = max(created_at.timestamp(), newest.get(batch) or 0)
-            seconds[source, destination].append(max(0, finished_at.timestamp() - begun))
-    return seconds
+    measured: dict[_Ends, RecentBatches] = defaultdict(RecentBatches)
+    for query in firsts:
+        batch = query.batch
+        if batch.finished_at:
+            begun = max(batch.created_at.timestamp(), newest.get(batch.pk) or 0)
+            of_ends = measured[query.source_chain_id, batch.destination_chain_id]
+            of_ends.seconds.append(max(0, batch.finished_at.timestamp() - begun))
+            if batch.spent:
+                of_ends.wei.append(batch.spent // max(1, batch.size))
+    return measured

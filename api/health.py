@@ -18,7 +18,7 @@ from pydantic import Field
 from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
-from config.database import schema
+from config.database import pooler, schema
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
 from proving.health import findings, severities, standstill
@@ -129,11 +129,14 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 if chains.toml can be used and the database answers, accepts writes and has this version's migrations.
 
-    Otherwise answer 503, with the reason.
+    A pooler's connections to it must have time limits. Otherwise answer 503, with the reason.
     """
     try:
         problem = (
-            _schema_problem() or database_check.problem() or _chains_problem(for_operator=_is_for_operator(request))
+            _schema_problem()
+            or database_check.problem()
+            or pooler.problem()
+            or _chains_problem(for_operator=_is_for_operator(request))
         )
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")

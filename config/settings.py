@@ -316,23 +316,24 @@ if _database_url:
     from psycopg import IsolationLevel
 
     _server |= {
+        "ENGINE": "config.database.postgresql",
         "CONN_MAX_AGE": 0,
-        # The pool tests a connection before use, because the server may have been restarted.
-        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 10,
             # Transactions run in parallel. Each statement sees what was committed before it began, so a row may change
             # between two statements. A transaction locks rows before its writes depend on them, in the order in
             # `config.database.statements`. The code relies on this isolation level, so it overrides the server's.
             "isolation_level": IsolationLevel.READ_COMMITTED,
-            # Transactions wait only for the database. So an idle transaction belongs to a frozen process or a lost
-            # machine, and is ended before other transactions reach `lock_timeout`.
-            "options": "-c lock_timeout=20s -c idle_in_transaction_session_timeout=5s",
             # Each process has a pool. A thread takes a connection for its first query, and returns it at the end of its
             # request or turn. By default a pool that can't connect would try for minutes, with growing pauses.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 20, "reconnect_timeout": 1},
             **_server.get("OPTIONS", {}),
         },
+        # `config.database.postgresql` sets these, and the second if it finds a pooler. Transactions wait only for the
+        # database. So an idle transaction belongs to a frozen process or a lost machine, and is ended before other
+        # transactions reach `lock_timeout`.
+        "TIME_LIMITS": {"lock_timeout": "20s", "idle_in_transaction_session_timeout": "5s"},
+        "DISABLE_SERVER_SIDE_CURSORS": False,
     }
     DATABASES = {"default": _server}
 else:

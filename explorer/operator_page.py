@@ -5,10 +5,10 @@ No chain is asked. Workers have stored what it shows. It stops sending, as `mana
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Min, Q
+from django.db.models import Count, F, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -19,6 +19,7 @@ from accounts.models import User
 from api.chain_details import ChainDetail, detail_of_chain
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from explorer.formatting.utc_times import iso
 from proving import money, stops
 from proving.health import findings
 from proving.health.findings import Findings
@@ -66,6 +67,7 @@ def operator(request: HttpRequest) -> HttpResponse:
         ],
         "stops": stops.stoppable(),
         "signers": list(_signers(watches)),
+        "day": _last_day(),
         "queues": list(_queues()),
         "chains": list(_chains(watches, found)),
         "workers": WorkerHeartbeat.objects.order_by("-beat_at")[:_WORKERS],
@@ -128,6 +130,11 @@ class SignerFunds:
     spending: SignerSpending
 
     @property
+    def list_of_transactions(self) -> str:
+        """Return the address of the admin's list."""
+        return f"/admin/proving/transaction/?q={self.address}"
+
+    @property
     def lasts_by_day(self) -> int | None:
         """Return for how many seconds the funds last at the pace of the last 24 hours. None: nothing was spent."""
         return self._lasts(self.spending.in_day)
@@ -147,6 +154,41 @@ def _signers(watches: Mapping[int, ChainWatch]) -> Iterator[SignerFunds]:
         watch = watches.get(chain.id) or ChainWatch()
         for address, wei in (watch.balances or {}).items():
             yield SignerFunds(chain, address, int(wei), spending.get((chain.id, address), SignerSpending()))
+
+
+# --- Batches ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LastDay:
+    """The batches that ended in the last 24 hours."""
+
+    since: datetime
+    done: int
+    rejected: int
+    slowest: Batch | None  # of those that are DONE
+
+    @property
+    def list_of_done(self) -> str:
+        """Return the parameters of the admin's list."""
+        return self._list(BatchStatus.DONE)
+
+    @property
+    def list_of_rejected(self) -> str:
+        return self._list(BatchStatus.REJECTED)
+
+    def _list(self, status: BatchStatus) -> str:
+        return f"status__exact={status}&finished_at__gte={iso(self.since)}"
+
+
+def _last_day() -> LastDay:
+    since = timezone.now() - timedelta(seconds=_DAY_SECONDS)
+    ended = Batch.objects.filter(finished_at__gte=since)
+    done = Q(status=BatchStatus.DONE)
+    counts = ended.aggregate(done=Count("pk", filter=done), rejected=Count("pk", filter=Q(status=BatchStatus.REJECTED)))
+    took = F("finished_at") - F("created_at")
+    slowest = ended.filter(done).only("created_at", "finished_at").order_by(took.desc()).first()
+    return LastDay(since, counts["done"], counts["rejected"], slowest)
 
 
 # --- Queues -----------------------------------------------------------------------------------------------------------

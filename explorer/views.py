@@ -1,6 +1,6 @@
 """Views: pages for anyone with the link, and lists of a user's own batches.
 
-They write only throttle counts, cancellations, and requests to repeat a webhook's delivery.
+They write only throttle counts, labels, cancellations, and requests to repeat a webhook's delivery.
 """
 
 from contextlib import suppress
@@ -48,7 +48,7 @@ from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
 from explorer.lists import webhook_list
-from queries import columns, query_rows, webhooks
+from queries import columns, labels, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
 
@@ -82,7 +82,12 @@ def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
 
 
 def _batch_page(
-    request: HtmxRequest, internal_id: str, wanted: QuerySelection, *, read: Reading | None = None
+    request: HtmxRequest,
+    internal_id: str,
+    wanted: QuerySelection,
+    *,
+    read: Reading | None = None,
+    label_fault: str = "",
 ) -> HttpResponse:
     """Show a batch. For htmx, return only the part that changes, or 204 if htmx has the same `version`.
 
@@ -110,6 +115,8 @@ def _batch_page(
             "announcement": part.announcement,
             "fragment": part.of(request),
             "is_own": page.batch.user_id == request.user.pk,
+            "label_fault": label_fault,
+            "typed_label": request.POST.get("label", ""),
             **_request(page),
             **_webhook(request, page),
             "base_url": settings.BASE_URL,
@@ -130,7 +137,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
     """Return the submitted JSON and a command that submits it again. Return neither if they are too long to read."""
     if page.counts.queries > _MOST_SHOWN_QUERIES:
         return {}
-    stored = Batch.objects.only("request").filter(pk=page.batch.pk).first()
+    stored = Batch.objects.only("request", "label").filter(pk=page.batch.pk).first()
     if stored is None:  # deleted meanwhile
         return {}
     # A query may name thousands of slots.
@@ -187,6 +194,26 @@ def cancel(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
             return redirect("explorer:batch", own.pk)
     context = {"batch": own, "destination": chain_name(own.destination_chain_id), "sent": sent}
     return render(request, "explorer/batch/cancel.html", context, status=409 if request.method == "POST" else 200)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def label(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
+    """Give a batch of the user another label on POST, or none. A GET redirects to the batch's page."""
+    own = get_object_or_404(Batch.objects.only("pk"), pk=internal_id, user=user)
+    if request.method == "POST":
+        typed = request.POST.get("label", "").strip()
+        if typed and not labels.valid(typed):
+            response = _batch_page(
+                request,  # type: ignore[arg-type]  # middleware makes each request such a one
+                internal_id,
+                QuerySelection(),
+                label_fault=labels.FAULT,
+            )
+            response.status_code = 400
+            return response
+        labels.change(own, labels.valid(typed))
+    return redirect("explorer:batch", own.pk)
 
 
 @never_cache

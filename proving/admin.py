@@ -65,7 +65,7 @@ class FactsRegistryAdmin(ReadOnlyAdmin):
 
 @admin.register(Transaction)
 class TransactionAdmin(ReadOnlyAdmin):
-    search_fields = ("=versions__hash", "nonce__exact", "=shares__batch__pk")
+    search_fields = ("=versions__hash", "nonce__exact", "=shares__batch__pk", "=signer__address")
     list_display = (
         *("nonce", brief("Signer", "signer"), "state", brief("Hash", "hash"), brief("Block", "block_number")),
         *("succeeded", "spent_at", brief("Error", "error")),

@@ -93,6 +93,7 @@ class Submitted(Schema):
 
 class Status(Schema):
     queryStatus: status.QueryStatus
+    label: str | None = Field(None, description="The batch's label. Left out: it has none.")
     error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
     code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")

@@ -346,10 +346,12 @@ def is_known(request: HttpRequest, etag: str) -> bool:
 JSON = "application/json; charset=utf-8"
 
 
-def conditional(request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None) -> HttpResponse:
+def conditional(
+    request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None, *, content_type: str = JSON
+) -> HttpResponse:
     """Answer with `content`, or with 304 if the client already has it. `retry_after` is in seconds."""
     known = is_known(request, etag)
-    response = HttpResponse(status=304) if known else HttpResponse(content, content_type=JSON)
+    response = HttpResponse(status=304) if known else HttpResponse(content, content_type=content_type)
     response.headers["ETag"] = etag
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)

@@ -106,7 +106,7 @@ def _read_slot(value: bytes) -> int:
     except ValueError as error:
         raise InvalidProof(f"The proof's slot is malformed: {error}.") from None
     if number == 0:
-        raise InvalidProof("The proof's slot holds a zero, which no storage trie does.")
+        raise InvalidProof("The proof's slot has a zero, which no storage trie stores.")
     return number
 
 
@@ -134,7 +134,7 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
             if node[-1] != b"":
                 raise InvalidProof("The proof has a branch with a value, but all keys are equally long.")
             if not path:
-                raise InvalidProof("The proof goes deeper than its key is long.")
+                raise InvalidProof("The proof is deeper than its key is long.")
             _check_references(node[:-1], {0, _HASH_BYTES})
             child, path = node[int(path[0], 16)], path[1:]
             if child == b"":
@@ -143,7 +143,7 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
             prefix, is_leaf = _read_path(node[0])
             if is_leaf:
                 if len(prefix) != len(path):
-                    raise InvalidProof("The proof has a leaf whose key is of another length.")
+                    raise InvalidProof("The proof has a leaf whose key has the wrong length.")
                 value = read(_read_value(node[1]))
                 return value if prefix == path else None
             if not prefix or len(prefix) >= len(path):
@@ -178,7 +178,7 @@ def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool =
     if keccak(encoded) != reference:
         raise InvalidProof("The proof has a node whose hash is not the hash in its parent, or the root.")
     if len(encoded) < _HASH_BYTES and not is_root:
-        raise InvalidProof("The proof has a short node by its hash that should be embedded in its parent.")
+        raise InvalidProof("The proof refers to a short node by hash, but its parent should embed it.")
     try:
         return _read_node(decode_rlp(encoded))
     except InvalidProof:

@@ -114,6 +114,13 @@ def reading(row: FactsRegistry, block_number: int, fact: Fact) -> tuple[Snippet,
     )
 
 
+def solidity_line(block_number: int, fact: Fact) -> str:
+    """Return the statement of a contract that reads the fact, which is no `TimeFact`."""
+    call = _call(block_number, fact)
+    read = f"registry.{call.declared(parameter.value for parameter in call.parameters)}"
+    return f"uint256 value = uint256({read});" if facts.is_number(fact) else f"bytes32 value = {read};"
+
+
 def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]:
     if not row.reader or (isinstance(fact, HeaderFact) and fact.field not in _FIELDS_OF_READER):
         return

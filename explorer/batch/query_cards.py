@@ -53,7 +53,7 @@ class ShownQuery:
     values: tuple[Value, ...]  # empty until all steps are completed (docs/specification.md, "Rules that hold")
     slots: "Page[Any]"  # a page of the slots, or of the logs
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
-    needs_action: bool  # the open step goes on only after somebody acts
+    is_held_up: bool  # the open step goes on only after somebody acts
     seconds_left: int | None  # estimate for the path to the query's block
     entry: RequestedEntry | None = None  # in a line, as the request names it
 
@@ -93,6 +93,10 @@ class ShownQuery:
     @property
     def fields(self) -> list[str]:
         return self.query.property_names
+
+    @property
+    def slot_names(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.query.slot_names  # type: ignore[no-any-return]
 
     @property
     def slot_count(self) -> int:
@@ -190,7 +194,7 @@ def read(
             steps=tuple(_steps(batch, query, steps[query.pk], is_sent_for=query.pk in sent_for))
             if steps is not None
             else (),
-            needs_action=bool(query.step and query.block and query.block.needs_action),
+            is_held_up=bool(query.step and query.block and query.block.needs_action),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
             entry=known.entry,
         )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from chains.encoding import fault
 from explorer.formatting import csv_lines
+from queries import labels
 
 Filters = TypeVar("Filters", bound=BaseModel)
 # Sentences by the filter's name, and of names that are none.
@@ -16,6 +17,7 @@ _FAULT_SENTENCES = {
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "status": "There is no such status.",
+    "label": labels.FAULT,
     "property": "There is no such property.",
     "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
     "transaction": "The transaction must be a hash, or an index in decimal digits.",

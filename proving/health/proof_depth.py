@@ -1,16 +1,19 @@
 """How far back a source chain's nodes prove accounts: measured when a worker starts, and once a day.
 
 Nodes keep different numbers of states, and refuse older ones in words of their own. The measurement asks for proofs
-ever further below the head until one fails (`chains.nodes.node_abilities`). A page, `/chains.json` and rejections tell
-it.
+ever further below the head until one fails (`chains.nodes.node_abilities`). A page and `/chains.json` show it for each
+node, and rejections for the chain.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
 from django.db.models import F
 from django.db.models.functions import Now
 
+from chains.chains_file import Chain
 from chains.nodes.node_abilities import patient_client, provable
 from chains.nodes.node_errors import ChainError
 from config.configured_chains import get_chains, get_rpc
@@ -42,10 +45,21 @@ def measure_next(lane: HeldLane) -> None:
         head = get_rpc(watch.chain_id).head()
     except ChainError:
         return
-    proven = provable(patient_client(get_chains().chain(watch.chain_id)), head, _SECONDS)
-    measured = {"measured_head": head.number, "oldest_provable": proven.oldest}
+    nodes = list(_proving_nodes(get_chains().chain(watch.chain_id)))
+    oldest = min((node["oldest"] for node in nodes if node["oldest"] is not None), default=None)
+    measured = {"measured_head": head.number, "oldest_provable": oldest, "proving_nodes": nodes}
     update = partial(ChainWatch.objects.filter(pk=watch.pk).update, proofs_measured_at=Now(), **measured)
     lane.write(update)
+
+
+def _proving_nodes(chain: Chain) -> Iterator[dict[str, str | int | None]]:
+    """Measure one node after another, because each keeps states of its own."""
+    for url, host in zip(chain.rpc_urls, chain.hosts, strict=True):
+        client = patient_client(chain.model_copy(update={"rpc_urls": (url,)}))
+        oldest = None
+        with suppress(ChainError):
+            oldest = provable(client, client.head(), _SECONDS / len(chain.rpc_urls)).oldest
+        yield {"host": host, "oldest": oldest}
 
 
 def in_words(watch: ChainWatch | None) -> str:

@@ -13,6 +13,7 @@ class Migration(migrations.Migration):
         migrations.AddField("chainwatch", "proofs_measured_at", models.DateTimeField(null=True)),
         migrations.AddField("chainwatch", "measured_head", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("chainwatch", "oldest_provable", models.PositiveBigIntegerField(null=True)),
+        migrations.AddField("chainwatch", "proving_nodes", models.JSONField(db_default=[], default=list)),
         migrations.AddField("factsregistry", "risk", queries.waits.WaitField(blank=True, null=True)),
         migrations.AddField("factsregistry", "risk_seen_at", models.DateTimeField(null=True)),
         migrations.AddField("workerheartbeat", "has_old_chains", models.BooleanField(db_default=False, default=False)),

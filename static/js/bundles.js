@@ -46,7 +46,7 @@ export function read(text, only = null) {
   }
   // To JavaScript 1.0 is 1.
   if (/[0-9][.eE]/.test(text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"/g, '""'))) {
-    throw new Refusal("The bundle has a place or a query's number that is a fraction.");
+    throw new Refusal("The bundle has a position or a query number that is not a whole number.");
   }
   return { ...bundle, only };
 }
@@ -67,12 +67,12 @@ export async function verify(bundle, progress = () => {}) {
   for (const [at, query] of queries.entries()) {
     const number = at + (bundle.only ?? 1);
     if (!isObject(query) || query.number !== number) {
-      throw new Refusal(`Where query ${number} should be is another: queries are numbered from 1, each is once.`);
+      throw new Refusal(`Where query ${number} should be is another: queries are numbered from 1, without gaps or repetitions.`);
     }
-    const sentence = `Query ${number}: The query's block is no place in the bundle's blocks.`;
+    const sentence = `Query ${number}: The query's block is not a position in the bundle's blocks.`;
     used.add(placesOf([query.block], blocks.length, sentence)[0]);
   }
-  if (used.size < blocks.length) throw new Refusal("The bundle has a block that none of its queries is about.");
+  if (used.size < blocks.length) throw new Refusal("No query of the bundle uses one of its blocks.");
   const headers = blocks.map(headerOf);
   const hashes = new Map();
   /** @type {Node[]} */
@@ -99,7 +99,7 @@ function requireDistinct(blocks) {
   const named = new Set();
   for (const block of blocks) {
     const isOne = isObject(block) && typeof block.sourceChainId === "string" && typeof block.blockNumber === "string";
-    if (!isOne) throw new Refusal("One of the bundle's blocks is none.");
+    if (!isOne) throw new Refusal("One of the bundle's blocks is not a block.");
     requireForm(block.sourceChainId, CHAIN_ID, "The bundle's sourceChainId is not a chain id.");
     if (block.factsRegistry != null) dataOf(block.factsRegistry, "factsRegistry", 20);
     const name = `${block.sourceChainId}/${block.blockNumber}`;
@@ -137,24 +137,24 @@ function verifyQuery(query, block, head, nodes, hashes) {
   /** @type {Node[]} */
   let nodesOfAccount = [];
   if (query.account != null) {
-    const sentence = "The accountProof is not a list of places in the nodes.";
+    const sentence = "The accountProof is not a list of positions in the nodes.";
     nodesOfAccount = nodesAt(query.accountProof, sentence);
     found = account(head.stateRoot, dataOf(query.account, "account", 20), nodesOfAccount);
   } else if (slots.length) {
-    throw new Refusal("The bundle claims slots of no account.");
+    throw new Refusal("The bundle claims slots without an account.");
   }
   const transaction = query.transaction == null ? null : verifyTransaction(query, head, nodesAt);
   const words = (found ?? transaction ?? head).words;
   const facts = new Map();
   for (const [name, word] of claimed) {
-    if (!words.has(name)) throw new Refusal(`The bundle claims a fact that is not known: '${name.slice(0, 40)}'.`);
+    if (!words.has(name)) throw new Refusal(`The bundle claims an unknown fact: '${name.slice(0, 40)}'.`);
     if (word !== `0x${words.get(name)}`) throw new Refusal(`The proof shows another ${name} than the bundle claims.`);
     facts.set(name, word);
   }
   const values = new Map(), nodesOfSlots = new Map();
   for (const [name, entry] of slots) {
     requireForm(name, SLOT, "The bundle's slot is not 32 bytes in hex.");
-    const sentence = "The proof of a slot is not a list of places in the nodes.";
+    const sentence = "The proof of a slot is not a list of positions in the nodes.";
     const path = nodesAt(isObject(entry) ? entry.proof : null, sentence);
     const word = slot(/** @type {any} */ (found).storageRoot, bytesOf(name.slice(2)), path);
     if (entry.word !== `0x${word}`) {
@@ -207,13 +207,13 @@ function verifyTransaction({ account, receiptProof, transaction, transactionProo
   const words = new Map();
   let logs = [];
   if (receiptProof != null) {
-    const nodes = nodesAt(receiptProof, "The receiptProof is not a list of places in the nodes.");
+    const nodes = nodesAt(receiptProof, "The receiptProof is not a list of positions in the nodes.");
     const shown = receipt(head.receiptsRoot, Number(index), nodes);
     logs = shown.logs;
     for (const [name, word] of shown.words) words.set(name, word);
   }
   if (transactionProof != null) {
-    const nodes = nodesAt(transactionProof, "The transactionProof is not a list of places in the nodes.");
+    const nodes = nodesAt(transactionProof, "The transactionProof is not a list of positions in the nodes.");
     words.set("HASH", transactionHash(head.transactionsRoot, Number(index), nodes));
   }
   if (transaction.hash != null && hexOf(dataOf(transaction.hash, "transaction.hash", 32)) !== words.get("HASH")) {
@@ -224,7 +224,7 @@ function verifyTransaction({ account, receiptProof, transaction, transactionProo
 
 /** The hash of a claimed log. @param {string} index @param {any} entry @param {import("./proofs.js").Log[]} logs */
 function verifyLog(index, entry, logs) {
-  requireForm(index, INDEX, "The bundle's logs have an index that is none.");
+  requireForm(index, INDEX, "The bundle's logs have an index that is not a number.");
   if (!isObject(entry)) throw new Refusal(`The bundle's logs.${index} is not an object.`);
   const digits = (value, name, length) => hexOf(dataOf(value, `logs.${index}.${name}`, length));
   const topics = listOf(entry, "topics").map((topic) => digits(topic, "topics", 32));
@@ -249,7 +249,7 @@ function nextHeader(query, block, head) {
   }
   if (block.nextHeader == null) return null;
   const following = header(dataOf(block.nextHeader, "nextHeader"));
-  if (following.parentHash !== head.hash) throw new Refusal("The nextHeader is not that of the block after it.");
+  if (following.parentHash !== head.hash) throw new Refusal("The nextHeader is not the header of the next block.");
   if (following.timestamp <= time) {
     throw new Refusal(`The next block is of ${following.timestamp} s, not after the time ${time}.`);
   }
@@ -265,7 +265,7 @@ function nextHeader(query, block, head) {
  * @param {any} bundle @param {Proven[]} proven @param {string} batch @param {any} request
  */
 export function requireAsked(bundle, proven, batch, request) {
-  if (bundle.batch !== batch) throw new Refusal("The bundle is that of another batch.");
+  if (bundle.batch !== batch) throw new Refusal("The bundle belongs to another batch.");
   if (bundle.destinationChainId !== request.destinationChainId) {
     throw new Refusal("The bundle is for another destination chain than was asked for.");
   }

@@ -10,6 +10,6 @@ document.addEventListener("click", async (event) => {
   } catch {
     button.disabled = false;
     const status = /** @type {HTMLElement} */ (button.parentElement?.querySelector("[role=status]"));
-    status.textContent = "What checks the proof could not be loaded. Reload the page, then try again.";
+    status.textContent = "The browser could not load the script that checks the proof. Reload the page, then try again.";
   }
 });

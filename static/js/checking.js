@@ -46,7 +46,7 @@ export async function check(area) {
     if (error instanceof Refusal) return end("The proof is wrong, as the last step says.", { failed: true });
     if (error instanceof Stopped) return end("Stopped. Nothing more was checked.");
     if (!(error instanceof Failure)) console.warn(error);
-    end("It could not be checked.", { failed: true });
+    end("The check failed.", { failed: true });
   }
 }
 
@@ -146,7 +146,7 @@ class Checking {
       text = await until(this.signal, answer.text());
     } catch (error) {
       if (error instanceof Stopped) throw error;
-      throw new Failure("This service can't be reached, or has broken off. Check your connection, then try again.");
+      throw new Failure("The browser can't reach this service, or the connection broke. Check your connection, then try again.");
     }
     if (answer.ok) return text;
     let said = "";
@@ -172,11 +172,11 @@ class Checking {
           few(blocks.map(([number, hash]) => `${number} with the hash ${hash}`))}.`);
     }
     await this.#step(() => this.#contracts(wallet, destination, "registry", queries.flatMap(callsOf)), () =>
-      `It remains to be trusted that the facts registry on ${this.#name(destination)} holds this.`);
+      `You still have to trust that the facts registry on ${this.#name(destination)} holds this.`);
     const byProof = queries.flatMap((query) => callsByProof(query, this.readers.get(query.chain)));
     if (!byProof.length) return;
     await this.#step(() => this.#contracts(wallet, destination, "reader", byProof), () =>
-      `It remains to be trusted that the facts reader on ${this.#name(destination)} takes these proofs.`);
+      `You still have to trust that the facts reader on ${this.#name(destination)} takes these proofs.`);
   }
 
   /** Makes a step by a wallet, or says what to trust instead. @param {() => Promise<string>} make @param {() => string} rest */
@@ -217,7 +217,7 @@ class Checking {
         throw new Refusal(`The facts ${kind} ${to} doesn't hold ${what}.`);
       }
       if (String(answer).toLowerCase() !== word) {
-        throw new Refusal(`The facts ${kind} ${to} holds another word than ${what}: ${answer}.`);
+        throw new Refusal(`The facts ${kind} ${to} has a different word than ${what}: ${answer}.`);
       }
     });
     const contracts = few([...new Set(calls.map(({ to }) => to))]), on = `on ${this.#name(chain)}`;

@@ -15,7 +15,7 @@ for (const form of document.querySelectorAll("form[data-reveal]")) prepare(/** @
 
 /** @param {HTMLFormElement} form */
 function prepare(form) {
-  const code = form.closest("section").querySelector("[data-key]");
+  const code = form.closest("tr, section").querySelector("[data-key]");
   const status = form.querySelector("[data-status]");
   const showButton = form.querySelector("[data-show]");
   const copyButton = form.querySelector("[data-copy]");

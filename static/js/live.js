@@ -32,7 +32,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
 function whyNot(xhr) {
   switch (xhr.status) {
     case 0:
-      return "This service can't be reached. Check your connection, then try again.";
+      return "The browser can't reach this service. Check your connection, then try again.";
     case 403: // The page's token is that of an earlier session.
       return "This page has been open for too long. Reload it, then try again.";
     case 404: // The chain was reorganised.

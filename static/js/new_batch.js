@@ -20,10 +20,10 @@ document.addEventListener("htmx:afterRequest", (event) => {
 function forgetEstimate() {
   for (const id of ["estimate", "by-api-json"]) {
     const hint = Object.assign(document.createElement("p"), { className: "hint" });
-    hint.textContent = "No answer came to what you typed last.";
+    hint.textContent = "The service did not answer your last change.";
     document.getElementById(id)?.replaceChildren(hint);
   }
-  document.getElementById("estimate-said")?.replaceChildren();
+  for (const id of ["estimate-said", "bar-cost"]) document.getElementById(id)?.replaceChildren();
   document.getElementById("fact-count")?.replaceChildren("this batch");
 }
 
@@ -31,9 +31,9 @@ function forgetEstimate() {
 function whyNot(status) {
   switch (status) {
     case 0:
-      return "This service can't be reached. What you typed stays here; check your connection.";
+      return "The browser can't reach this service. What you typed stays here; check your connection.";
     case 413:
-      return "This is too much for one form. What you typed stays here: make several batches of it, or use the API.";
+      return "One form can't hold this much. What you typed stays here: split it into several batches, or use the API.";
     default:
       return `This service answered with error ${status}. What you typed stays here; try again in a moment.`;
   }
@@ -67,9 +67,20 @@ function formOf(event) {
   return elt instanceof HTMLButtonElement ? elt.form : null;
 }
 
-document.addEventListener("change", (event) => {
-  if (event.target instanceof HTMLInputElement && event.target.id === "id_file") readChosenFile();
+document.addEventListener("change", ({ target }) => {
+  if (!(target instanceof HTMLInputElement)) return;
+  if (target.id === "id_file") readChosenFile();
+  if (/-kind$/.test(target.name)) chooseBlock(target);
 });
+
+/** Chooses a transaction's own block with events, and the latest with all else, unless a block was chosen. @param {HTMLInputElement} kind */
+function chooseBlock(kind) {
+  const row = kind.closest(".ask");
+  const isNamed = row?.querySelector(".at-transaction input")?.value;
+  const [before, after] = kind.value === "event" ? ["latest", "transaction"] : ["transaction", "latest"];
+  const radio = (/** @type {string} */ value) => row?.querySelector(`[name$="-at"][value="${value}"]`);
+  if (!isNamed && radio(before)?.checked) radio(after).checked = true;
+}
 // It may have been chosen before this script was there. By now htmx listens to the button.
 document.addEventListener("DOMContentLoaded", readChosenFile);
 

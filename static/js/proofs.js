@@ -217,7 +217,7 @@ export function slot(storageRoot, slot, nodes) {
 function readWord(value) {
   const content = decode(value, "The proof's slot is malformed: not canonical RLP.");
   if (!isNumber(content, 32)) throw new Refusal("The proof's slot is malformed: not a canonical number of 32 bytes.");
-  if (!content.length) throw new Refusal("The proof's slot holds a zero, which no storage trie does.");
+  if (!content.length) throw new Refusal("The proof's slot has a zero, which no storage trie stores.");
   return wordOf(content);
 }
 
@@ -241,7 +241,7 @@ export function receipt(receiptsRoot, index, nodes) {
   const isRight = Array.isArray(fields) && (type >= FIRST_OF_OTHER_CHAINS || fields.length === RECEIPT_FIELDS) &&
     fields[0] instanceof Uint8Array && isNumber(fields[1], 8) && isBytes(fields[2], BLOOM_BYTES) &&
     Array.isArray(fields[3]) && fields.slice(RECEIPT_FIELDS).every((field) => field instanceof Uint8Array);
-  if (!isRight) throw new Refusal("The proof's receipt has not the form of a receipt.");
+  if (!isRight) throw new Refusal("The proof's receipt is malformed.");
   const [status, gas, , logs] = fields;
   const words = new Map();
   // Before Byzantium a receipt has a state root instead of the status.
@@ -260,7 +260,7 @@ export function receipt(receiptsRoot, index, nodes) {
 function readLog(item, index) {
   const isRight = Array.isArray(item) && item.length === 3 && isBytes(item[0], 20) && Array.isArray(item[1]) &&
     item[1].length <= MOST_TOPICS && item[1].every((topic) => isBytes(topic, 32)) && item[2] instanceof Uint8Array;
-  if (!isRight) throw new Refusal(`The proof's receipt has a log ${index} that has not the form of a log.`);
+  if (!isRight) throw new Refusal(`The proof's receipt has a log ${index} that is malformed.`);
   return { emitter: hexOf(item[0]), topics: item[1].map(hexOf), data: hexOf(item[2]) };
 }
 
@@ -296,10 +296,10 @@ function lookUp(root, key, nodes, read) {
     if (used === nodes.length) throw new Refusal("The proof ends before its key does.");
     const node = nodes[used++];
     if (node.hash !== hash) {
-      throw new Refusal("The proof has a node whose hash is not the one that its parent, or the root, names.");
+      throw new Refusal("The proof has a node whose hash differs from the hash in its parent or the root.");
     }
     if (node.bytes.length < HASH_BYTES && !isRoot) {
-      throw new Refusal("The proof has a short node by its hash that should be embedded in its parent.");
+      throw new Refusal("The proof refers to a short node by hash, but its parent should embed it.");
     }
     return node.items;
   };
@@ -321,13 +321,13 @@ function walk(node, path, below, read) {
       if (!(node[BRANCH - 1] instanceof Uint8Array) || node[BRANCH - 1].length) {
         throw new Refusal("The proof has a branch with a value, but all keys are equally long.");
       }
-      if (!path) throw new Refusal("The proof goes deeper than its key is long.");
+      if (!path) throw new Refusal("The proof is deeper than its key is long.");
       [child, path] = [node[parseInt(path[0], 16)], path.slice(1)];
       if (child instanceof Uint8Array && !child.length) return null;
     } else {
       const [prefix, isLeaf] = readPath(node[0]);
       if (isLeaf) {
-        if (prefix.length !== path.length) throw new Refusal("The proof has a leaf whose key is of another length.");
+        if (prefix.length !== path.length) throw new Refusal("The proof has a leaf whose key has the wrong length.");
         if (!(node[1] instanceof Uint8Array) || !node[1].length) {
           throw new Refusal("The proof has a leaf without a value.");
         }

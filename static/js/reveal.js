@@ -23,7 +23,7 @@ export async function reveal(path, form) {
       cache: "no-store",
     });
   } catch {
-    throw new Failure("This service can't be reached. Check your connection, then try again.");
+    throw new Failure("The browser can't reach this service. Check your connection, then try again.");
   }
   const content = await answer.json().catch(() => null);
   const key = content?.apiKey ?? content?.webhookSecret;

@@ -48,7 +48,7 @@ function takeOver(found) {
     // Two pages would get the same transactions and send them twice. Browsers have locks only on https and localhost.
     if (!navigator.locks) run();
     else navigator.locks.request(note.key, { ifAvailable: true }, (lock) =>
-      lock ? run() : end(["Another page of this browser is sending this. Go on there."], { failed: true }));
+      lock ? run() : end(["Another page of this browser is already sending these transactions. Go on there."], { failed: true }));
   });
   area.hidden = false;
 }
@@ -80,7 +80,7 @@ async function run() {
     await sendAll(wallet, controller);
   } catch (error) {
     if (error instanceof Stopped) {
-      return end(["Stopped. What was sent counts; what is missing is offered when you go on."]);
+      return end(["Stopped. Sent transactions count. When you go on, the page offers the missing ones."]);
     }
     if (!(error instanceof Failure)) console.warn(error);
     const sentence = error instanceof Failure ? error.message : "The wallet answered something unexpected. Try again.";
@@ -112,7 +112,7 @@ async function sendAll(wallet, controller) {
 
 /** The transactions that the batch lacks, at the block of the last one sent or later. @param {AbortSignal} signal */
 async function whatIsLeft(signal) {
-  tell(status, ["Asking the chains what is missing."]);
+  tell(status, ["Asking the chains for missing facts."]);
   for (let tries = 1; ; tries += 1) {
     const left = await until(signal, post(form.action, form));
     const { block = 0, ...givenUp } = note.read();
@@ -149,13 +149,13 @@ async function settled(sender, controller) {
       if (isUnsent === wasUnsent) return;
       wasUnsent = isUnsent;
       if (isUnsent) {
-        tell(status, ["Your wallet may still hold a request that this page made before. Decline it there, then go on: " +
+        tell(status, ["Your wallet may still show an earlier request from this page. Decline that request in the wallet, then go on: " +
           "what is approved twice may be paid twice."]);
         offer(actions, [["It is declined, go on", end(() => note.giveUp())], ["Stop", () => controller.abort()]]);
       } else {
         const { wallet: other } = note.read();
         const by = other && other !== sender.wallet.name ? ` Only ${other} can tell: stop, and choose that wallet.` : "";
-        tell(status, [`Waiting for what this browser was to send before.${by}`]);
+        tell(status, [`Waiting for earlier transactions from this browser.${by}`]);
         offer(actions, [["Stop", () => controller.abort()], ["Don't wait for it", end(() => note.write({}))]]);
       }
       lead(area, actions.querySelector("button"));
@@ -182,7 +182,7 @@ async function confirmed(left, waiting, controller) {
     ...pending,
   ], { others: pending.length ? "notice" : "hint" });
   await until(controller.signal, new Promise((resolve) => {
-    offer(actions, [[`Send ${many}`, () => resolve(undefined)], ["Cancel", () => controller.abort()]], { main: true });
+    offer(actions, [[`Send ${many}`, () => resolve(undefined)], ["Not now", () => controller.abort()]], { main: true });
     lead(area, actions.querySelector("button"));
   }));
   offer(actions, [["Stop", () => controller.abort()]]);
@@ -190,8 +190,8 @@ async function confirmed(left, waiting, controller) {
 }
 
 function nothingLeft(left) {
-  if (!left.isComplete) return ["There is nothing to send at this moment.", ...left.waits];
-  return ["Nothing is missing: all is on the chain. The batch is DONE when the service has read it there."];
+  if (!left.isComplete) return ["There is nothing to send just now.", ...left.waits];
+  return ["Nothing is missing: everything is on the chain. The batch is DONE when the service has read the facts from the chain."];
 }
 
 /** @param {number} count */

@@ -180,7 +180,7 @@ export class Sender {
       this.say(`${this.wallet.name} has ${numbers} of ${all} already. Waiting until that is in a block.`);
     }
     if (await this.settle()) {
-      throw new Failure(`Not all of ${numbers} worked on the chain. Try again: the rest is offered.`);
+      throw new Failure(`Not all of ${numbers} worked on the chain. Try again: the page offers the rest.`);
     }
     return true;
   }
@@ -201,7 +201,7 @@ export class Sender {
       throw error;
     }
     if (await this.settle()) {
-      throw new Failure(`Transaction ${number} of ${all} failed on the chain. Try again: what is missing is offered.`);
+      throw new Failure(`Transaction ${number} of ${all} failed on the chain. Try again: the page offers the missing ones.`);
     }
   }
 
@@ -212,7 +212,7 @@ export class Sender {
     if (account !== this.account || nonce === undefined) return next;
     if (next <= nonce) return nonce;
     this.note.write({ account, nonce });
-    throw new Failure("Your account has sent a transaction meanwhile. Try again: what is missing then is offered.");
+    throw new Failure("Your account has sent a transaction meanwhile. Try again: the page offers what is still missing.");
   }
 
   // --- Results ---------------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ export class Sender {
     const { name } = this.wallet;
     return until(this.signal, ask(this.wallet, method, params, {
       instead: "list the transactions and send them elsewhere",
-      declined: `You declined in ${name}, so this was not sent. What was sent before counts.`,
+      declined: `You declined in ${name}, so nothing was sent now. Earlier transactions count.`,
       noChain: `${name} doesn't have the chain ${this.chain.name} (${BigInt(this.chain.id)}). Add it there, then try again.`,
     }));
   }

@@ -127,7 +127,7 @@ async function post(path, body, signal) {
     return await postWith(path, form, body, signal);
   } catch (error) {
     if (["unknown_nonce", "expired"].includes(error.code)) {
-      throw new Failure("The message has expired. Try again: you get a new one.");
+      throw new Failure("The message has expired. Try again with a new message.");
     }
     throw error;
   }

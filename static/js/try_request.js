@@ -16,7 +16,7 @@ document.addEventListener("submit", async (event) => {
     answer.textContent = readable(await response.text());
     answer.hidden = !answer.textContent;
   } catch {
-    status.textContent = "This service can't be reached.";
+    status.textContent = "The browser can't reach this service.";
   }
 });
 

@@ -107,7 +107,7 @@ export async function chooseWallet({ area, list, status, actions }, verb, contro
     }, looking.signal));
     if (found.length < 2) return found[0] ?? null;
     tell(status, ["Choose a wallet."]);
-    offer(actions, [["Cancel", () => controller.abort()]]);
+    offer(actions, [["Not now", () => controller.abort()]]);
     list.hidden = false;
     lead(area, list.querySelector("button"));
     return await until(controller.signal, chosen);
@@ -193,7 +193,7 @@ export async function post(path, form, body, signal) {
       signal: controller.signal,
     });
   } catch {
-    throw new Failure("This service can't be reached. Check your connection, then try again.");
+    throw new Failure("The browser can't reach this service. Check your connection, then try again.");
   }
   const content = await answer.json().catch(() => null);
   if (answer.ok && content) return content;

@@ -25,7 +25,12 @@ def seen_chains() -> None:
         31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI, "measured_head": 9, "oldest_provable": 1},
         SOURCE: {"number": 9_104_221, "measured_head": 9_104_000, "oldest_provable": 9_103_872},
     }
+    nodes = {
+        31337: [("node.example", 1), ("archive.example", None)],
+        SOURCE: [("node.example", 9_103_872), ("archive.example", 1)],
+    }
     for chain_id, values in heads.items():
+        values["proving_nodes"] = [{"host": host, "oldest": oldest} for host, oldest in nodes[chain_id]]
         ChainWatch.objects.update_or_create(chain_id=chain_id, defaults=seen | values)
         deployed(chain_id)
     for registry in FactsRegistry.objects.all():
@@ -45,6 +50,7 @@ def seen_chains() -> None:
         answers=answers,
     )
     states.a_page_of_batches()
+    Batch.objects.filter(status=BatchStatus.DONE).update(spent=108_000 * GWEI)
 
 
 def attesters_not_asked_lately() -> None:

@@ -189,7 +189,7 @@ def _find_receipt(root: bytes, key: str, remaining: Iterator[bytes]) -> tuple[st
             if node[-1] != b"":
                 raise InvalidProof("The proof has a branch with a value.")
             if passed == key:
-                raise InvalidProof("The proof goes deeper than its key is long.")
+                raise InvalidProof("The proof is deeper than its key is long.")
             children = [b"" if each == b"" else _hashed(each) for each in node[:-1]]
             child, passed = children[int(key[len(passed)], 16)], key[: len(passed) + 1]
             continue

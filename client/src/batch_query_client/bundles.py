@@ -211,7 +211,7 @@ def _read(document: str | bytes) -> tuple[_Bundle, list[BlockHeader], dict[tuple
     if any(query.block >= len(bundle.blocks) for query in bundle.queries):
         raise InvalidBundle("A query names a block that the bundle lacks.")
     if {query.block for query in bundle.queries} != set(range(len(bundle.blocks))):
-        raise InvalidBundle("The bundle has a block that none of its queries is about.")
+        raise InvalidBundle("No query of the bundle uses one of its blocks.")
     if len(_hashes(bundle)) < len(bundle.blocks):
         raise InvalidBundle("The bundle has a block twice.")
     headers = _headers(bundle)
@@ -267,7 +267,7 @@ def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[in
             continue
         about, following = (block.source_chain_id, block.block_number + 1), block_header.decode(block.next_header)
         if following.parent_hash != header.hash:
-            raise InvalidBundle("The nextHeader is not that of the block after it.")
+            raise InvalidBundle("The nextHeader is not the header of the next block.")
         if hashes.get(about, following.hash) != following.hash:
             raise InvalidBundle(f"The bundle has two headers of block {about[1]} of chain {about[0]}.")
         next_hashes[about] = following.hash
@@ -323,7 +323,7 @@ def _verify_query(
         words, receipt = _transaction(query, query.transaction, header, nodes)
     for name, word in query.facts.items():
         if name not in words:
-            raise InvalidBundle(f"The bundle claims a fact that is not known: {plain(name)[:40]!r}.")
+            raise InvalidBundle(f"The bundle claims an unknown fact: {plain(name)[:40]!r}.")
         if word != words[name]:
             raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
     _check_slots(query, account, nodes)
@@ -347,7 +347,7 @@ def _verify_query(
 def _check_slots(query: _BundleQuery, account: ProvenAccount | None, nodes: Sequence[bytes]) -> None:
     for slot, entry in query.slots.items():
         if account is None:
-            raise InvalidBundle("The bundle claims slots of no account.")
+            raise InvalidBundle("The bundle claims slots without an account.")
         if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), _at(entry.proof, nodes)) != entry.word:
             raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
 

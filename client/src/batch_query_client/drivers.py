@@ -169,6 +169,8 @@ def http_client() -> httpx.AsyncClient:
     It stores no cookies, and follows no redirects, because a redirect could send keys to another server.
     """
     return httpx.AsyncClient(
+        # Some providers refuse the names of libraries.
+        headers={"User-Agent": "batch-query-client"},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
         follow_redirects=False,

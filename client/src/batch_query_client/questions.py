@@ -217,6 +217,7 @@ def body(
     fee: int | str | None = None,
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
+    label: str | None = None,
 ) -> dict[str, Any]:
     """Return the body of a submission. Queries for the same account at the same block are merged.
 
@@ -234,6 +235,8 @@ def body(
         document["webhook"] = {"url": webhook.url, "headers": dict(webhook.headers)}
         if webhook.events:
             document["webhook"]["events"] = list(webhook.events)
+    if label is not None:
+        document["label"] = label
     return document | {"data": data}
 
 

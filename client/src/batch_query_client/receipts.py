@@ -50,7 +50,7 @@ def decode(value: bytes) -> ProvenReceipt:
                 numbers["STATUS"] = len(status)
             words = {name: number.to_bytes(32) for name, number in numbers.items()}
             return ProvenReceipt(words, [_log(index, log) for index, log in enumerate(logs)])
-    raise InvalidBundle("The proof's receipt has not the form of a receipt.")
+    raise InvalidBundle("The proof's receipt is malformed.")
 
 
 def _log(index: int, item: Item) -> ShownLog:
@@ -61,7 +61,7 @@ def _log(index: int, item: Item) -> ShownLog:
             and all(isinstance(topic, bytes) and len(topic) == 32 for topic in topics)
         ):
             return ShownLog(index=index, emitter=to_checksum_address(emitter), topics=tuple(topics), data=data)
-    raise InvalidBundle(f"The proof's receipt has a log {index} that has not the form of a log.")
+    raise InvalidBundle(f"The proof's receipt has a log {index} that is malformed.")
 
 
 def _is_number(item: Item) -> bool:

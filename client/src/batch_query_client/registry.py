@@ -74,7 +74,7 @@ def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, st
     """Return the facts with the words that the registries hold now.
 
     `registries` has registries that the caller trusts, by source chain. They replace the addresses in the facts. Raises
-    `NotProven`, `WrongFact` if a registry holds another word than a fact, `WrongChain`, `NodeRefused`, `Unavailable`.
+    `NotProven`, `WrongFact` if a registry has a different word than a fact, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
     named = [_with_registry(fact, registries or {}) for fact in facts]
     for chain_id in {fact.destination_chain_id for fact in named}:

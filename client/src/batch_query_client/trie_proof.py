@@ -76,7 +76,7 @@ def slot(storage_root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
 
 def _slot(value: bytes) -> int:
     if not (number := _integer(_decode(value), 32)):
-        raise InvalidBundle("The proof's slot holds a zero, which no storage trie does.")
+        raise InvalidBundle("The proof's slot has a zero, which no storage trie stores.")
     return number
 
 

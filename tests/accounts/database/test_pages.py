@@ -28,6 +28,33 @@ def message_for(client: Client, address: str = ALICE.address) -> str:
     return str(response.json()["message"])
 
 
+# --- Pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_sign_in_page_begins_with_the_wallet_and_says_why_the_form_of_batches_sent_one_there():
+    answer = Client().get("/new-batch?from=1", follow=True)
+    assert "Sign in to make a batch." in answer.text
+    page = Client().get("/sign-in").text
+    assert "Sign in to make a batch." not in page
+    assert re.findall(r'<h2 id="([^"]+)"', page)[0] == "by-wallet"
+
+
+def test_the_keys_page_is_a_table_whose_parts_have_anchors_and_whose_code_can_be_copied():
+    client, user = Client(), User.objects.for_address(ALICE.address)
+    client.force_login(user)
+    for name in ("nightly", "daily"):
+        client.post("/dashboard/keys", {"name": name})
+    page = client.get("/keys").text.partition("<main")[2]
+    rows = re.findall(r'<tr role="row" id="key-\d+".*?</tr>', page, re.DOTALL)
+    assert [name in row for name, row in zip(("nightly", "daily"), rows, strict=True)] == [True, True]
+    anchors = re.findall(r'<a href="#([^"]+)"', page)
+    assert {"keys", "webhooks", "activity"} <= {*anchors}
+    assert [anchor for anchor in anchors if f'id="{anchor}"' not in page] == []
+    code = re.findall(r'<pre[^>]*id="([^"]+)"', page)
+    assert len(code) == page.count("<pre")
+    assert code == re.findall(r'data-copy-from="([^"]+)"', page)
+
+
 # --- Sign-in of programs ----------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import CONTRACT, SOURCE, batch_at, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
 from tests.fixtures_folder import fixture_names
-from tests.queries.named_slots import NAMED_SLOTS, WRONG_NAMES
+from tests.queries.named_slots import NAMED_SLOTS, STATED, WRONG_NAMES
 from tests.service import BOB, work_until_done
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -243,7 +243,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
     assert verified(page, made, documents) == {
         "slot": "Refusal: Query 2: The bundle's slot is not 32 bytes in hex.",
         "registry": "Refusal: The bundle's factsRegistry is not 20 bytes in hex.",
-        "batch": "Refusal: The bundle is that of another batch.",
+        "batch": "Refusal: The bundle belongs to another batch.",
         "selector": "Refusal: The block of query 1 is not the one asked for.",
         "time": "Refusal: The time of query 1 is not the one asked for.",
         "name": "Refusal: The name of query 1 is an address.",
@@ -443,7 +443,7 @@ def test_a_facts_reader_takes_the_proofs_of_slots_under_a_root_that_is_a_fact(
     page.eval_on_selector("data[data-reader]", "(data) => data.dataset.reader = '0x' + '11'.repeat(20)")
     begin(page)
     ends(page, FAILS)
-    assert re.search(r"Wrong: The facts reader 0x(11){20} holds another word than .*: 0x\.", steps(page)[-1])
+    assert re.search(r"Wrong: The facts reader 0x(11){20} has a different word than .*: 0x\.", steps(page)[-1])
 
 
 @pytest.mark.long
@@ -455,8 +455,8 @@ def test_contradictions_by_a_wallet_are_shown_and_its_refusals_leave_hashes_to_b
     for lies, refuses, sentence in (
         ({"eth_getBlockByNumber": other}, {}, rf"Wrong: Test Wallet knows another block \d+ .*{word(1)}\."),
         ({"eth_getBlockByNumber": None}, {}, r"Wrong: Test Wallet knows no block \d+ of Development chain"),
-        ({"eth_call": word(1)}, {}, rf"Wrong: The facts registry 0x\w+ holds another word than .*: {word(1)}\."),
-        ({"eth_call": "0x"}, {}, r"Wrong: The facts registry 0x\w+ holds another word than"),
+        ({"eth_call": word(1)}, {}, rf"Wrong: The facts registry 0x\w+ has a different word than .*: {word(1)}\."),
+        ({"eth_call": "0x"}, {}, r"Wrong: The facts registry 0x\w+ has a different word than"),
         ({}, {"eth_call": revert}, r"Wrong: The facts registry 0x\w+ doesn't hold NONCE of 0x"),
     ):
         wallet.lies, wallet.refuses = lies, refuses
@@ -501,7 +501,7 @@ def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Bat
 
 @pytest.mark.long
 def test_slots_by_name_are_computed_from_the_request(page: Page, site: str):
-    names = [name for name, _ in NAMED_SLOTS]
+    names = [name for name, _ in NAMED_SLOTS] + [NAMED_SLOTS[0][0] | STATED, {"slot": "6", "keys": [], "call": "f()"}]
     batch = asked_of_everything(None, {BOB: {"slots": ["0x5", *names]}})
     prove(batch)
     page.goto(path(batch))
@@ -535,10 +535,10 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
     ]
     sentences = [
         (FAILS, "Wrong: Query 1: The proof shows another BALANCE than the bundle claims."),
-        (FAILS, "Wrong: The bundle is that of another batch."),
+        (FAILS, "Wrong: The bundle belongs to another batch."),
         (FAILS, "Wrong: The file is not JSON."),
-        ("It could not be checked.", "Wrong: Ask again in 5 s."),
-        ("It could not be checked.", "Wrong: This service answered with error 502. Try again in a moment."),
+        ("The check failed.", "Wrong: Ask again in 5 s."),
+        ("The check failed.", "Wrong: This service answered with error 502. Try again in a moment."),
     ]
     page.goto(path(made))
     bundles = iter(answers)

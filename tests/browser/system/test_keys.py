@@ -14,7 +14,7 @@ def key(alice) -> ApiKey:
 
 
 def card(page: Page, name: str = "default"):
-    return page.get_by_role("region", name=name, exact=True)
+    return page.get_by_role("row", name=name)
 
 
 # --- Showing and copying ----------------------------------------------------------------------------------------------

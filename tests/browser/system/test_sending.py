@@ -107,7 +107,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
         said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"))
         assert not wallet.sent
         page.keyboard.press("Enter")  # the "Send" button has the focus
-        said(page, "Nothing is missing: all is on the chain.")
+        said(page, "Nothing is missing: everything is on the chain.")
         assert len(wallet.sent) == 2
         expect(page.locator("#send")).to_be_focused()
         work()
@@ -131,7 +131,7 @@ def test_a_wallet_on_another_chain_is_switched_and_sends_one_by_one_where_it_kno
     for together in (False, True):
         wallet.sends_calls = together
         begin(page, "2 transactions")
-        said(page, "You declined in Test Wallet, so this was not sent. What was sent before counts.")
+        said(page, "You declined in Test Wallet, so nothing was sent now. Earlier transactions count.")
         assert page.evaluate("localStorage.length") == 0
     wallet.refuses = {"wallet_sendCalls": (5710, "EIP-7702 not supported on this chain.")}
     begin(page, "2 transactions")
@@ -199,7 +199,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     wallet.loses_answers = False
     page.reload()
     begin(page)
-    said(page, "Waiting for what this browser was to send before.")
+    said(page, "Waiting for earlier transactions from this browser.")
     count = len(wallet.asked)
     goes_on_until(page, lambda: len(wallet.asked) > count + 4)  # two polls or more
     assert len(wallet.sent) == sent
@@ -220,7 +220,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
-    said(page, "Your wallet may still hold a request that this page made before. Decline it there, then go on")
+    said(page, "Your wallet may still show an earlier request from this page. Decline it there, then go on")
     expect(page.get_by_role("button", name="It is declined, go on")).to_be_focused()
     assert faults_for_anybody(page) == []
     assert len(wallet.held) == 1
@@ -324,7 +324,7 @@ def test_two_pages_of_a_browser_don_t_send_at_once(
     other = context.new_page()
     other.goto(path(batch))
     begin(other)
-    said(other, "Another page of this browser is sending this.")
+    said(other, "Another page of this browser is already sending these transactions.")
 
 
 @pytest.mark.long

@@ -80,6 +80,6 @@ def test_see_what_mainnet_would_cost(stage: Stage, hand: Hand):
     installations.seen_chains()
     hand.page.goto("/")
     hand.click(hand.page.get_by_role("link", name="Chains", exact=True))
-    hand.look(hand.page.get_by_text("One balance, new block").first)
-    hand.look(hand.page.get_by_text(re.compile("about 1[0-9]{2},[0-9]{3} gas")).first)
+    hand.look(hand.page.get_by_text("Usual cost of a query").first)
+    hand.look(hand.page.get_by_text("0.000054").first)
     assert (hand.clicks, hand.scrolls) == (1, 0)

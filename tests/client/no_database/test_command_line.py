@@ -153,6 +153,31 @@ def test_proofs_of_withdrawals_are_asked_for_and_shown(capsys, monkeypatch):
     assert "from validator 1268172, index 38266025 a fact" in cells
 
 
+def test_a_service_that_finds_another_slot_than_it_was_asked_for_is_found_out(monkeypatch, capsys):
+    """The slot of a vault's balance may be another contract's: that is told."""
+    token, name = "0x" + "cc" * 20, {"slot": "0x0", "keys": [ALICE], "layout": "solidity"}
+    slot = {"account": token, "slot": f"0x{5:064x}", "slotName": name, "layout": "solidity", "certainty": "is_value"}
+    slot |= {"word": f"0x{6:064x}", "value": "6", "onlyAtThisBlock": False}
+    honest = {"sourceChainId": "1", "blockNumber": "9", "blockHash": DIGEST, "foundBy": "eth_createAccessList"}
+    honest |= {"slots": [slot], "batch": {}}
+    answers: list[dict[str, Any]] = []
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    with lying_node(lambda _: answers[-1]) as url:
+        monkeypatch.setenv("BQS_URL", url)
+        for change, sentence in (
+            ({"slots": []}, "slots"),
+            ({"blockNumber": "8"}, "another chain or block"),
+            ({"sourceChainId": "2"}, "another chain or block"),
+            ({"slots": [slot | {"slotName": name | {"keys": [B]}}]}, "isn't of this holder"),
+            ({"slots": [slot | {"account": B}]}, f"is 6, in {slot['slot']} of {B} (solidity)."),
+            ({}, f"is 6, in {slot['slot']} (solidity)."),
+        ):
+            answers.append(honest | change)
+            asked = ("--token", token, "--holder", ALICE, "--chain", "1", "--block", "9", "--destination", "10")
+            code, _, errors = bqs_says(capsys, "submit", *asked)
+            assert (code != 0, sentence in errors) == (True, True), errors
+
+
 def test_arguments_about_transactions_become_the_body():
     asked = {"destination": 10, "chain": 1, "props": ["STATUS", "NONCE"], "logs": [3], "transactions": [DIGEST]}
     entry = {"props": ["STATUS", "NONCE"], "logs": ["3"], "blockLogs": []}

@@ -348,6 +348,7 @@ def token(live) -> str:
 def test_a_token_s_balance_is_proven_by_token_and_holder(live, bqs, token):
     (slot,) = live.service.find_slots(token, "balanceOf(address)", ALICE, chain=CHAIN_ID).slots
     assert (slot.is_answer, slot.value, slot.part.size, slot.layout) == (True, "1001", 256, "vyper")
+    assert slot.slot_name["call"] == "balanceOf(address)"
     query = client.Account(slot.account, chain=CHAIN_ID, block="latest", slots=[slot.slot_name])
     (proof,) = live.service.read_proofs(destination=CHAIN_ID, queries=[query])
     assert (proof.slot, int.from_bytes(proof.word)) == (slot.slot, 1001)

@@ -141,6 +141,25 @@ def test_the_usual_time_is_the_median_of_recent_batches_and_absent_for_too_few(n
     assert connection()["usualTime"] is None, "It took as long as its sender did."
 
 
+def test_the_usual_cost_is_the_median_of_what_a_query_of_recent_batches_was_paid(no_node):
+    for number, spent in enumerate((4 * GWEI, 0, 40 * GWEI, 6000 * GWEI)):
+        assert connection()["usualCost"] is None
+        assert "Estimated cost of one balance" in page()
+        batches.finish(batch := batches.a_batch(ALICE, BOB, block=12 + number))
+        Batch.objects.filter(pk=batch.pk).update(spent=spent)
+    assert connection()["usualCost"] == {"wei": str(20 * GWEI), "batches": 3}
+    assert "Estimated" not in (html := page())
+    assert "median of 3 batches" in html
+
+
+def test_the_page_of_chains_has_each_contract_address_once(no_node, tmp_path):
+    batches.connect_source(tmp_path)
+    batches.deployed(batches.SOURCE)
+    text = re.sub(r"<[^>]*>", " ", page())
+    for address in (batches.REGISTRY, batches.BLOCK_HASH_SOURCE):
+        assert text.count(address) == 1
+
+
 @pytest.mark.parametrize(("named", "seconds"), [("block_99", 30), ("timestamp_1", 30), ("latest", 1000)])
 def test_the_usual_time_leaves_out_how_long_a_batch_waits_for_its_last_block_to_come(no_node, named, seconds):
     asked, came_at = {"accounts": {ALICE: {"props": ["BALANCE"]}}}, int(time.time()) - 30

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts import keys
-from proving.models import AccountProof, FactsRegistry, Share
+from proving.models import AccountProof, FactsRegistry, Share, SlotProof
 from queries import batch_states
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, StepKind
@@ -80,7 +80,7 @@ def test_any_balance_is_shown_exactly(balance):
     batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
     shown = re.search(
-        r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
+        r" ETH ([\d.]+) wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
     )
     assert shown
     whole, _, fraction = shown[1].partition(".")
@@ -118,9 +118,9 @@ def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance
     [
         ({"fee": "0"}, {}, "Fee 0 ETH no limit, because this is a test network"),
         ({"fee": "15000000000000001"}, {}, "Fee 0.015000… ETH no limit, because this is a test network"),
-        ({"fee": "auto"}, {}, "Fee auto the most that it may cost, as estimated"),
-        ({"fee": "auto"}, {"fee": 10**15}, "Fee 0.001 ETH auto: the most that it may cost, as estimated"),
-        ({"sender": "self"}, {}, "Fee 0 ETH the service sends nothing for it Who pays Its submitter"),
+        ({"fee": "auto"}, {}, "Fee auto capped at the estimated maximum"),
+        ({"fee": "auto"}, {"fee": 10**15}, "Fee 0.001 ETH auto: capped at the estimated maximum"),
+        ({"sender": "self"}, {}, "Fee 0 ETH you send the transactions Who pays Its submitter"),
     ],
 )
 @pytest.mark.parametrize("end", [lambda _: None, batches.accept, batches.finish, batches.reject])
@@ -268,6 +268,89 @@ def test_a_named_slot_is_shown_by_its_name_and_its_number():
     assert shown == [(first, named[0]), (second, named[1]), (batches.word(5), None)]
     (held,) = Client().get(f"/facts?account={BOB}&slot={first}", headers=header(batch.api_key)).json()["facts"]
     assert held["slotName"] == named[0]
+
+
+TOKENS = 25 * 10**17
+BALANCE_OF = {"slot": "2", "keys": [ALICE], "call": "balanceOf(address)", "decimals": 18}
+SHORT = "0xf39F…2266"
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "title"),
+    [
+        (
+            BALANCE_OF,
+            TOKENS,
+            f"Slot said to be balanceOf {SHORT} of {{}} at block 12 of Development chain: 2.5 \u00d7 10^18",
+        ),
+        (BALANCE_OF | {"decimals": 2}, TOKENS + 1, "25,000,000,000,000,000.01 \u00d7 10^2"),
+        (BALANCE_OF | {"decimals": 0}, 2_500_000_000, ": 2,500,000,000"),
+        ({"slot": "2", "keys": [ALICE]}, TOKENS, ": 2,500,000,000,000,000,000"),
+        ({"slot": "2", "keys": [ALICE]}, 10**27, ": 0x00000000…"),
+        ("0x2", TOKENS, ": 0x00000000…"),
+        ({"slot": "2", "keys": [ALICE]}, 7, f"Slot 0x2[{SHORT}] of {{}} at block 12 of Development chain: 7"),
+        ({"slot": "2", "keys": [], "call": "totalSupply()"}, 7, "Slot said to be totalSupply of"),
+        # The arguments aren't known.
+        ({"slot": "2", "keys": [], "call": "f(address)"}, 7, "Slot said to be f(address) of"),
+        (
+            {"slot": "2", "keys": [ALICE, "5"], "call": "allowance(address,uint256)"},
+            7,
+            f"Slot said to be allowance {SHORT}, 5 of",
+        ),
+        ("0x2", 7, "Slot 0x2 of"),
+        (
+            {"slot": "2", "keys": [], "part": {"offset": 128, "size": 64, "form": "signed"}},
+            (2**64 - 5) << 128 | 3,
+            "Slot 0x2 of {} at block 12 of Development chain: -5 in bits 128 to 191",
+        ),
+        (
+            {"slot": "2", "keys": [], "part": {"offset": 8, "size": 8, "form": "bool"}},
+            0x205,
+            ": true in bits 8 to 15",
+        ),
+        (
+            {"slot": "2", "keys": [], "part": {"offset": 0, "size": 32, "form": "left"}, "decimals": 3},
+            0xAB,
+            ": 0x000000ab in bits 0 to 31",
+        ),
+        (
+            {"slot": "2", "keys": [], "call": "owner()", "part": {"offset": 0, "size": 160, "form": "unsigned"}},
+            int(ALICE, 16),
+            ": 0xf39f…2266 in bits 0 to 159",
+        ),
+    ],
+)
+def test_the_title_of_a_slot_is_its_name_and_its_number(name, word, title):
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}})
+    batches.finish(batch)
+    SlotProof.objects.update(value=word)
+    html = batches.page(batch)
+    (shown,) = re.findall(r'og:title" content="([^"]*)"', html)
+    assert title.format(f"{BOB[:6]}…{BOB[-4:]}") in unescape(shown)
+    # The whole word is beside it.
+    assert batches.word(word) in html
+
+
+def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(settings):
+    settings.PUBLIC_BATCH_LIST = True
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [BALANCE_OF]}}})
+    batches.finish(batch)
+    SlotProof.objects.update(value=TOKENS)
+    of_batch, of_list, of_facts = (
+        unescape(text_of(Client().get(url, headers={"accept": "text/html"}).text))
+        for url in (batches.path(batch), "/explorer", f"/facts?account={BOB}")
+    )
+    assert "said by its sender to be balanceOf(address) , not proven" in of_batch
+    assert "2.5 divided by 10^18, as its sender says" in re.sub(r"(divided .* says) (2.5)", r"\2 \1", of_batch)
+    assert f"said by its sender to be balanceOf {SHORT} , not proven" in of_facts
+    for text in (of_batch.partition("What was submitted")[0], of_list, of_facts):
+        assert (
+            len(re.findall("balanceOf", text)) == len(re.findall("said (?:by its sender )?to be balanceOf", text)) > 0
+        )
+    for url in (f"{batches.path(batch)}/facts.csv", f"/facts.csv?account={BOB}"):
+        head, line, *_ = Client().get(url).text.splitlines()
+        cells = dict(zip(head.split(","), line.split(","), strict=True))
+        assert (cells["slot_said_to_be"], cells["value"]) == (f"balanceOf {ALICE}", str(TOKENS))
 
 
 # --- Visitors ---------------------------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ def test_the_cancel_page_shows_what_was_sent_and_a_confirmation_cancels_once(ali
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda batch: send(batch, 2), "The service has sent more for it since you saw this page."),
-        (displace_and_send, "The service has sent more for it since you saw this page."),
+        (lambda batch: send(batch, 2), "The service has sent more transactions since you saw this page."),
+        (displace_and_send, "The service has sent more transactions since you saw this page."),
         (batches.finish, "The batch is DONE. Nothing was changed."),
         (batches.reject, "The batch is REJECTED. Nothing was changed."),
     ],

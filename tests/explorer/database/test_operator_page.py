@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 from urllib.parse import urlencode
 
 import pytest
@@ -10,8 +11,8 @@ from django.utils import timezone
 
 from accounts.models import User
 from proving.models import ChainWatch, ProblemReport, Signer, Stop, Transaction
-from queries.models import Block
-from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed
+from queries.models import Batch, BatchStatus, Block
+from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed, finish, path
 from tests.factories import client_of, log_of_operators
 from tests.service import ALICE, BOB, SIGNER, chains_toml
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 25
+STATEMENTS = 26
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +146,31 @@ def test_the_operator_page_shows_how_long_the_funds_last_and_what_waits():
     now = timezone.now()
     values = {"key": "no_worker", "began_at": now, "seen_at": now, "failing_since": now - timedelta(minutes=9)}
     ProblemReport.objects.create(**values)
-    assert "Your webhook has taken no message for 9 min" in re.sub(r"<[^>]*>", "", page())
+    assert "Your webhook has accepted no message for 9 min" in re.sub(r"<[^>]*>", "", page())
+
+
+def test_the_operator_page_counts_the_batches_of_the_last_day_and_leads_to_them():
+    for block, ago, minutes in ((12, 2, 1), (13, 3, 30), (14, 30, 90)):
+        finish(batch := a_batch(block=block))
+        ended = timezone.now() - timedelta(hours=ago)
+        Batch.objects.filter(pk=batch.pk).update(created_at=ended - timedelta(minutes=minutes), finished_at=ended)
+    rejected = a_batch(block=15)
+    Batch.objects.filter(pk=rejected.pk).update(status=BatchStatus.REJECTED, finished_at=timezone.now())
+    day = page().partition('id="day"')[2].partition("</dl>")[0]
+    (done, all_done), (rejections, all_rejected), (slowest, span) = re.findall(r'<a href="([^"]+)">([^<]+)</a>', day)
+    assert (all_done, all_rejected, span) == ("2", "1", "30 min")
+    assert slowest == path(Batch.objects.get(queries__block__number=13))
+    client = client_of(BOB)
+    assert "2 batches" in client.get(unescape(done)).text
+    answer = client.get(unescape(rejections)).text
+    assert "1 batch" in answer
+    assert rejected.pk in answer
+
+
+def test_the_operator_page_ends_with_the_form_that_stops_sending():
+    headings = re.findall(r"<h2[^>]*>([^<]+)</h2>", page())
+    assert headings[-1] == "Sending"
+    assert headings[0] == "Batches of the last 24 hours"
 
 
 # --- Links ------------------------------------------------------------------------------------------------------------

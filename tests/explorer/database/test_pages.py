@@ -2,14 +2,16 @@
 
 import re
 import time
+from datetime import timedelta
 
 import pytest
 from django.templatetags.static import static
 from django.test import Client
+from django.utils import timezone
 
 from accounts.models import User
 from config.configured_chains import forget_chains
-from queries.models import Block
+from queries.models import Batch, Block
 from tests.explorer import batches
 from tests.factories import client_of
 from tests.service import ALICE, BOB, chains_toml, header
@@ -22,7 +24,7 @@ def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
     batches.finish(batch := batches.a_batch())
     batches.a_batch(block=13)
     batches.finish(batches.a_batch(ALICE, BOB, block=14))
-    documented = "an example from the documentation"
+    documented = "deposit contract held"
     assert batches.path(batch) in (html := client_of(ALICE).get("/").text)
     assert "123,456,789.0123" in html
     assert documented not in html
@@ -32,6 +34,16 @@ def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
         assert documented in html
         settings.PUBLIC_BATCH_LIST = True
         assert batches.path(batch) in reader.get("/").text
+
+
+def test_the_home_page_has_a_typical_example_with_the_line_of_solidity_that_reads_it():
+    line = "uint256 value = uint256(registry.accountField({}, {}, 1));"
+    assert line.format("0x00000000219ab540356cBB839Cbe05303d7705Fa", 21925176) in Client().get("/").text
+    for block, seconds in ((12, 2), (13, 90_000), (14, 40)):
+        batches.finish(batch := batches.a_batch(props=["BALANCE"], block=block))
+        now = timezone.now()
+        Batch.objects.filter(pk=batch.pk).update(created_at=now - timedelta(seconds=seconds), finished_at=now)
+    assert line.format(ALICE, 14) in client_of(ALICE).get("/").text
 
 
 def test_programs_that_ask_unseen_get_the_icon_and_which_pages_are_no_use_to_a_search():

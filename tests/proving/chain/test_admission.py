@@ -510,7 +510,7 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
         (
             -32000,
             False,
-            "(-32000). Accounts and slots at old blocks take an archive node. Fields of the header take none.",
+            "(-32000). Accounts and slots at old blocks need an archive node. Header fields don't.",
         ),
     ],
 )
@@ -546,7 +546,7 @@ def test_an_old_block_is_rejected_for_its_age_if_a_younger_one_is_served(service
     with instead_of_proofs(service, refuse_old) as url:
         reconfigure(settings, service.url, url)
         (rejection,) = estimate(client, key, body)["rejections"]
-    assert "(-32000). Accounts and slots at old blocks take an archive node." in rejection["error"]
+    assert "(-32000). Accounts and slots at old blocks need an archive node." in rejection["error"]
 
 
 @pytest.mark.long
@@ -576,7 +576,16 @@ def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, clien
         assert proves() == ("128", False)
         # Its last step is the first that fails. Two more belong to the check that nodes prove at all.
         assert len(asked) - before <= 5
-        assert "prove accounts at least 128 blocks back" in " ".join(client.get("/chains").text.split())
+        with lying_node(lambda asked: ask(service.url, asked)) as archive:
+            reconfigure(settings, f'"{url}"', f'"{url}", "{archive}"')
+            ChainWatch.objects.update(proofs_measured_at=None)
+            work()
+            reconfigure(settings, f'"{url}", "{archive}"', f'"{url}"')
+        shown = " ".join(client.get("/chains").text.split())
+        assert f"{url.removeprefix('http://')} proves accounts at least 128 blocks back" in shown
+        assert f"{archive.removeprefix('http://')} proves accounts at every block" in shown
+        ChainWatch.objects.update(proofs_measured_at=None)
+        work()
         (rejection,) = estimate(client, key, request(ALICE, block=old))["rejections"]
     assert "The nodes prove accounts at least 128 blocks back. Accounts and slots at old blocks" in rejection["error"]
 

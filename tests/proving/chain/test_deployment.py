@@ -36,7 +36,7 @@ def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothi
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
     page = " ".join(client.get(f"/explorer/query/{batch.pk}").text.split())
-    assert "The registry held this already: nothing was sent for it." in page
+    assert "The registry already had this, so the service sent nothing." in page
     assert reader in page
     (there,) = client.get("/chains.json").json()["connections"]
     assert (there["factsRegistry"], there["factsReader"], there["provesTransactions"]) == (address, reader, True)

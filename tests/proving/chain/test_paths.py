@@ -387,7 +387,7 @@ def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     work(3)
     (path,) = extending()
     assert path.succeeded is False
-    assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
+    assert waiting() == ["The last transaction that extends the registry's trust reverted; trying again more slowly."]
     Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE

@@ -130,7 +130,7 @@ def test_a_header_property_that_the_fork_lacks_is_rejected(service, key):
     batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
     assert work_until_done(batch).rejection_code == "header_property_missing"
     assert fresh(batch).rejection_reason == (
-        "The header of block 1000001 of chain 1 has no BASE_FEE_PER_GAS: its fork does not know them."
+        "The header of block 1000001 of chain 1 has no BASE_FEE_PER_GAS: its fork has no such fields."
     )
 
 

@@ -113,7 +113,7 @@ def test_both_signers_are_told_while_none_has_money(mempool, key):
     mempool.mine()
     (batch,) = send_each(key, mempool, 2)
     assert senders() == []
-    assert "Its operator must fund it." in waiting()[0]
+    assert "The operator must fund the signer." in waiting()[0]
     assert all(row.address in str(row.wait) for row in Signer.objects.all())
     mempool.rpc("anvil_setBalance", SECOND_SIGNER, hex(ETHER))
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
