@@ -17,7 +17,6 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from config.database.sqlite import sqlite_file
 from devnet.devchain import DevChain
 from devnet.ports import free_port
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
@@ -71,7 +70,9 @@ def test_a_worker_says_that_it_holds_an_older_chains_toml(service, start_worker,
 @pytest.mark.long
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite's database is a file")
 def test_a_worker_notices_that_its_database_was_moved_away(service, start_worker, tmp_path):
-    database = sqlite_file()
+    with connection.cursor() as cursor:
+        ((_, _, name),) = cursor.execute("PRAGMA database_list").fetchall()
+    database = Path(name)
     start_worker()
     until(lambda: WorkerHeartbeat.running().exists(), "a heartbeat")
     away = database.rename(database.with_name("away"))
