@@ -69,6 +69,13 @@ def test_nobody_sees_all_batches_unless_the_operator_allows_it(alice):
 # --- Search and filters -----------------------------------------------------------------------------------------------
 
 
+def test_a_filter_that_is_repeated_is_refused(alice):
+    batches.a_batch()
+    page, file = (alice.get(f"{address}?status=X&status=RECEIVED") for address in ("/explorer", "/explorer.csv"))
+    assert (page.status_code, file.status_code) == (400, 400)
+    assert alice.get("/explorer?status=&status=RECEIVED").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
@@ -84,6 +91,8 @@ def test_nobody_sees_all_batches_unless_the_operator_allows_it(alice):
         ({"until": "9999-12-31"}, "A day is written as 2026-01-31."),
         ({"beginning": "2026-01-31"}, "There is no filter beginning."),
         ({"{0}": "x"}, "There is no filter {0}."),
+        ({"of": "nobody"}, "The list is of everybody, or your own."),
+        ({"since": "2026-01-01, 2026-01-01"}, "A day is written as 2026-01-31."),
         *(({name: "X"}, "There is no such page of the list.") for name in ("before", "after")),
     ],
     ids=str,
@@ -94,7 +103,7 @@ def test_a_filter_that_cannot_be_read_is_refused_by_the_page_and_its_file(alice,
     assert (page.status_code, file.status_code) == (400, 400)
     assert sentence in page.text
     ((name, text),) = parameters.items()
-    assert text in page.text or name in {"status", "chain", "source", "property", "before", "after", "beginning"}
+    assert text in page.text or name in {"of", "status", "chain", "source", "property", "before", "after", "beginning"}
     assert batch.pk not in page.text
     assert file.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert list(csv.reader(io.StringIO(file.content.decode("utf-8-sig")))) == [["error"], [sentence]]
