@@ -184,11 +184,12 @@ def prove(client: RpcClient, proof_request: ProofRequest) -> None:
     ("ask", "most"),
     [
         (lambda client: client.balance("0x" + "11" * 20), 16 * 1024),
-        (lambda client: client.eth_call("0x" + "11" * 20, b""), 1024 * 1024),
+        (lambda client: client.eth_call("0x" + "11" * 20, b""), 64 * 1024),
+        (lambda client: client.code("0x" + "11" * 20), 1024 * 1024),
         (lambda client: client.header(1), 4 * 1024 * 1024),
         (lambda client: prove(client, WANTED), 4 * 80 * 1024),
     ],
-    ids=["balance", "call", "header", "proof"],
+    ids=["balance", "call", "code", "header", "proof"],
 )
 def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
     def long(body):

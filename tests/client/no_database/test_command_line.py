@@ -112,6 +112,7 @@ def test_arguments_become_the_body():
     assert "fee" not in body_of(**arguments, is_paid_by_caller=True)
     hook = body_of(**arguments, fee="7", webhook="https://a.example", webhook_events=["DONE"])
     assert (hook["fee"], hook["webhook"]) == ("7", {"url": "https://a.example", "headers": {}, "events": ["DONE"]})
+    assert body_of(**arguments, label="Payroll")["label"] == "Payroll"
     name = {"slot": "0x5", "keys": [{"index": "1"}]}
     (entry,) = body_of(**arguments | {"accounts": ["0xaa"], "slots": ["a", "f:0xbb:7", json.dumps(name)]})["data"]["1"][
         "block:15"

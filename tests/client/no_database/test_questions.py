@@ -204,12 +204,12 @@ def test_a_wrong_type_is_refused_in_a_sentence(field, wrong):
 def test_the_fields_beside_the_data():
     query = Account(ALICE, chain=1, block=1, props=["BALANCE"])
     hook = Webhook("https://a.example", {"x-token": "secret"}, ["DONE"])
-    document = body(destination=10, queries=[query], fee=5, webhook=hook)
-    assert document["fee"] == "5"
+    document = body(destination=10, queries=[query], fee=5, webhook=hook, label="Payroll")
+    assert (document["fee"], document["label"]) == ("5", "Payroll")
     assert document["webhook"] == {"url": "https://a.example", "headers": {"x-token": "secret"}, "events": ["DONE"]}
     assert "secret" not in repr(hook)
     paid = body(destination=10, queries=[query], is_paid_by_caller=True)
-    assert (paid["sender"], "fee" in paid, "webhook" in paid) == ("self", False, False)
+    assert (paid["sender"], paid.keys() & {"fee", "webhook", "label"}) == ("self", set())
 
 
 def test_the_names_are_those_of_the_service():

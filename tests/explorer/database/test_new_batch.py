@@ -281,7 +281,8 @@ def test_a_transaction_is_named_once(alice):
     assert numbered == {"block:12": {"transactions": {TRANSACTION: asked, other: asked}}}
     at_latest = request_of(alice, form(row | {"transactions": f"{TRANSACTION} 5"}))["data"]["31337"]
     assert at_latest == {"latest": {"transactions": {"5": asked}}} | dict([*own.items()][:1])
-    html = post(alice, "submit", row | {"at": "transaction", "logs": "70000"}, status=400)
+    html = post(alice, "submit", row | {"logs": "70000"}, status=400)
+    assert "blocks of the transactions" in text_of(html)
     assert faults_in(html) == [("id_rows-0-logs", "The index of a log is too large: '70000'.")]
     assert post(alice, "submit", row | {"at": "transaction"}, status=303) == ""
     again = filled(alice.get(f"/new-batch?from={Batch.objects.get().pk}").text)
@@ -605,10 +606,10 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         (f"address,block\n{ALICE},transaction:5", "Line 2: 'transaction:5' is not a block."),
         (f"address,props\n{ALICE},BALANCE NONCEE", "Line 2: 'NONCEE' must be 'NONCE', "),
         ("header\nGAS", "Line 2: 'GAS' must be 'PARENT_HASH', "),
-        ("address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)), "It asks for 51 different things"),
+        ("address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)), "It has 51 different blocks or facts."),
         (
             "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(50)),
-            "The form holds 50 rows, and would have 51.",
+            "The form would have 51 rows, and it holds 50.",
         ),
         ("a\n" * 10_001, "It has more than 10,000 lines."),
     ],
@@ -666,7 +667,7 @@ NAME = '{"slot": "1", "keys": ["1"]'
             "json",
             {"accounts": "\n".join(map("0x{:040x}".format, range(50))), "slots": NAME + " " * 90_000 + "}"},
             "",
-            "The names of slots have more than 4,194,304",
+            "The slot names have more than 4,194,304",
         ),
         *(
             ("slot-0", {"slot_base": base, "slot_key": "1"}, "slot_base", "This slot is a number below 2^256")
@@ -821,7 +822,7 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
         key, request(ALICE, BOB, block=12, fee=2**256 - 1) | {"webhook": {"url": "https://93.184.215.14/?s"}}
     )
     html = alice.get(f"/new-batch?from={batch.pk}").text
-    assert "Its webhook is left out" in html
+    assert "The form leaves out the webhook" in html
     assert "93.184" not in html
     again, first = request_of(alice, filled(html)), json.loads(batch.request)
     assert (again["fee"], of_all(again)) == (first["fee"], of_all(first))
@@ -831,4 +832,4 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     many = batch_at(
         block_12={"accounts": {account: {"slots": [f"{at:x}"]} for at, account in enumerate(many_accounts(51))}}
     )
-    assert "asks for more than the form holds" in alice.get(f"/new-batch?from={many.pk}").text
+    assert "is too large for this form" in alice.get(f"/new-batch?from={many.pk}").text
