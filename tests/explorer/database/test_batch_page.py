@@ -178,15 +178,18 @@ def test_any_balance_is_shown_exactly(balance):
         (1_500_000_000_000_000_000, "1.5"),
     ],
 )
-def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance, in_short):
+def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off_and_lists_cut_off_nothing(balance, in_short):
     batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
     exact = f"{Decimal(balance).scaleb(-18).normalize():f}\xa0ETH"
     alice, browser = client_of(ALICE), {"accept": "text/html,*/*;q=0.8"}
     of_account = alice.get("/facts", {"account": ALICE}, headers=browser).text
-    for html in (batches.page(batch), of_account, alice.get("/explorer").text):
-        assert f"{in_short} ETH" in text_of(html).replace("\xa0", " ")
-        assert (f'title="{exact}"' in html) == in_short.endswith("…")
+    html = batches.page(batch)
+    assert f"{in_short} ETH" in text_of(html).replace("\xa0", " ")
+    assert (f'title="{exact}"' in html) == in_short.endswith("…")
+    for html in (of_account, alice.get("/explorer").text, alice.get("/dashboard").text):
+        assert f" {Decimal(balance).scaleb(-18).normalize():,f} ETH" in text_of(html).replace("\xa0", " ")
+        assert "…" not in html.partition('class="r value"')[2].partition("</td>")[0]
 
 
 # --- Fee and steps ----------------------------------------------------------------------------------------------------
