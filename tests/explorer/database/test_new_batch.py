@@ -606,7 +606,10 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         (f"address,block\n{ALICE},transaction:5", "Line 2: 'transaction:5' is not a block."),
         (f"address,props\n{ALICE},BALANCE NONCEE", "Line 2: 'NONCEE' must be 'NONCE', "),
         ("header\nGAS", "Line 2: 'GAS' must be 'PARENT_HASH', "),
-        ("address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)), "It has 51 different blocks or facts."),
+        (
+            "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)),
+            "It has 51 different blocks or facts.",
+        ),
         (
             "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(50)),
             "The form would have 51 rows, and it holds 50.",
