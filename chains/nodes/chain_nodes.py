@@ -61,6 +61,8 @@ _REPLY_BYTES = {
         ),
         16 * 1024,
     ),
+    # A contract's code is the longest answer. A stranger's contract may answer more.
+    "eth_call": 64 * 1024,
     # A block's JSON lists the hashes of its transactions. Some chains have tens of thousands in a block.
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
@@ -70,8 +72,6 @@ _REPLY_BYTES = {
 }
 # A proof has up to 64 trie nodes of up to 532 bytes. Hexadecimal doubles the size.
 _PROOF_BYTES = 80 * 1024
-# A view call with a maximum of gas: a stranger's contract makes its answer, and many are in one reply.
-_VIEW_BYTES = 48 * 1024
 # Some nodes send JSON-RPC errors with HTTP 400. Only _PEEKED_BYTES of an answer with another status are read.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 _PEEKED_BYTES = 4096
@@ -90,13 +90,9 @@ _REFUSED_RANGE = {
     HTTPStatus.UNPROCESSABLE_ENTITY,
     HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-# Statuses with which proxies refuse a method. The node's answer to another one tells whether it refuses everything.
-_REFUSED_METHOD = {
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.METHOD_NOT_ALLOWED,
-    HTTPStatus.NOT_IMPLEMENTED,
-}
+# Methods that can be done without. A proxy may refuse them by any status, and the node's answer to another method tells
+# whether it refuses everything.
+_REPLACEABLE = {"eth_getBlockReceipts", "eth_maxPriorityFeePerGas", "eth_feeHistory"}
 MAX_REST_SECONDS = 60
 _MOST_REDIRECTS = 3
 # A node may ask for a longer rest in the header Retry-After. It is asked again after this time.
@@ -596,12 +592,11 @@ class RpcNode:
             if status in _REFUSED_RANGE and answer.content:
                 return refusal
             is_error = is_error and status != HTTPStatus.FORBIDDEN
-        elif status == HTTPStatus.BAD_REQUEST and not isinstance(reply, str):
+        elif status == HTTPStatus.BAD_REQUEST and (isinstance(reply, list) or _has_id(reply)):
             return reply
-        elif len(batch) == 1 and status in _REFUSED_METHOD and batch[0][0] != "eth_chainId":
+        is_of_method = is_error or batch[0][0] in _REPLACEABLE
+        if is_of_method and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
             return refusal
-        if is_error and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
-            return reply
         fault: NodeUnavailable = BadStatus(f"{self.host} answered with HTTP status {status}")
         if status in _LIMIT_STATUSES:
             fault = LimitsRequests(f"{self.host} limits our requests (HTTP status {status})")
@@ -672,6 +667,10 @@ def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
 
 
+def _has_id(reply: Any) -> bool:
+    return isinstance(reply, dict) and "id" in reply
+
+
 def _id(told: Any) -> int:
     """Return the id of a reply, which some nodes send back as a string. -1 if it is neither that nor an integer."""
     if isinstance(told, str) and told.isascii() and told.isdecimal():
@@ -693,6 +692,4 @@ def _most_bytes(request: Request) -> int:
         return MAX_REPLY_BYTES  # a block with all its transactions
     if method == "eth_getProof":
         return _PROOF_BYTES * (2 + len(params[1]))
-    if method == "eth_call" and "gas" in params[0]:
-        return _VIEW_BYTES
     return _REPLY_BYTES.get(method, _USUAL_BYTES)

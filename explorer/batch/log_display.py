@@ -22,8 +22,8 @@ MOST_OF_SIGNATURE = 500
 _MOST_DEPTH = 8
 # Maximum values, lists among them, that a page decodes. Several pointers in a log's data may lead to the same bytes.
 _MOST_VALUES = 1000
-# An address counts as several values, because its checksum and its links take as long.
-_VALUES_OF_AN_ADDRESS = 5
+# An address counts as several values, because its checksum takes as long.
+_VALUES_OF_AN_ADDRESS = 4
 # Maximum bytes of a log's data, and characters of a value, that a page shows.
 _MOST_SHOWN = 1024
 _EVENT_SENTENCES = {

@@ -44,6 +44,8 @@ class ShownStep:
     went_back_because: str = ""
     was_held: bool = False
     """The registry held the facts already, and nothing was ever sent for the query."""
+    is_of_payer: bool = False
+    """The facts came by a transaction that this service didn't send, or were held."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
             is_before = query.step is None or order.index(kind) < order.index(StepKind(query.step))
             yield ShownStep(kind, StepStatus.COMPLETED.value if is_before else "STOPPED" if stopped else "")
             continue
+        is_done = kind == order[-1] and step.status == StepStatus.COMPLETED
+        is_unexplained = is_done and not step.transaction_hash
         fails = is_open and not stopped and block is not None and block.failing_since is not None
         yield ShownStep(
             kind=kind,
@@ -230,9 +234,8 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,
-            was_held=kind == order[-1]
-            and step.status == StepStatus.COMPLETED
-            and not (step.transaction_hash or is_sent_for or batch.is_self_funded),
+            was_held=is_unexplained and not (is_sent_for or batch.is_self_funded),
+            is_of_payer=is_unexplained and batch.is_self_funded,
         )
 
 

@@ -195,7 +195,7 @@ class RowForm(forms.Form):
         for field in self:
             if field.auto_id == control:
                 self.has_focus = True
-                # What a search found is shown beside its hidden field.
+                # The findings of a search are shown beside their hidden field.
                 if not field.is_hidden:
                     field.field.widget.attrs["autofocus"] = True
 
@@ -271,6 +271,11 @@ class RowForm(forms.Form):
         """Return the block of a transaction. A hash alone names it."""
         names_none = self.at_newest or self.selector == "transaction:"
         return f"transaction:{transaction.lower()}" if names_none and _HASH.fullmatch(transaction) else self.selector
+
+    @property
+    def is_at_own_blocks(self) -> bool:
+        """Return whether the row is about blocks that its transactions name."""
+        return self.selectors != [self.selector]
 
     @property
     def logs_count(self) -> int:

@@ -137,6 +137,9 @@ class _Search:
     def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> None:
         self._rpc, self._asked, self._at = rpc, asked, header
         self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time)
+        # Each node is asked the same, with the same caller: the call may read a slot of the caller.
+        self._whole = ViewCall(asked.contract, asked.call.data, MOST_GAS)
+        self._list = view_calls.access_list(self._whole, header)
         self._words: dict[Place, int] = {}
         self._base = 0
         self._decimals: int | None = None
@@ -159,7 +162,8 @@ class _Search:
         changing += [*others, *unlike]
         names = self._names(values, changing)
         self._compare(values, names)
-        lengths = {named.length: named.name_of_length for named in names.values() if named.length}
+        arrays = [named for named in names.values() if named.length not in values]
+        lengths = {named.length: named.name_of_length for named in arrays if named.length}
         # The length of an array leads to its last element.
         changing = [place for place in changing if place not in lengths]
         is_one = len(values) == 1 and not changing
@@ -180,11 +184,9 @@ class _Search:
 
     def _read_slots(self) -> ReadSlots:
         """Return the slots that the call reads. Note the call's answer, and that of `decimals()`."""
-        call = ViewCall(self._asked.contract, self._call.data, MOST_GAS)
         decimals = ViewCall(self._asked.contract, FunctionCall.parse("decimals()", ()).data, MOST_GAS // 30)
         calls, lists = self._rpc.ask(
-            [view_calls.answer(call, self._at), view_calls.answer(decimals, self._at)],
-            [view_calls.access_list(call, self._at)],
+            [view_calls.answer(self._whole, self._at), view_calls.answer(decimals, self._at)], [self._list]
         )
         self._base = self._word_of(calls[0])
         told = calls[1] if isinstance(calls[1], bytes) and len(calls[1]) == _WORD else b""
@@ -192,7 +194,7 @@ class _Search:
         read = lists[0]
         # Nodes may leave the callee out of a list that they call optimised.
         if isinstance(read, ChainError) or self._asked.contract not in read.slots:
-            (read,) = self._rpc.ask([view_calls.prestate(call, self._at)])
+            (read,) = self._rpc.ask([view_calls.prestate(self._whole, self._at)])
         if isinstance(read, NodeUnavailable) and not isinstance(read, InvalidReply):
             raise read
         if isinstance(read, ChainError) or not read.slots:
@@ -390,11 +392,10 @@ class _Search:
         asked = [
             view_calls.answer(ViewCall(contract, call.data, gas), self._at, changed) for call, changed, _ in expected
         ]
-        whole = view_calls.access_list(ViewCall(contract, self._call.data, MOST_GAS), self._at)
         told: dict[str, list[Any]] = {}
         # Other nodes may be too slow to be compared.
         with suppress(OutOfExchanges):
-            told = self._rpc.ask_each([*asked, whole, questions.header(self._at.number)])
+            told = self._rpc.ask_each([*asked, self._list, questions.header(self._at.number)])
         for host, (*answers, read, header) in told.items():
             words = [self._word_in(answer) if isinstance(answer, bytes) else answer for answer in answers]
             is_other = any(

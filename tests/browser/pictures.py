@@ -36,7 +36,7 @@ _HAS_HIGH_ROWS = (
 )
 # Names of chains may be cut off. All other cells may hold numbers.
 _HAS_CUT_CELLS = (
-    "[...document.querySelectorAll(':is(.list, .facts-found) :is(th, td):not(.where)')]"
+    "[...document.querySelectorAll(':is(.list, .facts-found) tbody :is(th, td):not(.where)')]"
     ".some(cell => cell.scrollWidth > cell.clientWidth + 1)"
 )
 

@@ -191,8 +191,10 @@ contract Switched {
     mapping(address => uint256) private numbers;
     mapping(uint256 => uint256) private byNumber;
     uint256[3] private list;
+    uint256[] private more;
 
     function fill(address account) external {
+        more.push(); more.push();
         liquid[account] = 1001; staked[account] = 1001; numbers[account] = 1; byNumber[1] = 1001; list[1] = 1001;
     }
 
@@ -202,6 +204,8 @@ contract Switched {
     function ofNumber(address account) external view returns (uint256) { return byNumber[numbers[account]]; }
     function listed(address account) external view returns (uint256) { return list[numbers[account]]; }
     function ofDust(address account) external view returns (uint256) { return liquid[account] < 100 ? 0 : liquid[account]; }
+    function seen(address account) external view returns (uint256) { return liquid[account] + staked[msg.sender]; }
+    function lengthAndLast() external view returns (uint256) { return more.length + more[more.length - 1]; }
     function mine() external view returns (uint256) { return liquid[msg.sender]; }
 
     function orElse(address account) external view returns (uint256 balance) {

@@ -21,6 +21,8 @@ _OF_MIGRATION = (
 
 
 class _NewConnection(psycopg.Connection[Any]):
+    """A connection of the pool. The pool makes it in a thread of its own, and keeps its errors to itself."""
+
     failure = ""
     """The server's words when a connection failed last. Empty if one was made since."""
 
@@ -38,6 +40,8 @@ class _NewConnection(psycopg.Connection[Any]):
 
 
 class SchemaEditor(DatabaseSchemaEditor):
+    """A migration's transaction, with time limits of its own."""
+
     def __enter__(self) -> Self:
         super().__enter__()
         if self.atomic_migration:

@@ -41,7 +41,7 @@ def test_the_owner_alone_changes_the_label_on_the_batch_s_page(alice, client):
         answer = alice.post(path, {"label": text})
         assert (answer.status_code, answer.headers["Location"]) == (302, batches.path(batch))
         assert fresh(batch).label == label
-        # What the request named may have been a mistake.
+        # The former one may have been a mistake.
         assert alice.get(f"{batches.path(batch)}/request.json").json()["label"] == label
     assert client_of(BOB).post(path, {"label": "mine"}).status_code == 404
     assert client_of(ALICE, 31337).post(path, {"label": "mine"}).status_code == 404

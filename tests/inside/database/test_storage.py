@@ -132,3 +132,17 @@ def test_a_restart_that_broke_many_connections_of_the_pool_delays_no_request():
     began = time.monotonic()
     connection.ensure_connection()
     assert time.monotonic() - began < 1
+
+
+@of_postgresql
+def test_a_migration_has_time_limits_of_its_own_and_leaves_none_behind():
+    names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+
+    def limits() -> list[str]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}")
+            return [*cursor.fetchone()]
+
+    with connection.schema_editor():
+        assert limits() == ["20s", "0", "1min"]
+    assert limits() == ["20s", "0", "5s"]

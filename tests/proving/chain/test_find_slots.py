@@ -372,6 +372,18 @@ def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
     assert (dust["certainty"], dust["value"]) == ("computed", None)
 
 
+def test_a_length_that_is_the_answer_is_proven_once(search):
+    found = search.found("Switched", "lengthAndLast()")
+    assert [(slot["certainty"], slot["value"]) for slot in found["slots"]] == [
+        ("one_of_several", "2"),
+        ("computed", None),
+    ]
+    ((_, asked),) = found["batch"]["data"]["31337"].items()
+    ((_, entry),) = asked["accounts"].items()
+    assert entry["slots"] == [slot["slotName"] for slot in found["slots"]]
+    assert found["dependsOn"] == []
+
+
 def test_a_slot_that_another_one_leads_to_is_not_claimed_to_be_fixed(search):
     slots = search.found("Switched", "listed(address)", ALICE)["slots"]
     assert [(slot["certainty"], slot["layout"]) for slot in slots] == [
@@ -738,6 +750,13 @@ def test_a_second_node_contradicts_a_lie_that_agrees_with_itself(search, chain, 
     with hostile_node(silence) as silent:
         reconfigure(settings, f'"{chain.url}"', f'"{silent}"')
         assert search.found(name, "balanceOf(address)", ALICE)["slots"][0]["certainty"] == "is_value"
+
+
+def test_honest_nodes_agree_on_the_slots_of_a_caller(search, chain, spoiled, settings):
+    spoiled(lambda _, honest: honest)
+    reconfigure(settings, '"]', f'", "{chain.url}"]')
+    first, second = search.found("Switched", "seen(address)", ALICE)["slots"]
+    assert (first["value"], second["certainty"]) == ("1001", "path_only")
 
 
 def test_a_second_node_contradicts_another_chain_of_the_same_id(search, chain, settings):
