@@ -260,8 +260,6 @@ OPERATOR_WEBHOOK_SECRET = _secret("OPERATOR_WEBHOOK_SECRET")
 _log_level = env.log_level("LOG_LEVEL", logging.INFO)
 # `line` logs text for people, `json` logs JSON for a log collector. config/gunicorn.py reads this variable too.
 LOG_FORMAT = env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"]))
-# The server that gets reports of errors, in addition to the log. Empty disables reports.
-SENTRY_DSN = _secret("SENTRY_DSN")
 # A bearer token that grants access to the metrics: `Authorization: Bearer …`.
 METRICS_TOKEN = _secret("METRICS_TOKEN")
 # Networks whose clients may read the metrics without the token. The default is this machine.
