@@ -24,6 +24,11 @@ _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
 _WIDEST = {4: 8, 6: 7}
 # Settings of earlier versions. An operator is told of them, because otherwise they would silently have no effect.
 _GONE = {
+    "CONFIRM_ABOVE_QUERIES": "the form asks once more above 1000 queries.",
+    "CONFIRM_ABOVE_WEI": "the form asks once more above 0.01 of a real currency.",
+    "DOCUMENTATION_URL": "pages link to the documentation at SOURCE_URL.",
+    "KEEP_WEBHOOK_DELIVERIES_DAYS": "ended deliveries to webhooks are kept for 30 days.",
+    "MAX_OPEN_QUERIES": "open batches of a user may have ten times MAX_QUERIES_PER_BATCH.",
     "SENTRY_DSN": "errors are in the log.",
 }
 
