@@ -142,23 +142,3 @@ def why_bad(code: bytes) -> str | None:
     None if nothing is known against it.
     """
     return next((version.why for version in _BAD_VERSIONS if version.is_of(code)), None)
-
-
-# FactsRegistry before it proved receipts, logs and transactions: the hash of its code as in `_BadVersion`, and the
-# offsets of its immutables. Whoever has such a registry goes on to use it for everything else.
-_EARLIER_HASH = "0x92cd21a6707d82d9eece43b4c7864612140c61a59937a7f3efd20a5a6341aaaf"
-_EARLIER_IMMUTABLES = {
-    "beaconChainHistory": (875, 7818, 9381, 9551),
-    "blockHashSource": (286, 8723),
-    "historyWindow": (1662, 6801),
-    "sourceChainId": (1884,),
-}
-
-
-def is_earlier_registry(code: bytes, **immutables: int) -> bool:
-    """Return whether this is the code of an earlier FactsRegistry, which is still right, with these immutables."""
-    if code == earlier_registry().deployed(**immutables):
-        return True
-    places = {place: immutables[name] for name, found in _EARLIER_IMMUTABLES.items() for place in found}
-    empty = _filled(code, dict.fromkeys(places, 0))
-    return "0x" + keccak(empty).hex() == _EARLIER_HASH and _filled(empty, places) == code

@@ -55,8 +55,6 @@ REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
 # Creation code of the forgeable registry. The arguments (source chain, block hash source) are appended.
 FORGEABLE = Path(__file__).parents[2] / "contracts" / "forgeable_registry.hex"
-# Creation code of the registry before it proved transactions, to which all four arguments are appended.
-EARLIER = FORGEABLE.with_name("earlier_registry.hex")
 
 
 def restart() -> None:
@@ -180,32 +178,6 @@ def deploy_code(chain: DevChain, code: bytes, arguments: bytes) -> str:
     creation = "0x" + (code + arguments).hex()
     receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": creation, "gas": hex(10**7)})
     return str(receipt["contractAddress"])
-
-
-@pytest.mark.parametrize("window", [8191, 8192])
-def test_a_registry_of_the_version_before_transactions_is_still_used(service, key, window):
-    """An upgrade leaves such a registry in use, unless it was deployed with other values than are recorded."""
-    row = registry()
-    arguments = [31337, row.block_hash_source, window, NO_CONTRACT]
-    code = bytes.fromhex(EARLIER.read_text())
-    row.address = deploy_code(service, code, encode(["uint256", "address", "uint256", "address"], arguments))
-    row.save()
-    restart()
-    batch = submit(key, request(ALICE, block=service.head()))
-    if window != row.history_window:
-        work()
-        assert OTHER in registry().refused
-        return
-    assert work_until_done(batch).status == BatchStatus.DONE
-    assert (registry().address, registry().refused) == (row.address, "")
-    # It proves no transactions, which its operator is told.
-    (shown,) = Client().get("/chains.json").json()["connections"]
-    (note,) = shown["notes"]
-    assert (shown["codeIsRight"], shown["provesTransactions"], REMEDY in note) == (True, False, True)
-    said = io.StringIO()
-    with pytest.raises(CommandError, match="no_worker"):
-        call_command("check_chains", stdout=said)
-    assert note in said.getvalue()
 
 
 def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(service, key):
