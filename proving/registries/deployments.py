@@ -20,7 +20,6 @@ from chains.contract_artifacts import (
     create2_address,
     earlier_registry,
     load_artifact,
-    why_bad,
 )
 from chains.encoding import hex_data
 from chains.nodes import questions
@@ -427,15 +426,12 @@ def expected_code(row: FactsRegistry) -> bytes:
 def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[str, bytes]) -> str:
     """Return why the registry must not be used, by its contracts' codes and answers to `_calls`. Empty if it may."""
     destination, source, code = row.destination_chain_id, row.source_chain_id, codes[row.address]
-    is_right = code in {expected_code(row), earlier_registry().deployed(**_immutables(row))}
     configured = get_chains().chain(source).history_window
     if not code:
         why = (
             f"chain {destination} has no code there. Is it another chain now, or was a development chain started anew?"
         )
-    elif not is_right and (bad := why_bad(code)):
-        why = f"{bad}. Nothing that it says may be believed."
-    elif not is_right:
+    elif code not in {expected_code(row), earlier_registry().deployed(**_immutables(row))}:
         why = "its code is not that of this version's contract."
     elif row.history_window != configured:
         why = (
