@@ -48,6 +48,7 @@ from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
 from explorer.lists import webhook_list
+from explorer.lists.typed_filters import PAGE, known
 from queries import columns, labels, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
@@ -70,14 +71,15 @@ class HtmxRequest(HttpRequest):
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
     """Show one batch, with page number `page` of the queries that match `QueryFilters`."""
-    return _batch_page(request, internal_id, QuerySelection(request.GET.get("page", ""), QueryFilters.of(request.GET)))
+    number = known(request.GET, "page", PAGE.fullmatch)
+    return _batch_page(request, internal_id, QuerySelection(number, QueryFilters.of(request.GET)))
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """Show one query of a batch, with page number `slots` of its slots or logs, which `event` decodes."""
-    slots, event = request.GET.get("slots", ""), request.GET.get("event", "").strip()[:MOST_OF_SIGNATURE]
+    slots, event = known(request.GET, "slots", PAGE.fullmatch), request.GET.get("event", "").strip()[:MOST_OF_SIGNATURE]
     return _batch_page(request, internal_id, QuerySelection(only=number, slots=slots, event=event))
 
 
@@ -129,7 +131,7 @@ def _batch_page(
 def _webhook(request: HttpRequest, page: ShownBatch) -> dict[str, object]:
     """Return the webhook's part of the page, which only the batch's owner gets."""
     user = request.user if isinstance(request.user, User) else None
-    webhook = delivery_display.read(page.batch.pk, user, request.GET.get("deliveries", ""))
+    webhook = delivery_display.read(page.batch.pk, user, known(request.GET, "deliveries", PAGE.fullmatch))
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 
@@ -151,7 +153,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
     """Return the webhook deliveries of the user's batch, for htmx."""
-    webhook = delivery_display.read(internal_id, user, request.GET.get("deliveries", ""))
+    webhook = delivery_display.read(internal_id, user, known(request.GET, "deliveries", PAGE.fullmatch))
     if webhook is None:
         raise Http404
     context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}

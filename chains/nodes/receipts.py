@@ -233,7 +233,7 @@ class _Reading:
     """True: deposits have a nonce and a version in the trie although the JSON lacks the version, or vice versa."""
     omits_last: bool
     sums_gas: bool
-    """True: the gas that was used until each receipt is the sum of `gasUsed`, because that of the node may be another."""
+    """True: the gas that was used until each receipt is the sum of `gasUsed`, because the node's may be another."""
 
     def values(self, receipts: Sequence[dict[str, Any]]) -> list[bytes]:
         """Return the trie's values. Raises `ValueError`."""

@@ -4,7 +4,7 @@ The number of SQL statements doesn't grow with the number of queries.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from chains.encoding import checksummed, hex_data
@@ -99,13 +99,13 @@ class Value:
 
     @property
     def in_short(self) -> InShort:
-        number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
+        number, digits = int(self.word, 16), next((each.text for each in self.meanings if each.label == "decimal"), "")
+        word = InShort(self.word, ends=WORD_ENDS, exact=digits if len(digits) <= _MOST_WHOLE_DIGITS else "")
         if self.slot_name:
             return _named_slot_in_short(self.slot_name, number) or word
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
             case [("decimal", text)]:
-                shortened_word = replace(word, exact=text if len(text) <= _MOST_WHOLE_DIGITS else "")
-                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else shortened_word
+                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
             case [("address", text)]:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:

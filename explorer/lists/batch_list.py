@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -63,7 +63,7 @@ class BatchListFilters(BatchFilters):
     after: Ulid | None = None
     property: PropertyName | None = None
     search: str = Field("", alias="q")
-    owner: str = Field("", alias="of")
+    owner: Literal["", "everybody"] = Field("", alias="of")
 
 
 def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:

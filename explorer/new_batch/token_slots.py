@@ -16,11 +16,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.new_batch import storage_slots
-from explorer.new_batch.form_sentences import (
-    CERTAINTY_SENTENCES,
-    FIELD_SENTENCES,
-    LAYOUT_SENTENCES,
-)
+from explorer.new_batch.form_sentences import CERTAINTY_SENTENCES, FIELD_SENTENCES, LAYOUT_SENTENCES
 from queries import submission
 from queries.api_endpoint import status_of
 from queries.batch_request import ADDRESS_FAULT, BodyFault, InvalidRequest, pointer
@@ -91,10 +87,6 @@ class TokenSlots:
     def decimals(self) -> int | None:
         decimals: int | None = self.answer["hints"]["decimals"]
         return decimals
-
-    @property
-    def lengths(self) -> Sequence[str]:
-        return [slot["slot"] for slot in self.answer["dependsOn"] if slot["role"] == "length"]
 
     @property
     def slots(self) -> Iterator[ShownSlot]:

@@ -246,7 +246,8 @@ def whole(value: InShort) -> SafeString:
     if not value.exact:
         return in_short(value)
     number, point, fraction = value.exact.partition(".")
-    return in_short(InShort(f"{int(number):,}{point}{fraction}", value.unit))
+    sign = "-" if number.startswith("-") else ""
+    return in_short(InShort(f"{sign}{abs(int(number)):,}{point}{fraction}", value.unit))
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")

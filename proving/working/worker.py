@@ -27,7 +27,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import connection, connections
+from django.db import close_old_connections, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     Case,
@@ -135,6 +135,8 @@ class Worker:
                 kinds: set[LaneKind] = set()
                 if time.monotonic() >= next_beat:
                     logs.write_left_out()
+                    # A connection that is kept would go on with a file of SQLite that was moved away.
+                    close_old_connections()
                     self._beat(is_first=not beats)
                     kinds = {kind for kind, number in _BEATS.items() if beats % number == 0}
                     beats += 1

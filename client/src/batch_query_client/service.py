@@ -54,6 +54,9 @@ class _BatchOperations:
     id: str
     _access: Access = field(repr=False)
 
+    def __post_init__(self) -> None:
+        operations.require_type("A batch's identifier", self.id, str)
+
     @property
     def page(self) -> str:
         """Return the URL of the batch's page. Anybody who has the URL can see the page."""
@@ -160,7 +163,7 @@ AnyBatch = TypeVar("AnyBatch", Batch, AsyncBatch)
 
 class _ServiceOperations(Generic[AnyBatch]):
     def __init__(self, url: str, *, api_key: str = "", patience: Patience | None = None) -> None:
-        self._access = Access(url.rstrip("/"), api_key, patience or Patience())
+        self._access = Access(url, api_key, patience or Patience())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -206,7 +209,8 @@ class _ServiceOperations(Generic[AnyBatch]):
         return (yield from self._submit(document, idempotency_key))
 
     def _submit(self, document: Mapping[str, Any], idempotency_key: str | None) -> Steps[AnyBatch]:
-        key = idempotency_key or str(uuid.uuid4())
+        key = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
+        operations.require_type("An idempotency key", key, str)
         return self.batch((yield from operations.submit(self._access, document, key)))
 
     @operation
@@ -379,7 +383,7 @@ def sign_in(
     `sign` signs a text by `personal_sign` (EIP-191). The text is checked first: it must be a sign-in to this URL and
     nothing else. `chain_id` is the chain of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
     """
-    access = Access(url.rstrip("/"))
+    access = Access(url)
     return run(signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name))
 
 

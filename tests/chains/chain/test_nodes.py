@@ -200,6 +200,16 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         NodeUnavailable,
         "403; the node said: “capa",
     ),
+    *(
+        (raw(json.dumps(told).encode(), status), call, ChainError, "the node said: “the key is disabled")
+        for told in (
+            {"detail": "the key is disabled"},
+            {"errors": [{"message": "the key is disabled"}]},
+            {"error": {"error": {"message": "the key is disabled"}}},
+            {"error": "the key is disabled"},
+        )
+        for status in (400, 401, 403)
+    ),
     (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "503; the node said: “<html>Too Many"),
     (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
     (told(None, "eth_getProof"), prove, UnverifiedProof, "no proof of 0x"),

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ from tests.chains.hostile_node import (
     hostile_node,
 )
 from tests.chains.lying_node import Raw, each, is_chain_id, lying_node, recording, result
+from tests.http_server import serving
+from tests.tls_failures import FAILURES, failing
 
 # Print the growth of peak memory in MB for each node URL in the arguments.
 _ASK_EACH = """
@@ -125,6 +128,31 @@ def test_no_redirect_to_another_port_is_followed(client_of):
             client_of(url).head()
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
+
+
+@pytest.mark.parametrize(("behave", "told"), FAILURES.values(), ids=FAILURES)
+def test_a_node_without_valid_tls_is_said_with_the_cause(client_of, behave, told):
+    with failing(behave) as url, pytest.raises(NodeUnavailable) as caught:
+        client_of(url).head()
+    assert f"{url.removeprefix('https://')} {told}." in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/v2/a%2Bc%2Fd%3D", "/?key=%7ea%2f", "/a//b/./c/../%2e%2e?x=c+d;e&y=[]&z"])
+def test_a_node_is_asked_at_its_url_byte_for_byte(path):
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Handler) as url:
+        bounded_http.send_all([HttpRequest(url + path, b"", 1_000, 5, 5, method="GET")])
+    assert paths == [path]
 
 
 def test_redirects_are_followed_only_where_they_are_allowed():

@@ -159,11 +159,15 @@ def test_receipts_misanswered_in_known_ways_still_make_the_blocks_trie(client_of
     assert list(made.values) == block_of(fixture).values
 
 
-# kkrt-labs/kakarot-rpc 821 answers null, paradigmxyz/reth 23394 and hiero-json-rpc-relay 4423 an empty list. A proxy may
-# refuse this method alone.
+# kkrt-labs/kakarot-rpc 821 answers null, paradigmxyz/reth 23394 and hiero-json-rpc-relay 4423 an empty list. A proxy
+# may refuse this method alone.
 NO_LISTS: dict[str, Any] = {
-    **{"none": [], "null": None, "null among them": [{}, None], "hashes": ["0x"], "an object": {}},
-    **{f"status {status}": Raw(b"<html>", status) for status in (400, 404, 405, 501)},
+    "none": [],
+    "null": None,
+    "null among them": [{}, None],
+    "hashes": ["0x"],
+    "an object": {},
+    **{f"status {status}": Raw(b"<html>", status) for status in (400, 403, 404, 405, 500, 501)},
     "no result": Raw(b'{"id": 2}'),
     "an error in words": Raw(b'{"error": "Method not supported"}'),
 }

@@ -157,9 +157,20 @@ def test_proofs_of_withdrawals_are_asked_for_and_shown(capsys, monkeypatch):
 def test_a_service_that_finds_another_slot_than_it_was_asked_for_is_found_out(monkeypatch, capsys):
     """The slot of a vault's balance may be another contract's: that is told."""
     token, name = "0x" + "cc" * 20, {"slot": "0x0", "keys": [ALICE], "layout": "solidity"}
-    slot = {"account": token, "slot": f"0x{5:064x}", "slotName": name, "layout": "solidity", "certainty": "is_value"}
+    slot: dict[str, Any] = {
+        "account": token,
+        "slot": f"0x{5:064x}",
+        "slotName": name,
+        "layout": "solidity",
+        "certainty": "is_value",
+    }
     slot |= {"word": f"0x{6:064x}", "value": "6", "onlyAtThisBlock": False}
-    honest = {"sourceChainId": "1", "blockNumber": "9", "blockHash": DIGEST, "foundBy": "eth_createAccessList"}
+    honest: dict[str, Any] = {
+        "sourceChainId": "1",
+        "blockNumber": "9",
+        "blockHash": DIGEST,
+        "foundBy": "eth_createAccessList",
+    }
     honest |= {"slots": [slot], "batch": {}}
     answers: list[dict[str, Any]] = []
     monkeypatch.setenv("BQS_API_KEY", KEY)
@@ -438,6 +449,36 @@ def test_a_closed_stream_is_no_defect(closed, arguments, code):
     variables = os.environ | {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0"}
     done = subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, "defect" in done.stderr + done.stdout) == (code, False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("estimate - --chain 1 --destination 1 <&- 2>&1", ExitCode.USAGE, "No line of the file asks for anything."),
+        ("--help >/dev/full 2>&1", ExitCode.USAGE, ""),
+        ("--help 2>&1 >/dev/full", ExitCode.USAGE, "The output: No space left on device."),
+        ("list --nope 2>/dev/full", ExitCode.USAGE, ""),
+        (
+            "read $(printf '\\377') 2>&1",
+            ExitCode.USAGE,
+            "is not UTF-8 text: save it as UTF-8.",
+        ),
+    ],
+)
+def test_streams_that_take_or_have_nothing_end_in_a_sentence(command, code, said):
+    variables = os.environ | {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0", "BQS_URL": "\ufeffhttp://127.0.0.1:1"}
+    line = f"{shlex.join(BQS)} {command}"
+    done = subprocess.run(["sh", "-c", line], env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stdout) == (code, True)
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_a_reader_that_ends_early_is_no_failure():
+    line = f"{shlex.join(BQS)} --help | true; {{ {shlex.join(BQS)} --help; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr == "0\n"
 
 
 def test_without_a_home_nothing_is_kept_and_that_is_said(monkeypatch, tmp_path):

@@ -433,6 +433,11 @@ FILES = {
         f"address,chain,block,slots,logs,tx\n{ALICE},31337.0,16.0,5.0 6,,\n,,16.0,,2.0,3.0\n",
         3,
     ),
+    "zeros behind a decimal point": (f"address,block\n{ALICE},16.00\n", 1),
+    "invisible characters": (f"address,block\n\u200b{ALICE}\u200b,16\u2060\n\u202a{B}\u202c,\u00ad17\n", 2),
+    "apostrophes before text": (f"address,block\n'{ALICE},'16\n", 1),
+    "apostrophes in a list": (f"'{ALICE}\n'{B}\u200b\n", 2),
+    "accounts and blocks alone": (f"address,block\n{ALICE},16\n{B},17\n", 2),
     "returns alone": (f"address,block\r{ALICE},16\r", 1),
     "two spellings": (f"address,block,props\n{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n", 2),
     "transactions": (f"tx,block,props,log\n{TRANSACTION},16,status,0 1\n3 4,16,,\n5,transaction:{TRANSACTION},,2\n", 6),
@@ -506,7 +511,21 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
         "2",
         "'5.5' is not a block. Name it by its number in ",
     ),
-    "a chain before an address": (f"address\neth:{ALICE}\n", "2", f"{NO_ACCOUNT}'eth:{ALICE}'."),
+    "a chain before an address": (
+        f"address\neth:{ALICE}\nethereum:{ALICE}@1\n",
+        "2 3",
+        "Name the address alone, from 0x on, and its chain in the column chain: ",
+    ),
+    "rounded numbers": (
+        f"address,block,slots\n{ALICE},1.6E+05,\n{ALICE},16,1E+05\n{ALICE},16,1.23457E17\n",
+        "2 3 4",
+        "A spreadsheet has rounded '1.6E+05'. Format its cells as text, and enter all digits again.",
+    ),
+    "rounded numbers of other countries": (
+        f"tx;logs\n{TRANSACTION};1,23457E+17\n",
+        "2",
+        "A spreadsheet has rounded '1,23457E+17'.",
+    ),
     "a cell behind the columns": (
         f"address,block,\n{ALICE},16,x\n{B},16,,x\n",
         "2 3",
@@ -548,6 +567,12 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
         assert any(re.sub(r"^ *(?:line|Line)s? [^:]*: ", "", told).startswith(sentence) for told in sentences)
 
 
+def test_a_pasted_spreadsheet_is_refused_as_a_file_is(alice):
+    html = post(alice, "paste", {}, pasted="PK\x03\x04\x14\x06", status=400)
+    ((_, told),) = faults_in(html)
+    assert told.startswith("Line 1: The file is a spreadsheet, such as .xlsx. In its program, save it as ")
+
+
 def test_pasted_lines_keep_a_faulty_selector_of_the_form_for_later_correction(alice):
     html = post(alice, "paste", {"at": "block", "block": "soon"}, pasted=f"{ALICE}\n{B}\n")
     assert (values(html, "accounts"), values(html, "block")) == ([f"{ALICE}\n{B}"], ["soon"])
@@ -581,10 +606,13 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         (f"address,block\n{ALICE},transaction:5", "Line 2: 'transaction:5' is not a block."),
         (f"address,props\n{ALICE},BALANCE NONCEE", "Line 2: 'NONCEE' must be 'NONCE', "),
         ("header\nGAS", "Line 2: 'GAS' must be 'PARENT_HASH', "),
-        ("address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)), "It asks for 51 different things"),
+        (
+            "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)),
+            "It has 51 different blocks or facts.",
+        ),
         (
             "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(50)),
-            "The form holds 50 rows, and would have 51.",
+            "The form would have 51 rows, and it holds 50.",
         ),
         ("a\n" * 10_001, "It has more than 10,000 lines."),
     ],
@@ -642,7 +670,7 @@ NAME = '{"slot": "1", "keys": ["1"]'
             "json",
             {"accounts": "\n".join(map("0x{:040x}".format, range(50))), "slots": NAME + " " * 90_000 + "}"},
             "",
-            "The names of slots have more than 4,194,304",
+            "The slot names have more than 4,194,304",
         ),
         *(
             ("slot-0", {"slot_base": base, "slot_key": "1"}, "slot_base", "This slot is a number below 2^256")
@@ -797,7 +825,7 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
         key, request(ALICE, BOB, block=12, fee=2**256 - 1) | {"webhook": {"url": "https://93.184.215.14/?s"}}
     )
     html = alice.get(f"/new-batch?from={batch.pk}").text
-    assert "Its webhook is left out" in html
+    assert "The form leaves out the webhook" in html
     assert "93.184" not in html
     again, first = request_of(alice, filled(html)), json.loads(batch.request)
     assert (again["fee"], of_all(again)) == (first["fee"], of_all(first))
@@ -807,4 +835,4 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     many = batch_at(
         block_12={"accounts": {account: {"slots": [f"{at:x}"]} for at, account in enumerate(many_accounts(51))}}
     )
-    assert "asks for more than the form holds" in alice.get(f"/new-batch?from={many.pk}").text
+    assert "is too large for this form" in alice.get(f"/new-batch?from={many.pk}").text
