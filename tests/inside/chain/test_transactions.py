@@ -54,7 +54,7 @@ def test_an_intent_under_way_is_not_sent_twice(service, lane):
 def test_all_of_several_transactions_are_stored_or_none(service, lane):
     before = Transaction.objects.count()
 
-    def fail(sender: str, nonce: int) -> None:
+    def fail() -> None:
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
