@@ -35,7 +35,7 @@ class SubmittedRequest(Schema):
 
 class PresentQuery(Schema):
     internal_id: str = Field(description="The batch's identifier and the query's number, from 1.")
-    status: str = Field(description="COMPLETED, once it can be read; FAILED; or IN_PROGRESS.")
+    status: str = Field(description="COMPLETED, once it is readable; FAILED; or IN_PROGRESS.")
     typ: str = Field(description="ACCOUNT, TRANSACTION or HEADER.")
     created_at: str
     completed_at: str | None

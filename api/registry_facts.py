@@ -25,7 +25,7 @@ class HeldFact(Fact):
     destinationChainId: str
     blockNumber: str
     account: str | None = Field(description="null: it is a fact of the block, or of a transaction.")
-    transactionHash: str | None = Field(description="Of the transaction that proved it, where it is known.")
+    transactionHash: str | None = Field(description="The hash of the transaction that proved the fact, if it is known.")
 
 
 class HeldFacts(Schema):

@@ -17,7 +17,7 @@ router = Router(tags=["Webhooks"])
 
 class DeliveryAttempt(Schema):
     at: str = Field(description="When it began, ISO 8601 in UTC.")
-    httpStatus: int | None = Field(description="Of the answer; null if there was none.")
+    httpStatus: int | None = Field(description="The status of the answer; null if there was none.")
     outcome: str = Field(description="A sentence.")
     seconds: float = Field(description="How long it took.")
 

@@ -144,7 +144,7 @@ def tls_failure(error: "aiohttp.ClientSSLError") -> Failed:
         # "Hostname mismatch" goes on with the name.
         return Failed(f"has no valid TLS certificate ({cause.verify_message.partition(',')[0].lower()})")
     reason = (getattr(cause, "reason", None) or "connection lost").replace("_", " ").lower()
-    return Failed(f"speaks no TLS, or none that this machine speaks ({reason})")
+    return Failed(f"speaks no TLS, or no version that this machine knows ({reason})")
 
 
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock; only the event loop's thread uses it

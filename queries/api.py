@@ -93,10 +93,10 @@ class Submitted(Schema):
 
 class Status(Schema):
     queryStatus: status.QueryStatus
-    error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
-    code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
+    error: str | None = Field(None, description="A sentence: why the service rejected the batch.")
+    code: str | None = Field(None, description="A stable word: why the service rejected the batch.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
-    info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
+    info: list[str] | None = Field(None, description="Sentences about what the batch waits for.")
 
 
 SUBMISSION = {
@@ -107,14 +107,14 @@ SUBMISSION = {
             "name": submission.IDEMPOTENCY_HEADER,
             "required": False,
             "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-            "description": "Sent again with the same one and the same body, the request makes no second batch.",
+            "description": "A second request with the same key and the same body makes no second batch.",
         }
     ],
     "responses": {
         200: {
             "headers": {
                 submission.REPLAYED: {
-                    "description": "A former request with the same Idempotency-Key has made this batch.",
+                    "description": "An earlier request with the same Idempotency-Key made this batch.",
                     "schema": {"type": "string", "enum": ["true"]},
                 }
             }
@@ -149,7 +149,7 @@ def submit_batch_query(request: HttpRequest) -> HttpResponse:
 def batch_query_status(
     request: HttpRequest,
     batchQueryId: str,
-    wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Seconds to wait for news, at most."),
+    wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Maximum seconds to wait for a change."),
 ) -> HttpResponse:
     """Tell how far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 

@@ -128,8 +128,8 @@ class ArrayElement(_StrictKey):
     """An element of an array. The content of a long string, or of long bytes, is a dynamic array of words."""
 
     index: _Number
-    size: _Number = Field(default="32", description="Bytes of an element, as solc's `numberOfBytes`.")
-    length: _Number | None = Field(default=None, description="Of an array of fixed length.")
+    size: _Number = Field(default="32", description="Bytes of an element, like solc's `numberOfBytes`.")
+    length: _Number | None = Field(default=None, description="The length of a fixed array.")
 
     @model_validator(mode="after")
     def _is_within(self) -> "ArrayElement":
@@ -144,7 +144,7 @@ class StructMember(_StrictKey):
     """A member of a struct."""
 
     member: _Number = Field(
-        description="The member's slot within the struct, as solc's `slot` of a member. In `vyper-0.2.12`, the number "
+        description="The member's slot in the struct, like solc's `slot` of a member. In `vyper-0.2.12`, the number "
         "of members before it. Below 2^64."
     )
 
@@ -173,7 +173,7 @@ SlotKey = Annotated[
 class NamedSlot(_StrictKey):
     """A value's storage slot by the slot of its variable."""
 
-    slot: _SlotText = Field(description="Of the variable, in hexadecimal.")
+    slot: _SlotText = Field(description="The variable's slot, in hexadecimal.")
     keys: list[SlotKey] = Field(
         min_length=1,
         max_length=_MOST_KEYS,

@@ -159,7 +159,7 @@ def test_a_malformed_request_is_refused_with_its_faulty_field(attester_process, 
     answer = post(attester_process, body)
     assert answer.status_code == 400
     assert answer.json()["code"] == "bad_request"
-    assert answer.json()["error"].startswith(f"The request can't be read: {fault}")
+    assert answer.json()["error"].startswith(f"The request is malformed: {fault}")
 
 
 def test_a_large_body_is_refused(attester_process):

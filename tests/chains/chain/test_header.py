@@ -188,13 +188,13 @@ def test_invalid_fields_of_a_known_layout_are_refused_by_name(block, fault):
     [
         (
             headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71dc", "0x00"]},
-            "whose fields don't make a header of its hash",
+            "whose fields don't give its hash",
         ),
         (headers.SOKOL_BLOCK | {"sealFields": None, "signature": None}, "which has no mixHash"),
         (headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71"]}, "with a seal that is not canonical RLP"),
         (headers.SOKOL_BLOCK | {"sealFields": None, "step": -1}, "with a seal that is"),
         (headers.HYPEREVM_BLOCK | {"sha3Uncles": None}, "which has no sha3Uncles"),
-        (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't make a header of its hash"),
+        (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't give its hash"),
     ],
 )
 def test_fields_of_an_unknown_layout_are_refused_as_unknown_layout(block, fault):

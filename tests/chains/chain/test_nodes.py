@@ -226,7 +226,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         told({"baseFeePerGas": [hex(2**255)]}, "eth_feeHistory"),
         lambda rpc: rpc.answer(questions.base_fee(1)),
         InvalidReply,
-        "a price that nobody can pay",
+        "an impossibly high price",
     ),
     (told(hex(2**63)), lambda rpc: rpc.nonce(ALICE), InvalidReply, "no account can have reached"),
     (told({"number": hex(2**63)}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "no chain can have reached"),

@@ -261,8 +261,8 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
         ({"status": 403}, "answered with HTTP status 403"),
         ({"status": 302}, "answered with HTTP status 302"),
         ({"told_range": "bytes 0-9/10"}, "Its index leads beyond it"),
-        ({"told_range": "bytes 0-9/*"}, "doesn't tell the size of a file"),
-        ({"told_range": "none"}, "doesn't tell the size of a file"),
+        ({"told_range": "bytes 0-9/*"}, "doesn't report a file's size"),
+        ({"told_range": "none"}, "doesn't report a file's size"),
     ],
     ids=str,
 )

@@ -88,7 +88,7 @@ def test_the_chains_page_reaches_the_first_block_by_jumps_or_says_why_not(no_nod
     saw(number=20_000_000)
     chain = "genesis_time = 1, bellatrix = 0, capella = 0, deneb = 0, electra = 0"
     reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\nbeacon_chain = {{ {chain} }}\n")
-    assert connection()["reach"]["whyNoJump"].endswith("so old blocks are proven by hops alone.")
+    assert connection()["reach"]["whyNoJump"].endswith("so only hops reach old blocks.")
     FactsRegistry.objects.update(beacon_history=batches.BLOCK_HASH_SOURCE)
     reach = connection()["reach"]
     assert "has neither beacon_urls nor era_files" in reach["whyNoJump"]

@@ -242,7 +242,7 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
 
 
 DECIMAL = "must be a decimal string without sign or leading zeros, not"
-NO_TRANSACTION = f"A transaction is named by its hash, or by its index in the block, which {DECIMAL} '0x12'."
+NO_TRANSACTION = f"Name a transaction by its hash, or by its index in the block, which {DECIMAL} '0x12'."
 NO_NUMBER = "A block number has decimal digits, such as 26,441,180."
 NO_TIME = "Write a time after 1970 as 2026-11-20 12:00:00, in UTC."
 NO_HASH = "The hash of a transaction is 0x and 64 hexadecimal digits."
@@ -450,9 +450,9 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
     "a cell behind the columns": (
         f"address,block,\n{ALICE},16,x\n{B},16,,x\n",
         "2 3",
-        "It has cells in no column: 'x'.",
+        "Some cells have no column: 'x'.",
     ),
-    "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2", "It has cells in no column: '0'."),
+    "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2", "Some cells have no column: '0'."),
     "no column": (f"address,balance,usd\n{ALICE},1,2\n", "1", "Not a column: 'balance', 'usd'. The columns are "),
     "a column twice": (f"address,account\n{ALICE},{B}\n", "1", "It names the column address twice."),
     "the names of an explorer": (f'"HolderAddress","Balance"\n"{ALICE}","5171.25"\n', "1 2", NO_ACCOUNT),
@@ -465,7 +465,7 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
         "4 6",
         "'soon' is not a block.",
     ),
-    "a quotation mark": (f'sep=,\naddress\n"{B}\n\n\n', "3", "It can't be read as CSV: look at its quotation marks."),
+    "a quotation mark": (f'sep=,\naddress\n"{B}\n\n\n', "3", "This is not valid CSV: check the quotation marks."),
     "a spreadsheet": (b"PK\x03\x04\x14\0", "", "The file is a spreadsheet, such as .xlsx. In its program, save it as "),
     "UTF-16": (f"address\n{ALICE}".encode("utf-16"), "", "The file is not UTF-8 text. In a spreadsheet, save it as "),
     "UTF-16 without its mark": (f"address\n{ALICE}".encode("utf-16-le"), "", "The file is not UTF-8 text. "),

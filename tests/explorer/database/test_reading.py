@@ -86,7 +86,7 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute():
     batch = finish(a_batch())
     assert read(batch).status_code == 200
     read_files()
-    assert "Your network has read the chain too often. Try again in a minute." in read(batch).text
+    assert "Your network has sent too many reads. Try again in a minute." in read(batch).text
     assert (read(batch).status_code, 1 <= int(read(batch).headers["Retry-After"]) <= 60) == (429, True)
     for what in ("request.json", "bundle.json", "1/bundle.json", "facts.csv"):
         refused = Client().get(f"{path(batch)}/{what}")

@@ -36,7 +36,7 @@ from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
 ANCHOR = 89
 # These include a period's first slot and another period's last slot.
 MISSED = (40, 44, 53, 71)
-ONLY_BY_FILES = "Development chain (31337) has no era_files, and blocks before Capella are proven by these."
+ONLY_BY_FILES = "Development chain (31337) has no era_files, which are necessary for blocks before Capella."
 
 
 @pytest.fixture(scope="module")

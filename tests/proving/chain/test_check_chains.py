@@ -116,7 +116,7 @@ def test_check_chains_asks_for_a_name_if_names_are_configured(with_names):
         Names(chain)
         chain.mine(200)
         with_names(chain.url)
-        assert check("no_registry")[-1] == "  ENS names can be asked for."
+        assert check("no_registry")[-1] == "  ENS names work."
 
 
 def test_check_chains_fails_if_no_node_of_a_chain_can_be_used(configure, devchain):
@@ -292,7 +292,7 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
         printed, fault = check_node(url)
     assert printed[-2].endswith("none")
     assert printed[-1].endswith(" proves no block: The node refused (-32601); the node said: “no”.")
-    assert fault == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
+    assert fault == "no_proofs: The node can't serve a source chain: it has no proofs (eth_getProof)."
 
 
 @pytest.mark.parametrize(

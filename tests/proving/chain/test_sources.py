@@ -761,7 +761,7 @@ def test_nothing_is_sent_while_a_source_tells_otherwise(request, chain, settings
 def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=OTHER)
     submit(key, of_chains(there=[24]))
-    assert "isn't what the OP Stack has there." in wait_of(chain)
+    assert "isn't the OP Stack's contract." in wait_of(chain)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
