@@ -59,7 +59,7 @@ def _address(value: object) -> str:
 
 
 class SlotRequest(BaseModel):
-    """A view call whose slot is looked for."""
+    """The view call whose slot to find."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -148,9 +148,9 @@ class FoundSlots(Schema):
     openapi_extra={"requestBody": {"required": True, **_BODY}},
 )
 def find_slots(request: HttpRequest) -> FoundSlots:
-    """Find the storage slot from which a view call answers, with its layout, for a batch query.
+    """Find the storage slot that a view call reads, with its layout, for a batch query.
 
-    Words are proven. How the answer follows from them is tried with other words in their place.
+    Words are proven. The service tries other words in these slots to see how the answer follows from them.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     if seconds := throttle.take("searches for slots", key.user_id, _MOST_PER_MINUTE):

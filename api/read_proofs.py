@@ -89,9 +89,9 @@ class ReadProofs(Schema):
     openapi_extra=dict(BATCH_REQUEST),
 )
 def read_proofs(request: HttpRequest) -> HttpResponse:
-    """Return accounts, slots, receipts, logs and withdrawals, each with the proof that a contract reads it by.
+    """Return accounts, slots, receipts, logs and withdrawals, each with a proof for a contract.
 
-    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. `fee` may be left out.
+    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. You may leave out `fee`.
     Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]

@@ -41,7 +41,7 @@ class WalletCall(Schema):
 
 class UnsignedTransaction(WalletCall):
     gas: str = Field(description="A sufficient gas limit, as JSON-RPC writes numbers.")
-    chainId: str = Field(description="As JSON-RPC writes numbers.")
+    chainId: str = Field(description="A number in the form of JSON-RPC.")
     what: str = Field(description="What it does, a sentence.")
     queries: list[int] = Field(description="Numbers of the queries that need it, from 1.")
 

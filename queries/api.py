@@ -132,7 +132,8 @@ SUBMISSION = {
     openapi_extra=SUBMISSION,
 )
 def submit_batch_query(request: HttpRequest) -> HttpResponse:
-    """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
+    """Submit a batch query. The answer comes as soon as the service has stored it. The service proves it in the "
+    "background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
@@ -151,13 +152,11 @@ def batch_query_status(
     batchQueryId: str,
     wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Maximum seconds to wait for a change."),
 ) -> HttpResponse:
-    """Tell how far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
+    """Return the progress of one of your batch queries. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
-    While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
-    last answer gets 304 without a body where nothing has changed.
+    If the status is IN_PROGRESS, the header Retry-After says when to ask again, in seconds. With the last answer's ETag in If-None-Match, the answer is 304 without a body if nothing has changed.
 
-    With `wait` the answer comes when `queryStatus` changes, or after these seconds: from what it was in the answer
-    with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
+    With `wait`, the answer comes when `queryStatus` changes, or after these seconds. The change counts from the answer with the ETag in If-None-Match, or from IN_PROGRESS. The answer may come earlier without a change, for example if many requests wait.
     """
     batch = _batch_of(request.auth)  # type: ignore[attr-defined]
     answer = batch.answer()
@@ -205,7 +204,7 @@ def _invalid_body(request: HttpRequest, invalid: InvalidRequest) -> HttpResponse
 
 @api.exception_handler(Refused)
 def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """Answer a request that was refused."""
+    """Answer a refused request."""
     return refused_answer(status_of(refused), refused)
 
 

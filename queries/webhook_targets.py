@@ -224,7 +224,7 @@ _HeaderValue = Annotated[str, BeforeValidator(_header_value, json_schema_input_t
 
 
 class WebhookRequest(BaseModel):
-    """The receiver of the batch's events, by a POST that is signed as Standard Webhooks says."""
+    """The receiver of the batch's events. Each event is a POST with a signature as in Standard Webhooks."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
