@@ -210,8 +210,9 @@ def _is_older(at: datetime | None, age: timedelta) -> bool:
     url_name="chains_json",
 )
 def as_json(request: HttpRequest) -> HttpResponse:
-    """Return the connections between chains (trust, contracts, reach and cost), and the last observations of each "
-    "chain."""
+    """Return the connections between chains (trust, contracts, reach and cost), and the last observations of each
+    chain.
+    """
     content = read().model_dump_json().encode()
     response = conditional(request, content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
     patch_cache_control(response, max_age=_KEPT_SECONDS, public=True)

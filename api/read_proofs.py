@@ -91,8 +91,8 @@ class ReadProofs(Schema):
 def read_proofs(request: HttpRequest) -> HttpResponse:
     """Return accounts, slots, receipts, logs and withdrawals, each with a proof for a contract.
 
-    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. You may leave out `fee`.
-    Nothing is stored.
+    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. You may leave out
+    `fee`. Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     parsed = submission.read_counted(key, lambda: body_of(request), SHOWN_PROOFS)

@@ -50,7 +50,8 @@ def list_facts(
 
     Facts of the block that was requested last come first.
 
-    The facts may come from any user's batch, and other services may have proven more. If several queries have a fact, a later page may repeat it. A client address may search by a slot, or read a file, 30 times a minute.
+    The facts may come from any user's batch, and other services may have proven more. If several queries have a fact, a
+    later page may repeat it. A client address may search by a slot, or read a file, 30 times a minute.
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")

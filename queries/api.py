@@ -132,8 +132,9 @@ SUBMISSION = {
     openapi_extra=SUBMISSION,
 )
 def submit_batch_query(request: HttpRequest) -> HttpResponse:
-    """Submit a batch query. The answer comes as soon as the service has stored it. The service proves it in the "
-    "background."""
+    """Submit a batch query. The answer comes as soon as the service has stored it. The service proves it in the
+    background.
+    """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
@@ -154,9 +155,12 @@ def batch_query_status(
 ) -> HttpResponse:
     """Return the progress of one of your batch queries. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
-    If the status is IN_PROGRESS, the header Retry-After says when to ask again, in seconds. With the last answer's ETag in If-None-Match, the answer is 304 without a body if nothing has changed.
+    If the status is IN_PROGRESS, the header Retry-After says when to ask again, in seconds. With the last answer's ETag
+    in If-None-Match, the answer is 304 without a body if nothing has changed.
 
-    With `wait`, the answer comes when `queryStatus` changes, or after these seconds. The change counts from the answer with the ETag in If-None-Match, or from IN_PROGRESS. The answer may come earlier without a change, for example if many requests wait.
+    With `wait`, the answer comes when `queryStatus` changes, or after these seconds. The change counts from the answer
+    with the ETag in If-None-Match, or from IN_PROGRESS. The answer may come earlier without a change, for example if
+    many requests wait.
     """
     batch = _batch_of(request.auth)  # type: ignore[attr-defined]
     answer = batch.answer()
