@@ -405,7 +405,7 @@ def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -
         return None
     following = block_header.decode(block.next_header)
     if following.timestamp <= query.timestamp:
-        raise InvalidBundle(f"The next block is of {following.timestamp} s, not after the time {query.timestamp}.")
+        raise InvalidBundle(f"The next block's time is {following.timestamp} s, not after the time {query.timestamp}.")
     return query.timestamp
 
 

@@ -342,7 +342,7 @@ def test_a_node_that_tells_no_final_block_is_not_counted(devchain, honest, use, 
             "no_finality",
             "Too few nodes of chain 31337 report a final block: 1 of 3, and 2 are needed.",
         )
-        assert f"{host(first)} does not tell which block of Development chain (31337) is final." in caplog.messages
+        assert f"{host(first)} does not report the final block of Development chain (31337)." in caplog.messages
         use(first, *honest[:2])
         attested(1)
 

@@ -147,7 +147,7 @@ def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
         (VALID | {"destinationChainId": str(2**256)}, "destinationChainId: "),
         (VALID | {"verifyingContract": "0x12"}, "verifyingContract: must be 0x and 40 hexadecimal digits"),
         (VALID | {"verifyingContract": process.CONTRACT.replace("F", "f")}, "verifyingContract: must be 0x and 40"),
-        (VALID | {"blockHash": "0x"}, "it has other fields than"),
+        (VALID | {"blockHash": "0x"}, "it has fields other than"),
         ({key: VALID[key] for key in VALID if key != "blockNumber"}, "blockNumber: "),
         ([VALID], ""),
         (b"{", ""),

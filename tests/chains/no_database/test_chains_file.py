@@ -499,9 +499,9 @@ OF_FILE = [
     ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
     (SIGNER, "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
     ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
-    ("[[connections]]", "[connections]", "connections: must be a list; tables in one are written in double brackets"),
+    ("[[connections]]", "[connections]", "connections: must be a list; write its tables in double brackets"),
     (SIGNER, "[[chains.signer]]", "chains[0].signer: must be a table"),
-    (SIGNER, "[chains.signers]", "chains[0].signers: must be a list; tables in one are written in double brackets"),
+    (SIGNER, "[chains.signers]", "chains[0].signers: must be a list; write its tables in double brackets"),
     ('[chains.signer]\nkey = "${SIGNER_KEY}"', "signers = []", "chains[0].signers: at least one is needed"),
     (
         SIGNER,

@@ -228,7 +228,7 @@ def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
     """Celo's first headers had no field for uncles."""
     fields = {name: value for name, value in headers.FRONTIER.items() if name != "sha3Uncles"}
     assert len(rlp.decode(headers.encode(fields))) == 14
-    with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="begins with have other sizes"):
+    with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="first fields have wrong sizes"):
         client_of(url).head()
 
 

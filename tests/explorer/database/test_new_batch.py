@@ -278,7 +278,11 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
             "slots",
             'A storage slot is up to 64 hexadecimal digits, not \'{"slot": "1", "keys": ["1"]\'.',
         ),
-        ({"accounts": "vitalik.eth"}, "accounts", "This service resolves no names, send the address of 'vitalik.eth'."),
+        (
+            {"accounts": "vitalik.eth"},
+            "accounts",
+            "This service resolves no names, so send the address of 'vitalik.eth'.",
+        ),
         ({"accounts": f"{ALICE}\0"}, "accounts", "Null characters are not allowed."),
         *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("0,015", "-1", ".", "0.0000000000000000001", "much")),
         *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("1e99999999", "9" * 5000, "9" * 61)),
@@ -454,7 +458,7 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
     ),
     "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2", "Some cells have no column: '0'."),
     "no column": (f"address,balance,usd\n{ALICE},1,2\n", "1", "Not a column: 'balance', 'usd'. The columns are "),
-    "a column twice": (f"address,account\n{ALICE},{B}\n", "1", "It names the column address twice."),
+    "a column twice": (f"address,account\n{ALICE},{B}\n", "1", "The first line names the column address twice."),
     "the names of an explorer": (f'"HolderAddress","Balance"\n"{ALICE}","5171.25"\n', "1 2", NO_ACCOUNT),
     "names once more": (f"address,block\n{ALICE},16\naddress,block\n{B},block:\n", "3 4", NO_ACCOUNT),
     "no subject": (f"address,block\n{ALICE},16\n,15\n", "3", "It has no address."),
@@ -466,7 +470,11 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
         "'soon' is not a block.",
     ),
     "a quotation mark": (f'sep=,\naddress\n"{B}\n\n\n', "3", "This is not valid CSV: check the quotation marks."),
-    "a spreadsheet": (b"PK\x03\x04\x14\0", "", "The file is a spreadsheet, such as .xlsx. In its program, save it as "),
+    "a spreadsheet": (
+        b"PK\x03\x04\x14\0",
+        "",
+        "The file is a spreadsheet, such as .xlsx. In that program, save the file as ",
+    ),
     "UTF-16": (f"address\n{ALICE}".encode("utf-16"), "", "The file is not UTF-8 text. In a spreadsheet, save it as "),
     "UTF-16 without its mark": (f"address\n{ALICE}".encode("utf-16-le"), "", "The file is not UTF-8 text. "),
     "another code": (b"\xc4ddress\n", "", "The file is not UTF-8 text. In a spreadsheet, save it as “CSV UTF-8”."),
@@ -521,10 +529,13 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         (f"address,block\n{ALICE},transaction:5", "Line 2: 'transaction:5' is not a block."),
         (f"address,props\n{ALICE},BALANCE NONCEE", "Line 2: 'NONCEE' must be 'NONCE', "),
         ("header\nGAS", "Line 2: 'GAS' must be 'PARENT_HASH', "),
-        ("address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)), "It asks for 51 different things"),
+        (
+            "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)),
+            "It has 51 different blocks or facts",
+        ),
         (
             "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(50)),
-            "The form holds 50 rows, and would have 51.",
+            "The form would have 51 rows, and it holds 50.",
         ),
         ("a\n" * 10_001, "It has more than 10,000 lines."),
     ],
@@ -582,7 +593,7 @@ NAME = '{"slot": "1", "keys": ["1"]'
             "json",
             {"accounts": "\n".join(map("0x{:040x}".format, range(50))), "slots": NAME + " " * 90_000 + "}"},
             "",
-            "The names of slots have more than 4,194,304",
+            "The slot names have more than 4,194,304",
         ),
         *(
             ("slot-0", {"slot_base": base, "slot_key": "1"}, "slot_base", "This slot is a number below 2^256")
@@ -737,7 +748,7 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
         key, request(ALICE, BOB, block=12, fee=2**256 - 1) | {"webhook": {"url": "https://93.184.215.14/?s"}}
     )
     html = alice.get(f"/new-batch?from={batch.pk}").text
-    assert "Its webhook is left out" in html
+    assert "The form leaves out the webhook" in html
     assert "93.184" not in html
     again, first = request_of(alice, filled(html)), json.loads(batch.request)
     assert (again["fee"], of_all(again)) == (first["fee"], of_all(first))
@@ -747,4 +758,4 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     many = batch_at(
         block_12={"accounts": {account: {"slots": [f"{at:x}"]} for at, account in enumerate(many_accounts(51))}}
     )
-    assert "asks for more than the form holds" in alice.get(f"/new-batch?from={many.pk}").text
+    assert "is too large for this form" in alice.get(f"/new-batch?from={many.pk}").text

@@ -398,7 +398,7 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
         JumpLeaves.objects.update(content=wrong)
         assert branch(end) == expected
         assert bytes(JumpLeaves.objects.get().content) == right
-    with pytest.raises(NodeUnavailable, match="Another block was at this number"):
+    with pytest.raises(NodeUnavailable, match="This number had another block"):
         branch(Header.decode(headers.encode({**headers.FRONTIER, "number": 8200})))
 
 

@@ -213,12 +213,16 @@ def test_a_signer_without_key_is_told(configure, devchain):
     ("slots", "tables", "sentence"),
     [
         # Source: https://github.com/cosmos/evm/issues/1283
-        ({"writes": 8192}, {}, 'block 20026 than the block has. .*block_hash_source = "attested"'),
-        ({"reads": 13, "writes": 13}, {"connection": "window = 20"}, "block 20011 than the block has. .* lower window"),
+        ({"writes": 8192}, {}, 'returns a wrong hash for block 20026. .*block_hash_source = "attested"'),
+        (
+            {"reads": 13, "writes": 13},
+            {"connection": "window = 20"},
+            "returns a wrong hash for block 20011. .* Lower window",
+        ),
         (
             {"limit": 13, "reads": 13, "writes": 13},
             {"chain": "history_window = 12", "connection": "window = 12"},
-            "Slot 10 of .* holds another hash than that of block 20026, .* Set history_window, which is 12,",
+            "Slot 10 of .* doesn't hold the hash of block 20026, .* Set history_window, which is 12,",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolv
 TOO_LONG = {
     "51 names are too many; a batch may have 50.": [f"{number}.eth" for number in range(51)],
     # Each of these Han letters is in several groups of ENSIP-15, which costs the library milliseconds.
-    "The names have more than 200 letters beyond ASCII, which are slow to check.": [
+    "The names have over 200 letters beyond ASCII, which are slow to check.": [
         "".join(chr(0x4E00 + 100 * row + column) for column in range(21)) + ".eth" for row in range(10)
     ],
     "The names are longer than 2000 bytes in all.": ["a" * 250 + f"{row}.eth" for row in range(10)],
