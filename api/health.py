@@ -47,7 +47,7 @@ class Health(Schema):
     )
     version: str
     problems: list[str] = Field(description="Sentences for the operator about what keeps the service from working.")
-    codes: list[str] = Field(description="The stable words of the problems.")
+    codes: list[str] = Field(description="The problems' codes.")
     notices: list[str] = Field(description="Sentences for the operator about what to look into.")
 
 

@@ -100,7 +100,7 @@ class AttesterNodes:
             raise TooFewNodes(f"Too few {whose} answer this attester: {len(views)} of {named}, and it needs {needed}.")
         sentence = f"Too few {whose} report a final block: {len(finals)} of {named}, and {needed} are needed."
         if not self._has_finality:
-            sentence += " Where the chain has no finality, the attester's operator sets confirmations to a number."
+            sentence += " If the chain has no finality, the attester's operator must set confirmations to a number."
         raise NoFinality(sentence)
 
     def _view(self, rpc: RpcClient, number: int | None) -> NodeView:

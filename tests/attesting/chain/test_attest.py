@@ -324,8 +324,8 @@ def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchai
         refusal = refused(1)
         assert refusal.code == "no_finality"
         assert refusal.sentence == (
-            "Too few nodes of chain 31337 report a final block: 0 of 3, and 2 are needed. Where the chain has no "
-            "finality, the attester's operator sets confirmations to a number."
+            "Too few nodes of chain 31337 report a final block: 0 of 3, and 2 are needed. If the chain has no "
+            "finality, the attester's operator must set confirmations to a number."
         )
         # The head has one confirmation, its parent two, and the newest signed block three.
         use(first, two, DEAD_NODE, chain="confirmations = 3")

@@ -17,7 +17,7 @@ from tests.explorer.batches import a_batch, accept, beat, page, path
 from tests.explorer.pages import text_of
 
 WHO = {
-    Actor.NOBODY: "Nobody must act. These only take time:",
+    Actor.NOBODY: "Nobody must act on these codes. They only take time:",
     Actor.OPERATOR: "The operator of this service must act, at least if it lasts:",
     Actor.USER: "The user must act, because what the batch asks for can't be had so:",
     Actor.PAYER: "The payer of a self-funded batch must act:",
