@@ -29,7 +29,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
 
 ## Run it
 
@@ -67,6 +67,9 @@ examples: .venv/ready-for-demo node_modules/ready-for-examples ## Install what e
 
 testnet: chosen-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
 	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
+
+secrets: .venv/ready-to-run ## Make the secrets of deploy/compose.yml: none is replaced or shown
+	@PYTHONPATH=. $(BIN)/python dev/tools/compose_secrets.py
 
 ## Check a change
 

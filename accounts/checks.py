@@ -15,7 +15,7 @@ from django.db import connection
 
 from accounts.models import ANYONE, read_user_name
 from config.configured_chains import get_chains
-from config.database import schema
+from config.database import pooler, schema
 
 # A random secret of 32 hex digits (`openssl rand -hex 16`) has fewer than 8 distinct ones less than once in a million.
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
@@ -51,12 +51,17 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
 
 
 @register("settings")
-def check_schema(**_: Any) -> list[CheckMessage]:
-    """Refuse to run any command, even `migrate`, on a database that this version can't upgrade."""
+def check_database(**_: Any) -> list[CheckMessage]:
+    """Refuse to run any command, even `migrate`, on a database that this version can't upgrade.
+
+    Warn of time limits that are absent behind a pooler (W006).
+    """
     # If the database doesn't answer, the command that needs it reports that itself.
     with suppress(DatabaseError):
         if reason := schema.why_too_old(connection):
             raise CommandError(reason)
+        if lacking := pooler.problem():
+            return [Warning(lacking, id="accounts.W006")]
     return []
 
 

@@ -1,6 +1,7 @@
 """Fields of requests, read alike from people's forms and programs' JSON objects."""
 
 import json
+import unicodedata
 from typing import Protocol
 
 from django.conf import settings
@@ -49,6 +50,16 @@ def given_in(request: HttpRequest) -> FieldReader:
         return value if isinstance(value, str) else ""
 
     return read_json_field
+
+
+def visible_line(text: str, most: int) -> str:
+    """Return a text normalized to one line, so that texts that look the same are the same.
+
+    Empty: it has no characters, more than `most`, or control or invisible ones, such as those that turn its direction.
+    """
+    # The length is compared first, because normalizing takes long for many combining characters.
+    line = " ".join(unicodedata.normalize("NFC", text).split()) if len(text) <= 4 * most else ""
+    return line if len(line) <= most and line.isprintable() else ""
 
 
 HIDDEN_ORIGIN = (

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
@@ -122,7 +123,9 @@ def _revealed(
 def log(request: HttpRequest, user: User) -> HttpResponse:
     """Show the log of the user's keys and sessions, newest first. `before` is the last id of the previous page."""
     before = request.GET.get("before", "")
-    page = event_log.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
+    if before and not re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before):
+        raise BadRequest("There is no such page of the log.")
+    page = event_log.read(user, int(before) if before else None)
     return render(
         request,
         "accounts/log.html",

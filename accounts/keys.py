@@ -10,7 +10,6 @@ import hmac
 import secrets
 import string
 import time
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from accounts.form_input import visible_line
 from accounts.models import AccountEvent, ApiKey, EventKind, KeyAccess, User, may_sign_in, user_name
 from config.database import statements
 from config.database.statements import CompiledQuery, QueryParameter
@@ -193,9 +193,8 @@ def revoke_by_operator(whose: QuerySet[User]) -> int:
 
 
 def _valid_name(name: str) -> str:
-    # Names that look the same are normalized to the same text. Control and invisible characters are refused.
-    name = " ".join(unicodedata.normalize("NFC", name).split())
-    if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
+    name = visible_line(name, MAX_NAME_CHARS)
+    if not name:
         raise Refused(
             "malformed_name",
             f"Give the key a name of 1 to {MAX_NAME_CHARS} characters, such as the program that uses it.",

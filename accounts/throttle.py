@@ -8,10 +8,9 @@ any number of processes never exceed the limit.
 import hashlib
 import logging
 import math
-import re
 from datetime import timedelta
 from functools import cache
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_network
 
 from django.conf import settings
 from django.db import connection
@@ -20,6 +19,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
+from config import client_addresses
 from config.database.statements import CompiledQuery, QueryParameter
 
 _logger = logging.getLogger(__name__)
@@ -103,25 +103,19 @@ _IPV6_PREFIX = 64
 _LOGGED_PREFIX = {4: 24, 6: 48}
 
 
-# An address with its port (Azure, IIS), in brackets (RFC 3986), or in the parameter `for` of Forwarded (RFC 7239).
-_FOR = re.compile(r'(?:.*;)?\s*for\s*=\s*"?([^";]*)"?.*', re.IGNORECASE)
-_IN_BRACKETS = re.compile(r"\[([^\]]*)\](?::\d*)?")
-_IPV4_WITH_PORT = re.compile(r"([\d.]+):\d*")
-
-
 def client_address(request: HttpRequest) -> str:
     """Return an IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
 
-    The reverse proxy sends the address in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. If the header is
-    a list, such as X-Forwarded-For, the last entry counts. The proxy wrote it; the client may have written the rest.
-    An entry that can't be read stands for itself, so that not all clients share the proxy's limits.
+    The reverse proxy sends the address in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. An entry that
+    can't be read stands for itself, so that not all clients share the proxy's limits.
     """
     header = settings.CLIENT_ADDRESS_HEADER
-    entry = request.headers.get(header, "").rpartition(",")[2].strip() if header else ""
-    if not entry:
-        return _subscriber(request.META.get("REMOTE_ADDR", ""))
-    if subscriber := _subscriber(_bare(entry)):
-        return subscriber
+    entry = client_addresses.last_entry(request.headers.get(header, "")) if header else ""
+    address = client_addresses.read(entry or request.META.get("REMOTE_ADDR", ""))
+    if isinstance(address, IPv6Address):
+        return str(ip_network((int(address), _IPV6_PREFIX), strict=False))
+    if address or not entry:
+        return str(address or "")
     _warn_of(header)
     return f"unread {hashlib.sha256(entry.encode()).hexdigest()[:32]}"
 
@@ -130,27 +124,6 @@ def client_address(request: HttpRequest) -> str:
 def _warn_of(header: str) -> None:
     """Log a header that can't be read, once in a process."""
     _logger.warning("CLIENT_ADDRESS_HEADER: no address can be read from the header %s.", header)
-
-
-def _bare(entry: str) -> str:
-    """Return an entry's address without its port, brackets and parameters."""
-    for form in (_FOR, _IN_BRACKETS, _IPV4_WITH_PORT):
-        if match := form.fullmatch(entry):
-            entry = match[1]
-    return entry
-
-
-def _subscriber(address: str) -> str:
-    """Return the IPv4 address, or the IPv6 network of 64 bits; empty if the text isn't an address."""
-    try:
-        parsed = ip_address(address.strip())
-    except ValueError:
-        return ""
-    if not isinstance(parsed, IPv6Address):
-        return str(parsed)
-    if parsed.ipv4_mapped:
-        return str(parsed.ipv4_mapped)
-    return str(ip_network((int(parsed), _IPV6_PREFIX), strict=False))
 
 
 def client_network(request: HttpRequest) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from django.db.models import CharField, Exists, OuterRef, QuerySet, Subquery, Value
@@ -28,8 +29,20 @@ from proving.registries import deployments
 from queries import batch_json, batch_states, columns, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, READING_KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
+from queries.batch_request import Label
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, QueryKind, Step, StepKind, StepStatus
+from queries.models import (
+    CANCELLED,
+    OPEN_STATUSES,
+    Batch,
+    BatchStatus,
+    Block,
+    Query,
+    QueryKind,
+    Step,
+    StepKind,
+    StepStatus,
+)
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.status import QueryStatus, poll_seconds
 
@@ -59,13 +72,25 @@ class Cancelled(Schema):
     queryStatus: QueryStatus
 
 
+class BatchStatusFilter(StrEnum):
+    """The statuses of batches, and `CANCELLED`: those REJECTED that their user has cancelled."""
+
+    RECEIVED = BatchStatus.RECEIVED.value
+    ACCEPTED = BatchStatus.ACCEPTED.value
+    IN_PROGRESS = BatchStatus.IN_PROGRESS.value
+    DONE = BatchStatus.DONE.value
+    REJECTED = BatchStatus.REJECTED.value
+    CANCELLED = CANCELLED
+
+
 class BatchFilters(Schema):
     """The filters of a list of batches.
 
     A single query of the batch must match `sourceChainId`, `account` and `block`.
     """
 
-    status: BatchStatus | None = None
+    status: BatchStatusFilter | None = None
+    label: Label = None
     destinationChainId: Number | None = None
     sourceChainId: Number | None = None
     account: Address | None = None
@@ -76,13 +101,17 @@ class BatchFilters(Schema):
 
     def apply(self, batches: QuerySet[Batch]) -> QuerySet[Batch]:
         of_batch = {
-            "status": self.status,
+            "label": self.label,
             "destination_chain_id": self.destinationChainId,
             "created_at__gt": self.createdAfter,
             "created_at__lt": self.createdBefore,
             "pk__lt": self.cursor,
         }
         batches = batches.filter(**_named(of_batch))
+        if self.status == CANCELLED:
+            batches = batches.filter(status=BatchStatus.REJECTED, rejection_code=RejectionCode.CANCELLED_BY_USER)
+        elif self.status is not None:
+            batches = batches.filter(status=self.status)
         queries = Query.objects.filter(**_named({"source_chain_id": self.sourceChainId}))
         conditions = _named({"address": self.account})
         if self.block is not None:

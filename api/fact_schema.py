@@ -1,9 +1,11 @@
 """The form of facts in the API: the word, and the call that reads the word from the facts registry."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import BaseModel, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 
 from chains.encoding import checksummed, hex_data
 from chains.nodes.receipts import ReceiptLog
@@ -11,8 +13,21 @@ from proving import facts
 from proving.facts import EntryFact, LogFact, SlotFact
 from proving.reading.query_values import RequestedEntry
 from queries.models import Block
+from queries.storage_layout import NamedSlot
 
-SLOT_NAME = "For a SLOT with a name in the request: `slot` of the variable, `keys` and `layout`."
+
+@dataclass(frozen=True)
+class _DescribedAs:
+    """A schema of the API's description, for values that are stored in its form."""
+
+    model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(self.model.__pydantic_core_schema__)
+
+
+SlotName = Annotated[dict[str, Any], _DescribedAs(NamedSlot)]
+"""A slot as the request has named it, with what its sender has stated."""
 
 
 class Call(Schema):
@@ -35,7 +50,7 @@ class ShownLog(Schema):
 class Fact(Schema):
     property: str = Field(description="The name of a property, SLOT, LOG, or BLOCK_AT_TIMESTAMP.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
-    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    slotName: SlotName | None = Field(description="Of a SLOT that the request has named.")
     transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
     log: ShownLog | None = Field(description="Of LOG, as soon as `word`, which is its hash, is shown.")
     word: str | None = Field(description="32 bytes. null: its query is not completed.")

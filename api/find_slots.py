@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
@@ -10,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from accounts import throttle
 from accounts.models import ApiKey
-from api.fact_schema import SLOT_NAME
+from api.fact_schema import SlotName
 from chains import encoding
 from chains.encoding import hex_data
 from chains.nodes.exchange_budget import ExchangeBudget
@@ -21,10 +22,10 @@ from proving.reading.asking import ChainUnavailable
 from proving.slots import signatures, slot_search
 from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
-from queries import strict_json
+from proving.slots.trials import Part
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
-from queries.batch_request import BodyFault, InvalidRequest, body_fault, pointer
-from queries.storage_layout import NamedSlot
+from queries.batch_request import BodyFault, InvalidRequest, body_fault, duplicates, pointer, read_document
+from queries.storage_layout import MOST_DECIMALS, SlotPart
 from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown
 
 router = Router(tags=["Facts"])
@@ -35,6 +36,8 @@ _MOST_SECONDS, _MOST_EXCHANGES = 5, 20
 _MOST_PER_MINUTE, _MOST_AT_A_TIME = 10, 2
 _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 _MOST_KEYS = 20
+# Calls of the standard ERC-20 whose answers are divided by the token's `decimals()`.
+_AMOUNTS = {"balanceOf(address)", "allowance(address,address)", "totalSupply()"}
 _MOST_NUMBER = (1 << 63) - 1
 _CHAIN, _POSITION = r"^[1-9][0-9]{0,18}$", r"^(0|[1-9][0-9]?)$"
 _BLOCK = r"^(latest|finalized|block:(0|[1-9][0-9]{0,18}))$"
@@ -87,19 +90,10 @@ _EXAMPLE = {
 _BODY = {"content": {"application/json": {"schema": SlotRequest.model_json_schema(), "example": _EXAMPLE}}}
 
 
-class SlotPart(Schema):
-    offset: int = Field(description="In bits, counted from the lowest.")
-    size: int = Field(description="In bits.")
-    form: Literal["unsigned", "signed", "left", "bool"] = Field(
-        description="How the call returns this part: padded with zeros, with its sign, or on the right; or as 1 "
-        "unless it is 0."
-    )
-
-
 class SlotOfCall(Schema):
     account: str = Field(description="The contract with the slot. For a proxy, this is the proxy.")
     slot: str
-    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    slotName: SlotName | None = Field(description="Its name, if it has one.")
     layout: Literal["solidity", "vyper", "vyper-0.2.12", "solady", "fixed", "layout_unknown"] = Field(
         description="How the slot follows from the arguments. `fixed`: it doesn't. `layout_unknown`: no layout is "
         "confirmed, so the slot is valid only for these arguments."
@@ -120,13 +114,25 @@ class SlotOfCall(Schema):
 class DependingSlotOfCall(Schema):
     account: str
     slot: str
-    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    slotName: SlotName | None = Field(description="Its name, if it has one.")
     word: str
     role: Literal["eip1967_implementation", "eip1967_beacon", "eip1967_admin", "address_of_contract", "length"]
 
 
 class SlotHints(Schema):
     decimals: int | None = Field(description="The contract's `decimals()`, as a node returns it, without proof.")
+
+
+class SlotsOfAccount(Schema):
+    slots: list[str | SlotName]
+
+
+class SlotsAtBlock(Schema):
+    accounts: dict[str, SlotsOfAccount]
+
+
+class SlotBatch(Schema):
+    data: dict[str, dict[str, SlotsAtBlock]]
 
 
 class FoundSlots(Schema):
@@ -137,7 +143,7 @@ class FoundSlots(Schema):
     slots: list[SlotOfCall]
     dependsOn: list[DependingSlotOfCall] = Field(description="Slots of proxies, and slots with arrays' lengths.")
     hints: SlotHints
-    batch: dict[str, Any] = Field(description="`data` of a batch query that proves the slots.")
+    batch: SlotBatch = Field(description="`data` of a batch query that proves the slots.")
 
 
 @router.post(
@@ -153,10 +159,15 @@ def find_slots(request: HttpRequest) -> FoundSlots:
     Words are proven. The service tries other words in these slots to see how the answer follows from them.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    if seconds := throttle.take("searches for slots", key.user_id, _MOST_PER_MINUTE):
+    return search(key.user_id, lambda: body_of(request))
+
+
+def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
+    """Search as a body asks, within the limits of a user, for pages too. Raises `Refused` and `InvalidRequest`."""
+    if seconds := throttle.take("searches for slots", user_id, _MOST_PER_MINUTE):
         sentence = f"You may search {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
         raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
-    asked = _read(body_of(request))
+    asked = _read(read_body())
     question = _question(asked)
     chain_id = int(asked.sourceChainId)
     if chain_id not in {connection.source_id for connection in get_chains().connections}:
@@ -169,7 +180,7 @@ def find_slots(request: HttpRequest) -> FoundSlots:
         budget = ExchangeBudget(_MOST_EXCHANGES, _MOST_SECONDS)
         rpc = RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS, budget=budget)
         header = slot_search.confirmed_header(rpc, _block(asked.block))
-        return _answer(asked.sourceChainId, slot_search.find(rpc, question, header, budget))
+        return _answer(asked.sourceChainId, question, slot_search.find(rpc, question, header, budget))
     except ChainError as error:
         raise ChainUnavailable(f"{error} Nothing was found.") from None
     finally:
@@ -178,14 +189,9 @@ def find_slots(request: HttpRequest) -> FoundSlots:
 
 def _read(body: bytes) -> SlotRequest:
     """Return the request in a body. Raises `InvalidRequest`."""
-    try:
-        document = strict_json.parse(body, max_keys=_MOST_KEYS)
-    except strict_json.TooManyKeys:
-        raise InvalidRequest([BodyFault("", f"The body has more than {_MOST_KEYS} keys.")]) from None
-    except strict_json.NotJson as error:
-        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
-    if document.duplicate_keys:
-        raise InvalidRequest([BodyFault("", "A key appears twice in one object.")])
+    document = read_document(body, _MOST_KEYS)
+    if faults := [*duplicates(document)]:
+        raise InvalidRequest(faults)
     try:
         return SlotRequest.model_validate(document.value)
     except ValidationError as error:
@@ -210,52 +216,82 @@ def _block(text: str) -> int | Literal["latest", "finalized"]:
     return number
 
 
-def _answer(chain_id: str, found: SlotFindings) -> FoundSlots:
-    accounts: dict[str, list[Any]] = {}
-    proven = [slot for slot in found.slots if slot.certainty != "path_only"]
-    lengths = [slot for slot in found.depends_on if slot.role == "length"]
-    shown: list[FoundSlot | DependingSlot] = [*proven, *lengths]
+def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlots:
+    accounts: dict[str, SlotsOfAccount] = {}
+    slots, depends_on = (
+        [_slot(slot, asked, found.decimals) for slot in found.slots],
+        [*map(_depending, found.depends_on)],
+    )
+    proven = [slot for slot in slots if slot.certainty != "path_only"]
+    lengths = [slot for slot in depends_on if slot.role == "length"]
+    shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *lengths]
     for each in shown:
-        accounts.setdefault(each.account, []).append(_named(each.name) or _hex(each.slot))
-    at = {account: {"slots": slots} for account, slots in accounts.items()}
+        accounts.setdefault(each.account, SlotsOfAccount(slots=[])).slots.append(each.slotName or each.slot)
     return FoundSlots(
         sourceChainId=chain_id,
         blockNumber=str(found.header.number),
         blockHash=hex_data(found.header.hash),
         foundBy=found.method,  # type: ignore[arg-type]
-        slots=[_slot(slot) for slot in found.slots],
-        dependsOn=[_depending(slot) for slot in found.depends_on],
+        slots=slots,
+        dependsOn=depends_on,
         hints=SlotHints(decimals=found.decimals),
-        batch={"data": {chain_id: {f"block:{found.header.number}": {"accounts": at}}}},
+        batch=SlotBatch(data={chain_id: {f"block:{found.header.number}": SlotsAtBlock(accounts=accounts)}}),
     )
 
 
-def _slot(slot: FoundSlot) -> SlotOfCall:
+def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfCall:
     return SlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
-        slotName=_named(slot.name),
+        slotName=_stated(slot, asked, decimals),
         layout=slot.layout,  # type: ignore[arg-type]
         certainty=slot.certainty,
-        part=SlotPart(offset=slot.part.offset, size=slot.part.size, form=slot.part.form) if slot.part else None,
+        part=_part(slot.part) if slot.part else None,
         word=_hex(slot.word),
         value=str(slot.part.of(slot.word)) if slot.part else None,
         onlyAtThisBlock=slot.is_of_last,
     )
 
 
+def _texts(keys: Iterable[object]) -> list[str]:
+    """Return keys and arguments as texts, without their types."""
+    return [str(key["key"] if isinstance(key, dict) and "key" in key else key) for key in keys]
+
+
+def _part(part: Part) -> SlotPart:
+    return SlotPart(offset=part.offset, size=part.size, form=part.form)
+
+
 def _depending(slot: DependingSlot) -> DependingSlotOfCall:
     return DependingSlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
-        slotName=_named(slot.name),
+        slotName=slot.name.name if slot.name else None,
         word=_hex(slot.word),
         role=slot.role,  # type: ignore[arg-type]
     )
 
 
-def _named(name: NamedSlot | None) -> dict[str, Any] | None:
-    return name.name if name else None
+def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[str, Any] | None:
+    """Return the slot's name, which states the call that its word answers."""
+    name = slot.name.name if slot.name else None
+    if slot.part is None:
+        return name
+    if slot.layout == "fixed":
+        name = {"slot": f"{slot.slot:#x}", "keys": [], "layout": "solidity"}
+    if name is None:
+        return None
+    call = asked.call
+    keys, arguments = _texts(name["keys"]), _texts(each.key for each in call.arguments)
+    # Readers take the keys for the arguments in their order, and the slot's account for the called contract.
+    is_in_order = keys == arguments or sorted(keys) != sorted(arguments)
+    is_of_call = asked.position is None and slot.account == asked.contract
+    stated: dict[str, Any] = {"call": call.signature} if is_in_order and is_of_call else {}
+    if not slot.part.is_whole:
+        stated["part"] = _part(slot.part).model_dump()
+    if decimals is not None and decimals <= MOST_DECIMALS and call.signature in _AMOUNTS:
+        stated["decimals"] = decimals
+    return {**name, **stated} if stated or name["keys"] else None
 
 
 def _hex(number: int) -> str:

@@ -18,11 +18,11 @@ from pydantic import Field
 from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
-from config.database import schema
+from config.database import pooler, schema
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
-from proving.health import findings, standstill
-from proving.health.findings import Findings, Problem
+from proving.health import findings, severities, standstill
+from proving.health.findings import DATABASE_UNAVAILABLE, Findings, Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
 from queries import database_check
@@ -48,6 +48,9 @@ class Health(Schema):
     version: str
     problems: list[str] = Field(description="Sentences for the operator about what keeps the service from working.")
     codes: list[str] = Field(description="The problems' codes.")
+    critical: list[str] = Field(
+        description="Those of them that can't wait: money is lost, or all batches to a chain of value stand still."
+    )
     notices: list[str] = Field(description="Sentences for the operator about what to look into.")
 
 
@@ -84,6 +87,9 @@ def get_health(request: HttpRequest) -> JsonResponse:
         why = "The database does not answer, so the worker's state is unknown."
         found = Findings([Problem("database_unavailable", why)])
     codes = [problem.code for problem in found.problems]
+    # Without chains nothing works.
+    is_down = {"chains_file", DATABASE_UNAVAILABLE}.intersection(codes)
+    critical = found.problems if is_down else severities.critical(found.problems)
     state = {
         "status": "degraded" if codes else "ok",
         "database": "unavailable" if "database_unavailable" in codes else "ok",
@@ -95,6 +101,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
         "version": settings.VERSION,
         "problems": [problem.sentence for problem in found.problems if is_for_operator],
         "codes": codes,
+        "critical": [problem.code for problem in critical],
         "notices": [notice.sentence for notice in found.notices if is_for_operator],
     }
     return JsonResponse(state, status=503 if codes else 200)
@@ -122,11 +129,14 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 if chains.toml can be used and the database answers, accepts writes and has this version's migrations.
 
-    Otherwise answer 503, with the reason.
+    A pooler's connections to it must have time limits. Otherwise answer 503, with the reason.
     """
     try:
         problem = (
-            _schema_problem() or database_check.problem() or _chains_problem(for_operator=_is_for_operator(request))
+            _schema_problem()
+            or database_check.problem()
+            or pooler.problem()
+            or _chains_problem(for_operator=_is_for_operator(request))
         )
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")

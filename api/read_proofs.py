@@ -9,7 +9,7 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from api.fact_schema import SLOT_NAME, ShownLog, ShownTransaction, log_json
+from api.fact_schema import ShownLog, ShownTransaction, SlotName, log_json
 from chains.encoding import checksummed, hex_data
 from chains.nodes.receipts import ReceiptLog
 from proving import facts, readable_facts
@@ -61,7 +61,7 @@ class ReadProof(Schema):
     account: str | None = Field(description="null: it is about a transaction or a withdrawal.")
     property: str = Field(description="The name of a property, or SLOT, LOG or WITHDRAWAL.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
-    slotName: dict[str, Any] | None = Field(description=SLOT_NAME)
+    slotName: SlotName | None = Field(description="Of a SLOT that the request has named.")
     transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
     log: ShownLog | None = Field(description="For LOG: what the view returns.")
     withdrawal: ShownWithdrawal | None = Field(

@@ -127,24 +127,31 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     except TimeoutError:
         failed: Failed = late
         _let_rest(request)
-    except aiohttp.ClientSSLError as error:
-        failed = tls_failure(error)
-    except aiohttp.ClientConnectorError:
-        failed = Failed("can't be reached")
-    except (aiohttp.ClientError, OSError, ValueError):
-        failed = Failed("broke off its answer")
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        failed = failure(error)
     # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
 
 
-def tls_failure(error: "aiohttp.ClientSSLError") -> Failed:
-    """Return the failure of a connection whose TLS did not come about, with its cause."""
+def failure(error: Exception) -> Failed:
+    """Return the failure of an exchange, with the cause if its TLS did not come about."""
+    import aiohttp  # noqa: PLC0415 (slow to load)
+
     cause = error.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         # "Hostname mismatch" goes on with the name.
         return Failed(f"has no valid TLS certificate ({cause.verify_message.partition(',')[0].lower()})")
-    reason = (getattr(cause, "reason", None) or "connection lost").replace("_", " ").lower()
-    return Failed(f"speaks no TLS, or no version that this machine knows ({reason})")
+    if isinstance(cause, ssl.SSLError) and cause.reason:
+        if "CERTIFICATE_REQUIRED" in cause.reason:
+            return Failed("wants a TLS certificate of its clients")
+        reason = cause.reason.replace("_", " ").lower()
+        return Failed(f"speaks no TLS, or no version that this machine knows ({reason})")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # Such an end comes after the connection, in the handshake.
+        is_ended = isinstance(error.os_error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
+        is_ended = is_ended or isinstance(error, aiohttp.ClientSSLError)
+        return Failed("ended the connection before TLS came about" if is_ended else "can't be reached")
+    return Failed("broke off its answer")
 
 
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock; only the event loop's thread uses it
@@ -160,10 +167,12 @@ def _let_rest(request: HttpRequest) -> None:
 
 async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (slow to load)
+    from yarl import URL  # noqa: PLC0415 (aiohttp loads it)
 
     async with session.request(
         request.method,
-        request.url,
+        # A key in a URL is another one if its escapes are written otherwise.
+        URL(request.url, encoded=request.url.isascii()),
         data=request.body or None,
         headers={"Content-Type": "application/json", "Accept-Encoding": "identity", **request.headers},
         timeout=aiohttp.ClientTimeout(

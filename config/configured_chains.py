@@ -22,7 +22,26 @@ def get_chains() -> "Chains":
     """Return the chains of `settings.CHAINS_FILE`."""
     from chains.chains_file import load_chains  # noqa: PLC0415 (slow to load)
 
+    _loaded_file()
     return load_chains(settings.CHAINS_FILE, os.environ)
+
+
+@cache
+def _loaded_file() -> bytes:
+    """Return the file's content when this process loaded it. Empty if it could not be read."""
+    return _file_now()
+
+
+def _file_now() -> bytes:
+    try:
+        return settings.CHAINS_FILE.read_bytes()
+    except OSError:
+        return b""
+
+
+def have_changed() -> bool:
+    """Return whether the file has other chains than this process has loaded."""
+    return _file_now() != _loaded_file()
 
 
 @cache
@@ -63,6 +82,7 @@ def get_era_files(chain_id: int) -> "EraFiles | None":
 def forget_chains() -> None:
     """Forget the loaded chains, so that the next call reads the file again."""
     get_chains.cache_clear()
+    _loaded_file.cache_clear()
     get_rpc.cache_clear()
     get_page_rpc.cache_clear()
     get_beacon_client.cache_clear()

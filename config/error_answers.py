@@ -87,6 +87,11 @@ def wants_json(request: HttpRequest) -> bool:
     return is_json(request) or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
+def prefers_html(request: HttpRequest) -> bool:
+    """Return whether the client asks for pages by name, as browsers do. Programs often take anything."""
+    return request.get_preferred_type(["application/json", "text/html"]) == "text/html"
+
+
 def is_page(request: HttpRequest) -> bool:
     """Return whether a browser requests a page at a path that the API has too.
 
@@ -95,7 +100,7 @@ def is_page(request: HttpRequest) -> bool:
     return (
         request.path in settings.PAGES_OF_API_PATHS
         and request.method == "GET"
-        and request.get_preferred_type(["application/json", "text/html"]) == "text/html"
+        and prefers_html(request)
         and not getattr(request, "presented_key", None)
     )
 

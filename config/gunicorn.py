@@ -1,5 +1,6 @@
 """Settings of gunicorn with threads. On the internet, nginx is in front of it (deploy/nginx)."""
 
+import logging
 import os
 import shutil
 import tempfile
@@ -84,12 +85,14 @@ def _check() -> None:
     # A pool would wait for a database that doesn't answer.
     connection.settings_dict["OPTIONS"].pop("pool", None)
     try:
-        wrong = [message for message in run_checks(tags=["settings"]) if message.is_serious()]
+        messages = run_checks(tags=["settings"])
         get_chains()
     except (CommandError, ValueError) as error:
         raise SystemExit(str(error)) from None
-    if wrong:
-        raise SystemExit("\n".join(str(message) for message in wrong))
+    if wrong := [str(message) for message in messages if message.is_serious()]:
+        raise SystemExit("\n".join(wrong))
+    for message in messages:
+        logging.getLogger("config.gunicorn").warning(message.msg)
 
 
 def on_exit(_: Any) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from typing import Protocol
 
 from django.conf import settings
@@ -22,6 +21,8 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from config import client_addresses
 
 # Each counter would have a second series with its time of creation.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library is untyped
@@ -104,16 +105,11 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     header_name = settings.CLIENT_ADDRESS_HEADER
     forwarded = headers.get(header_name, "") if behind_proxy and header_name else ""
     if forwarded:
-        # The proxy adds the last entry of the list. The client may have written the earlier entries.
-        peer = forwarded.rpartition(",")[2]
+        peer = client_addresses.last_entry(forwarded)
     elif any(header in headers for header in PROXY_HEADERS):
         return False
-    try:
-        address = ip_address(peer.strip())
-    except ValueError:
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return any(address in network for network in settings.METRICS_ALLOWED_NETWORKS)
+    address = client_addresses.read(peer)
+    return address is not None and any(address in network for network in settings.METRICS_ALLOWED_NETWORKS)
 
 
 logger = logging.getLogger(__name__)

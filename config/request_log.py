@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from config import logs
@@ -37,7 +38,9 @@ class RequestMiddleware:
         match = request.resolver_match
         seconds = time.monotonic() - began
         count_request(match.route if match else None, response.status_code, seconds)
-        _log(request, response, seconds)
+        # Monitors ask several times a minute. Metrics count their requests.
+        if request.path not in settings.PROBED_PATHS:
+            _log(request, response, seconds)
         return response
 
 

@@ -34,6 +34,11 @@ _FROM_ZERO = validate.Range(min=0)
 _HOST_NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z_-][A-Za-z0-9_-]{0,62}", re.ASCII)
 
 
+_PORTS = {"http": ":80", "https": ":443"}
+# A host in a request that Django takes, with a port or without. Names with an underscore are none (RFC 952).
+_HOST_IN_REQUESTS = re.compile(r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9A-Fa-f:.]+\])(?P<port>:\d+)?", re.ASCII)
+
+
 @env.parser_for("items")
 def _items(value: str) -> list[str]:
     """Return the items between commas."""
@@ -43,11 +48,19 @@ def _items(value: str) -> list[str]:
 @env.parser_for("hosts")
 def _hosts(value: str) -> list[str]:
     """Return host names and addresses, as browsers send them, without a port."""
-    hosts: list[str] = _items(value)
+    # Django leaves out the dot behind a name in a request.
+    hosts = [host.removesuffix(".") for host in _items(value)]
     for host in hosts:
-        if not re.fullmatch(r"\*|\.?[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", host):
-            raise ValidationError(f"Must be host names such as prover.example, without scheme and port, not {host!r}.")
+        _require_ascii(host)
+        known = _HOST_IN_REQUESTS.fullmatch(host.removeprefix("."))
+        if host != "*" and (not known or known["port"]):
+            raise ValidationError(f"Must be names of hosts such as a.example, or .example, without port, not {host!r}.")
     return hosts
+
+
+def _require_ascii(name: str) -> None:
+    if not name.isascii():
+        raise ValidationError(f"Write the name as browsers send it, with xn-- (RFC 5891), not {name!r}.")
 
 
 @env.parser_for("networks")
@@ -77,12 +90,13 @@ def _days(value: str) -> int | None:
 
 @env.parser_for("base_url")
 def _base_url(value: str) -> str:
-    url = value.rstrip("/")
-    if not _is_web_address(url) or urlsplit(url).path or urlsplit(url).query:
+    """Return the URL as browsers send it: in lower case, and without the scheme's own port."""
+    url = value.strip().rstrip("/")
+    _require_ascii(url)
+    scheme, _, host = url.lower().partition("://")
+    if not _is_web_address(url) or not _HOST_IN_REQUESTS.fullmatch(host):
         raise ValidationError(f"Must look like https://example.org, not {value!r}.")
-    if not url.isascii():
-        raise ValidationError(f"Write the name as browsers send it, with xn-- (RFC 5891), not {value!r}.")
-    return urlsplit(url).geturl()
+    return f"{scheme}://{host.removesuffix(_PORTS[scheme])}"
 
 
 @env.parser_for("page_url")
@@ -185,7 +199,11 @@ _other_hosts: list[str] = env.hosts("ALLOWED_HOSTS", "")
 _hsts_seconds = env.int("HSTS_SECONDS", 365 * 24 * 3600, validate=_FROM_ZERO)
 _is_behind_tls_proxy = env.bool("BEHIND_TLS_PROXY", default=False)
 # The header in which a reverse proxy sends the client's address, such as X-Real-IP. Empty if there is no proxy.
-CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", "")
+CLIENT_ADDRESS_HEADER = env.str(
+    "CLIENT_ADDRESS_HEADER",
+    "",
+    validate=validate.Regexp(r"[A-Za-z0-9-]*\Z", error="Must be a header's name such as X-Real-IP, not {input!r}."),
+)
 
 # The folder for files that the installation makes: the SQLite database, generated secrets, collected static files.
 STATE_DIR: Path = env.folder("STATE_DIR", str(BASE_DIR / ".state"))
@@ -316,23 +334,24 @@ if _database_url:
     from psycopg import IsolationLevel
 
     _server |= {
+        "ENGINE": "config.database.postgresql",
         "CONN_MAX_AGE": 0,
-        # The pool tests a connection before use, because the server may have been restarted.
-        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 10,
             # Transactions run in parallel. Each statement sees what was committed before it began, so a row may change
             # between two statements. A transaction locks rows before its writes depend on them, in the order in
             # `config.database.statements`. The code relies on this isolation level, so it overrides the server's.
             "isolation_level": IsolationLevel.READ_COMMITTED,
-            # Transactions wait only for the database. So an idle transaction belongs to a frozen process or a lost
-            # machine, and is ended before other transactions reach `lock_timeout`.
-            "options": "-c lock_timeout=20s -c idle_in_transaction_session_timeout=5s",
             # Each process has a pool. A thread takes a connection for its first query, and returns it at the end of its
             # request or turn. By default a pool that can't connect would try for minutes, with growing pauses.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 20, "reconnect_timeout": 1},
             **_server.get("OPTIONS", {}),
         },
+        # `config.database.postgresql` sets these, and the second if it finds a pooler. Transactions wait only for the
+        # database. So an idle transaction belongs to a frozen process or a lost machine, and is ended before other
+        # transactions reach `lock_timeout`.
+        "TIME_LIMITS": {"lock_timeout": "20s", "idle_in_transaction_session_timeout": "5s"},
+        "DISABLE_SERVER_SIDE_CURSORS": False,
     }
     DATABASES = {"default": _server}
 else:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import BadRequest, DisallowedHost
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -72,9 +72,11 @@ class UnusualRequestMiddleware:
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a malformed request. The answer to a request for a wrong host names the right address."""
     if isinstance(exception, DisallowedHost):
-        address, host = settings.BASE_URL, request.META.get("HTTP_HOST", "")[:_MOST_OF_HOST]
+        # Some clients send a name's umlauts as UTF-8, and WSGI has each byte as a character.
+        name = request.META.get("HTTP_HOST", "").encode("latin-1").decode(errors="replace")
+        address, host = settings.BASE_URL, name[:_MOST_OF_HOST]
         return _refusal(request, f"This service is at {address}, and not at {host}.", address=address, host=host)
-    return _refusal(request, "The request is malformed.")
+    return _refusal(request, str(exception) if isinstance(exception, BadRequest) else "The request is malformed.")
 
 
 def _names_this_machine(request: HttpRequest) -> bool:
@@ -102,10 +104,9 @@ def _refusal(
     address: str = "",
     host: str = "",
 ) -> HttpResponse:
-    """Return the error answer. A page has the status 400 and the template's sentence.
-
-    It names the right `address` and the wrong `host`, if there are.
-    """
+    """Return the error answer. A page has the status 400, and names the right `address` and the wrong `host`."""
     if is_of_api(request) or wants_json(request):
         return error_answer(status, code, sentence)
-    return HttpResponse(loader.render_to_string("400.html", {"address": address, "host": host}), status=400)
+    return HttpResponse(
+        loader.render_to_string("400.html", {"sentence": sentence, "address": address, "host": host}), status=400
+    )

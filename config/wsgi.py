@@ -17,7 +17,7 @@ application = bounded(get_wsgi_application())
 # 10 s, so that a search doesn't delay others. Workers and migrations have no such limits.
 _options = connection.settings_dict["OPTIONS"]
 if connection.vendor == "postgresql":
-    _options["options"] += " -c lock_timeout=5s -c statement_timeout=10s"
+    connection.settings_dict["TIME_LIMITS"] |= {"lock_timeout": "5s", "statement_timeout": "10s"}
     _options["pool"]["timeout"] = 5
 else:
     _options["timeout"] = 5

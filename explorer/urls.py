@@ -4,6 +4,7 @@ from django.views.generic import TemplateView
 
 from api import health
 from explorer import api_docs, operator_page, reverts, views
+from explorer.batch import badge
 from explorer.lists import batch_list, chains, webhook_list
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home
@@ -44,6 +45,8 @@ urlpatterns = [
     path("explorer.csv", batch_list.file, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),
     path("explorer/query/<batch:internal_id>/cancel", views.cancel, name="cancel"),
+    path("explorer/query/<batch:internal_id>/label", views.label, name="label"),
+    path("explorer/query/<batch:internal_id>/badge.svg", badge.image, name="badge"),
     path("explorer/query/<batch:internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
     path("explorer/query/<batch:internal_id>/deliveries", views.deliveries, name="deliveries"),
     path("explorer/query/<batch:internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),

@@ -1,6 +1,6 @@
 """Views: pages for anyone with the link, and lists of a user's own batches.
 
-They write only throttle counts, cancellations, and requests to repeat a webhook's delivery.
+They write only throttle counts, labels, cancellations, and requests to repeat a webhook's delivery.
 """
 
 from contextlib import suppress
@@ -48,7 +48,8 @@ from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
 from explorer.lists import webhook_list
-from queries import columns, query_rows, webhooks
+from explorer.lists.typed_filters import PAGE, known
+from queries import columns, labels, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
 
@@ -70,19 +71,25 @@ class HtmxRequest(HttpRequest):
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
     """Show one batch, with page number `page` of the queries that match `QueryFilters`."""
-    return _batch_page(request, internal_id, QuerySelection(request.GET.get("page", ""), QueryFilters.of(request.GET)))
+    number = known(request.GET, "page", PAGE.fullmatch)
+    return _batch_page(request, internal_id, QuerySelection(number, QueryFilters.of(request.GET)))
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """Show one query of a batch, with page number `slots` of its slots or logs, which `event` decodes."""
-    slots, event = request.GET.get("slots", ""), request.GET.get("event", "").strip()[:MOST_OF_SIGNATURE]
+    slots, event = known(request.GET, "slots", PAGE.fullmatch), request.GET.get("event", "").strip()[:MOST_OF_SIGNATURE]
     return _batch_page(request, internal_id, QuerySelection(only=number, slots=slots, event=event))
 
 
 def _batch_page(
-    request: HtmxRequest, internal_id: str, wanted: QuerySelection, *, read: Reading | None = None
+    request: HtmxRequest,
+    internal_id: str,
+    wanted: QuerySelection,
+    *,
+    read: Reading | None = None,
+    label_fault: str = "",
 ) -> HttpResponse:
     """Show a batch. For htmx, return only the part that changes, or 204 if htmx has the same `version`.
 
@@ -110,6 +117,8 @@ def _batch_page(
             "announcement": part.announcement,
             "fragment": part.of(request),
             "is_own": page.batch.user_id == request.user.pk,
+            "label_fault": label_fault,
+            "typed_label": request.POST.get("label", ""),
             **_request(page),
             **_webhook(request, page),
             "base_url": settings.BASE_URL,
@@ -122,7 +131,7 @@ def _batch_page(
 def _webhook(request: HttpRequest, page: ShownBatch) -> dict[str, object]:
     """Return the webhook's part of the page, which only the batch's owner gets."""
     user = request.user if isinstance(request.user, User) else None
-    webhook = delivery_display.read(page.batch.pk, user, request.GET.get("deliveries", ""))
+    webhook = delivery_display.read(page.batch.pk, user, known(request.GET, "deliveries", PAGE.fullmatch))
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 
@@ -130,7 +139,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
     """Return the submitted JSON and a command that submits it again. Return neither if they are too long to read."""
     if page.counts.queries > _MOST_SHOWN_QUERIES:
         return {}
-    stored = Batch.objects.only("request").filter(pk=page.batch.pk).first()
+    stored = Batch.objects.only("request", "label").filter(pk=page.batch.pk).first()
     if stored is None:  # deleted meanwhile
         return {}
     # A query may name thousands of slots.
@@ -144,7 +153,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
     """Return the webhook deliveries of the user's batch, for htmx."""
-    webhook = delivery_display.read(internal_id, user, request.GET.get("deliveries", ""))
+    webhook = delivery_display.read(internal_id, user, known(request.GET, "deliveries", PAGE.fullmatch))
     if webhook is None:
         raise Http404
     context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}
@@ -187,6 +196,26 @@ def cancel(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
             return redirect("explorer:batch", own.pk)
     context = {"batch": own, "destination": chain_name(own.destination_chain_id), "sent": sent}
     return render(request, "explorer/batch/cancel.html", context, status=409 if request.method == "POST" else 200)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def label(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
+    """Give a batch of the user another label on POST, or none. A GET redirects to the batch's page."""
+    own = get_object_or_404(Batch.objects.only("pk"), pk=internal_id, user=user)
+    if request.method == "POST":
+        typed = request.POST.get("label", "").strip()
+        if typed and not labels.valid(typed):
+            response = _batch_page(
+                request,  # type: ignore[arg-type]  # middleware makes each request such a one
+                internal_id,
+                QuerySelection(),
+                label_fault=labels.FAULT,
+            )
+            response.status_code = 400
+            return response
+        labels.change(own, labels.valid(typed))
+    return redirect("explorer:batch", own.pk)
 
 
 @never_cache

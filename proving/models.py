@@ -639,6 +639,7 @@ class WorkerHeartbeat(models.Model):
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
+    has_old_chains = models.BooleanField(default=False, db_default=False)  # chains.toml was changed after its start
 
     # Time without a heartbeat after which a worker counts as dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)

@@ -47,7 +47,7 @@ api = Api(
 
 
 def _known_parameters_only(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse query parameters that the OpenAPI document doesn't name, as unknown fields of a body are refused."""
+    """Refuse query parameters that the OpenAPI document doesn't name, or that are repeated, as fields of a body are."""
 
     @wraps(operation)
     def checked(request: HttpRequest, *arguments: Any, **values: Any) -> Any:
@@ -58,6 +58,8 @@ def _known_parameters_only(operation: Callable[..., Any]) -> Callable[..., Any]:
                 names = ", ".join(sorted(name[:80] for name in unknown)[:10])
                 of_path = f"Those of this path are: {', '.join(known)}." if known else "This path has none."
                 raise ApiError(400, strict_json.INVALID, f"There is no query parameter {names} here. {of_path}")
+            if repeated := [name for name, values in request.GET.lists() if len(values) > 1]:
+                raise ApiError(400, strict_json.INVALID, f"The query parameter {repeated[0]} is given more than once.")
         return operation(request, *arguments, **values)
 
     return checked
@@ -93,6 +95,7 @@ class Submitted(Schema):
 
 class Status(Schema):
     queryStatus: status.QueryStatus
+    label: str | None = Field(None, description="The batch's label. Left out: it has none.")
     error: str | None = Field(None, description="A sentence: why the service rejected the batch.")
     code: str | None = Field(None, description="A stable word: why the service rejected the batch.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")

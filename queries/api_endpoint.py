@@ -29,7 +29,7 @@ from accounts import keys
 from accounts.models import ApiKey, User
 from chains.chains_file import ChainsError
 from config.database.statements import CompiledQuery
-from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
+from config.error_answers import Refused, error_answer, is_of_api, prefers_html, wants_json, why_unavailable
 from queries import batch_request, database_check
 from queries.batch_request import BodyFault, InvalidRequest
 from queries.columns import RejectionCode
@@ -115,7 +115,9 @@ class JsonErrorsMiddleware:
         is_json = response.get("Content-Type", "").startswith("application/json")
         # No path of the API ends with a slash. A path with a slash gets an API error, too.
         has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
-        is_lost = response.status_code == HTTPStatus.NOT_FOUND and wants_json(request)
+        is_lost = response.status_code == HTTPStatus.NOT_FOUND and (
+            wants_json(request) or not (request.resolver_match or prefers_html(request))
+        )
         if response.status_code < 400 or is_json or not (has_slash or is_lost or is_of_api(request)):
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
@@ -346,10 +348,12 @@ def is_known(request: HttpRequest, etag: str) -> bool:
 JSON = "application/json; charset=utf-8"
 
 
-def conditional(request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None) -> HttpResponse:
+def conditional(
+    request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None, *, content_type: str = JSON
+) -> HttpResponse:
     """Answer with `content`, or with 304 if the client already has it. `retry_after` is in seconds."""
     known = is_known(request, etag)
-    response = HttpResponse(status=304) if known else HttpResponse(content, content_type=JSON)
+    response = HttpResponse(status=304) if known else HttpResponse(content, content_type=content_type)
     response.headers["ETag"] = etag
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)

@@ -24,6 +24,7 @@ class BatchQuery(Schema):
     internalId: str = Field(description="A ULID.")
     status: BatchStatus
     queryStatus: QueryStatus = Field(description="The status as in /batch-query-status.")
+    label: str | None = Field(description="The name that its owner gave it. null: none.")
     destinationChainId: str
     sourceChainIds: list[str]
     fee: str = Field(description="The maximum cost in wei, decimal.")
@@ -110,6 +111,7 @@ def batch_query(batch: Batch, counts: Counts) -> dict[str, Any]:
         "internalId": batch.pk,
         "status": batch.status,
         "queryStatus": query_status(batch.status),
+        "label": batch.label,
         "destinationChainId": str(batch.destination_chain_id),
         "sourceChainIds": list(map(str, counts.source_chains)),
         "fee": str(batch.fee),

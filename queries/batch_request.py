@@ -30,7 +30,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains import encoding
 from chains.chains_file import Chains
-from queries import storage_layout, strict_json
+from queries import labels, storage_layout, strict_json
 from queries.columns import AccountField, EarlyCheck, EntryField, HeaderField, RejectionCode
 from queries.ens_names import Account, Accounts, is_name, resolve_names
 from queries.models import BlockTag, Query, QueryKind
@@ -45,8 +45,8 @@ from queries.webhook_targets import WebhookRequest
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
 # Maximum JSON keys: per query, and all others. An account has 5 (its block, `accounts`, itself, `props` and `slots`). A
-# named slot has 3, and up to 3 for each key.
-_KEYS_PER_QUERY, _OTHER_KEYS = 10, 1000
+# named slot has up to 9, and up to 3 for each key.
+_KEYS_PER_QUERY, _OTHER_KEYS = 15, 1000
 # Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
@@ -283,6 +283,14 @@ def _only_shown(withdrawals: list[int], info: ValidationInfo) -> list[int]:
     return withdrawals
 
 
+def _label(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and (label := labels.valid(value)):
+        return label
+    raise _invalid(labels.FAULT)
+
+
 _Counted = WrapValidator(_counted)
 
 if TYPE_CHECKING:
@@ -316,6 +324,10 @@ LogIndex = Annotated[int, BeforeValidator(_log, json_schema_input_type=_DecimalT
 WithdrawalPlace = Annotated[int, BeforeValidator(_withdrawal, json_schema_input_type=_DecimalText), _Counted]
 Slot = Annotated[storage_layout.Slot, _Counted]
 AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=_AccountText), _Counted]
+Label = Annotated[
+    str | None,
+    BeforeValidator(_label, json_schema_input_type=Annotated[str, Field(min_length=1, max_length=labels.MAX_CHARS)]),
+]
 Fee = Annotated[
     int | None,
     BeforeValidator(_fee, json_schema_input_type=_FeeText),
@@ -410,6 +422,7 @@ class BatchRequest(_Strict):
         "`latest` or `finalized`."
     )
     webhook: WebhookRequest | None = Field(default=None, description="The receiver of the batch's events.")
+    label: Label = Field(default=None, description="A name by which you find the batch. Others may see it.")
 
     @property
     def is_self_funded(self) -> bool:
@@ -476,6 +489,22 @@ def most_keys(max_queries: int) -> int:
     return _KEYS_PER_QUERY * max_queries + _OTHER_KEYS
 
 
+def read_document(body: bytes, max_keys: int) -> strict_json.Document:
+    """Return the JSON of a body. Raises `InvalidRequest`."""
+    try:
+        return strict_json.parse(body, max_keys=max_keys)
+    except strict_json.TooManyKeys:
+        raise InvalidRequest([BodyFault("", f"The body's objects have more than {max_keys} keys in all.")]) from None
+    except strict_json.NotJson as error:
+        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
+
+
+def duplicates(document: strict_json.Document) -> Iterator[BodyFault]:
+    """Yield a fault for each key that an object has twice."""
+    for key in document.duplicate_keys:
+        yield BodyFault("", f"The key {_shown(key)} appears twice in one object.")
+
+
 def parse(
     body: bytes,
     chains: Chains,
@@ -491,13 +520,7 @@ def parse(
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
     fault, and the errors of `count_letters` and `resolve_names`.
     """
-    max_keys = most_keys(max_queries)
-    try:
-        document = strict_json.parse(body, max_keys=max_keys)
-    except strict_json.TooManyKeys:
-        raise InvalidRequest([BodyFault("", f"The body's objects have more than {max_keys} keys in all.")]) from None
-    except strict_json.NotJson as error:
-        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
+    document = read_document(body, most_keys(max_queries))
     # Count before validation, so that a body that is too large costs no more than an accepted one.
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([too_many(count, max_queries)])
@@ -507,7 +530,7 @@ def parse(
         count_letters(sum(map(len, names)))
     accounts = {} if of_document else resolve_names(names, chains)
     of_document += [
-        *(BodyFault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys),
+        *duplicates(document),
         *_named_twice(document.value, accounts),
         *_rejected(document.value, early_checks),
         *_too_many_blocks_of_transactions(document.value),

@@ -21,7 +21,7 @@ from ulid import ULID
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from config.database.due_rows import DueRow
-from queries.columns import AccountField, EntryField, HeaderField, Uint256Field
+from queries.columns import AccountField, EntryField, HeaderField, RejectionCode, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, wait
 
 # Every start loads the models. This import would add RLP and hashing to that.
@@ -44,6 +44,9 @@ class BatchStatus(models.TextChoices):
     DONE = "DONE"
     REJECTED = "REJECTED"
 
+
+CANCELLED = "CANCELLED"
+"""The word of pages and filters for REJECTED batches that their owner has cancelled."""
 
 # Batches with these statuses can still become DONE.
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
@@ -133,6 +136,8 @@ class Batch(DueRow):
     # True: the request's fee is `auto`, so `fee` is the estimate at the time of acceptance.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
+    # The owner's name for the batch. Null: it has none, as in rows of versions without this column.
+    label = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 (the index leaves out null)
     # Number of accounts, slots, headers, transactions and logs, as in MAX_QUERIES_PER_BATCH.
     size = models.PositiveIntegerField(default=0)
     block_count = models.PositiveIntegerField(default=0)  # number of blocks that the request selects
@@ -182,6 +187,7 @@ class Batch(DueRow):
             models.Index(fields=["api_key", "created_at"]),
             models.Index(fields=["finished_at"], condition=Q(proofs_gone_at__isnull=True), name="batches_with_proofs"),
             models.Index(fields=["finished_at"], condition=Q(steps_gone_at__isnull=True), name="batches_with_steps"),
+            models.Index(fields=["user", "label"], condition=Q(label__isnull=False), name="batches_by_label"),
         ]
 
     def __str__(self) -> str:
@@ -190,6 +196,12 @@ class Batch(DueRow):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_STATUSES
+
+    @property
+    def shown_status(self) -> str:
+        """Return the status for pages. Batches that their owner has cancelled are no failures."""
+        is_cancelled = self.status == BatchStatus.REJECTED and self.rejection_code == RejectionCode.CANCELLED_BY_USER
+        return CANCELLED if is_cancelled else self.status
 
     @property
     def took(self) -> timedelta | None:
@@ -324,8 +336,8 @@ class Block(DueRow):
 
     @property
     def needs_action(self) -> bool:
-        """Return whether the block goes on only after the operator or the user acts."""
-        return self.wait is not None and self.wait.actor in {Actor.OPERATOR, Actor.USER}
+        """Return whether the block goes on only after the operator, the user or others act."""
+        return self.wait is not None and self.wait.actor in {Actor.OPERATOR, Actor.USER, Actor.OTHERS}
 
     @property
     def path_done(self) -> int:

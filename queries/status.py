@@ -53,7 +53,10 @@ _KEY_AND_BATCH = CompiledQuery(
             *keys.OWN_COLUMNS,
             *(
                 f"own__{field}"
-                for field in ("pk", "status", "created_at", "rejection_reason", "rejection_code", "rejection_retryable")
+                for field in (
+                    *("pk", "status", "label", "created_at"),
+                    *("rejection_reason", "rejection_code", "rejection_retryable"),
+                )
             ),
             "says",
         )
@@ -81,6 +84,7 @@ class BatchStatusRow:
 
     id: str
     status: str
+    label: str | None
     created_at: datetime
     rejection_reason: str
     rejection_code: str
@@ -96,12 +100,11 @@ class BatchStatusRow:
         return query_status(self.status)
 
     def answer(self) -> "StatusAnswer":
+        body: dict[str, Any] = {"queryStatus": self.query_status} | ({"label": self.label} if self.label else {})
         if self.is_open:
             waits = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
-            body: dict[str, Any] = {"queryStatus": self.query_status}
             news = [wait.sentence for wait in waits]
             return StatusAnswer(body | ({"info": list(map(str, waits))} if waits else {}), _etag([body, news]))
-        body = {"queryStatus": self.query_status}
         if self.status == BatchStatus.REJECTED:
             body |= {
                 "error": self.rejection_reason,

@@ -22,10 +22,17 @@ _NUMBER, _KEY = "(0x[0-9a-fA-F]{1,64}|[0-9]{1,78})", "(0x[0-9a-fA-F]{1,64}|-?[0-
 _KEY_TYPE = "^(string|bytes([1-9]|[12][0-9]|3[0-2])?)$"
 # Digits that an address has when some are missing, or are too many.
 _NEARLY_ADDRESS = re.compile("0x([0-9a-fA-F]{37,39}|[0-9a-fA-F]{41,43})")
-MOST_OF_NAME = _MOST_KEYS * (6 * _MOST_BYTES + 100) + 200
+MOST_OF_NAME = _MOST_KEYS * (6 * _MOST_BYTES + 100) + 500
 """More characters than a name has as JSON, where each byte of a text may be escaped as `\\u0001` is."""
-# Pattern for the API's description too.
+# Patterns for the API's description too.
 SLOT = "^(0x)?[0-9a-fA-F]{1,64}$"
+_BITS = "|".join(str(bits) for bits in range(8, 257, 8))
+ARGUMENT_TYPE = rf"(address|bool|string|bytes([1-9]|[12][0-9]|3[0-2])?|u?int({_BITS}))"
+"""Canonical type of a call's argument that is no list or struct."""
+FUNCTION_NAME = "[A-Za-z_$][A-Za-z0-9_$]{0,63}"
+_CALL = rf"^{FUNCTION_NAME}\(({ARGUMENT_TYPE}(,{ARGUMENT_TYPE}){{0,3}})?\)$"
+MOST_DECIMALS = 77
+"""Decimal places of a number of 256 bits."""
 
 
 def slot_hex(value: object) -> str:
@@ -83,9 +90,30 @@ def _key_type(value: object) -> str:
     return value
 
 
+def _call(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_CALL, value, re.ASCII):
+        raise invalid(
+            "A call is a view function's name and full types without spaces, such as balanceOf(address), not "
+            f"{shown(value)}."
+        )
+    return value
+
+
+def _integer(least: int, most: int) -> Any:
+    """Return a type of integers."""
+
+    def check(value: object) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise invalid(f"It is an integer from {least} to {most}.")
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=Annotated[int, Field(ge=least, le=most)])
+
+
 _Number = Annotated[str, BeforeValidator(_number, json_schema_input_type=Annotated[str, Field(pattern=f"^{_NUMBER}$")])]
 _Value = Annotated[str, BeforeValidator(_value, json_schema_input_type=Annotated[str, Field(pattern=f"^{_KEY}$")])]
 _KeyType = Annotated[str, BeforeValidator(_key_type, json_schema_input_type=Annotated[str, Field(pattern=_KEY_TYPE)])]
+_Call = Annotated[str, BeforeValidator(_call, json_schema_input_type=Annotated[str, Field(pattern=_CALL)])]
 _SlotText = Annotated[str, BeforeValidator(slot_hex, json_schema_input_type=Annotated[str, Field(pattern=SLOT)])]
 
 
@@ -170,19 +198,56 @@ SlotKey = Annotated[
 ]
 
 
+class SlotPart(_StrictKey):
+    """A part of a slot's word."""
+
+    offset: Annotated[int, _integer(0, 255)] = Field(description="In bits, counted from the lowest.")
+    size: Annotated[int, _integer(1, 256)] = Field(description="In bits.")
+    form: Literal["unsigned", "signed", "left", "bool"] = Field(
+        description="How the call returns this part: padded with zeros, with its sign, or on the right; or as 1 "
+        "unless it is 0."
+    )
+
+    @model_validator(mode="after")
+    def _is_within(self) -> "SlotPart":
+        if self.offset + self.size > 256:
+            raise invalid("A part ends within the 256 bits of its word.")
+        return self
+
+
 class NamedSlot(_StrictKey):
-    """A value's storage slot by the slot of its variable."""
+    """A value's storage slot by the slot of its variable.
+
+    `call`, `part` and `decimals` are for readers: the sender states them, and nothing checks or proves them.
+    """
 
     slot: _SlotText = Field(description="The variable's slot, in hexadecimal.")
     keys: list[SlotKey] = Field(
-        min_length=1,
         max_length=_MOST_KEYS,
-        description="From the variable to the value, the outermost first. A mapping's key is a string: a number in "
-        "decimal, or an address or word with 0x, padded on the left.",
+        description="From the variable to the value, the outermost first. None with `call`, `part` or `decimals`: "
+        "the slot is the variable's. A mapping's key is a string: a number in decimal, or an address or word with 0x, "
+        "padded on the left.",
     )
     layout: Literal["solidity", "vyper", "vyper-0.2.12"] = Field(
         default="solidity", description="The compiler. `vyper-0.2.12`: Vyper 0.2.0 to 0.2.12."
     )
+    call: _Call | None = Field(
+        default=None, description="The view function that answers it, such as `balanceOf(address)`, as you state."
+    )
+    part: SlotPart | None = Field(default=None, description="The part of the word that is the answer, as you state.")
+    decimals: Annotated[int, _integer(0, MOST_DECIMALS)] | None = Field(
+        default=None, description="The answer's decimal places, as you state."
+    )
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> "NamedSlot":
+        if not self.keys and not self._stated:
+            raise invalid("'keys' is empty: nothing to prove.")
+        return self
+
+    @property
+    def _stated(self) -> dict[str, Any]:
+        return self.model_dump(include={"call", "part", "decimals"}, exclude_none=True)
 
     @cached_property
     def number(self) -> str:
@@ -196,7 +261,7 @@ class NamedSlot(_StrictKey):
     def name(self) -> dict[str, Any]:
         """Return the name as JSON."""
         keys = [key if isinstance(key, str) else key.model_dump(exclude_unset=True) for key in self.keys]
-        return {"slot": f"{int(self.slot, 16):#x}", "keys": keys, "layout": self.layout}
+        return {"slot": f"{int(self.slot, 16):#x}", "keys": keys, "layout": self.layout, **self._stated}
 
     def _after(self, slot: int, key: str | MappingKey | ArrayElement | StructMember) -> int:
         word, is_solidity, is_old = slot.to_bytes(32), self.layout == "solidity", self.layout == "vyper-0.2.12"

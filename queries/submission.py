@@ -286,6 +286,7 @@ def unsaved(request: BatchRequest, key: ApiKey) -> Batch:
         # With the fee `auto`, the estimate follows later.
         fee=request.fee or 0,
         fee_is_estimate=request.fee is None,
+        label=request.label,
         size=request.size,
         block_count=sum(map(len, request.data.values())),
         created_at=now,

@@ -103,15 +103,21 @@ class Words:
     """The formats of values in the API's sentences. Pages format chains, numbers and amounts differently."""
 
     def sentence(self, reason: WaitReason) -> str:
-        values = dict(reason.values)
         if reason.code not in SENTENCES:  # a later version's code
             return f"Waiting: {reason.code}."
+        values = self.values(reason)
         chain = values.get("chain")
         currency_of = chain if isinstance(chain, int) else 0
         return "".join(
             literal + (self._value(values.get(name), form or "", currency_of) if name else "")
-            for literal, name, form, _ in _parts(SENTENCES[reason.code])
+            for literal, name, form, _ in _parts(self.template(reason.code))
         )
+
+    def template(self, code: str) -> str:
+        return SENTENCES[code]
+
+    def values(self, reason: WaitReason) -> "Mapping[str, Value]":
+        return dict(reason.values)
 
     def chain(self, chain_id: int) -> str:
         return f"chain {chain_id}"

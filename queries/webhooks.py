@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, F, Min, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -71,9 +71,9 @@ def address(webhook: Webhook) -> WebhookAddress:
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
-    """Return the webhooks of these batches by batch id. Not every batch has one."""
-    rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
-    return {row.pk: row for row in rows}
+    """Return the webhooks of these batches by batch id, with their batches' labels. Not every batch has one."""
+    rows = Webhook.objects.filter(pk__in=batches).order_by("pk").select_related("batch")
+    return {row.pk: row for row in rows.only("user_id", "events", "batch__label")}
 
 
 def with_destinations() -> "QuerySet[Webhook]":
@@ -82,10 +82,29 @@ def with_destinations() -> "QuerySet[Webhook]":
     return Webhook.objects.annotate(destination=Coalesce(Subquery(batches), 0))
 
 
+@dataclass(frozen=True)
+class FailingWebhooks:
+    since: datetime
+    webhooks: int
+    receivers: int
+
+
+def failing() -> FailingWebhooks | None:
+    """Return the webhooks of batches whose delivery fails, if none was delivered since the first of them failed."""
+    of_batches = Exists(Batch.objects.filter(pk=OuterRef("pk")))
+    rows = Webhook.objects.filter(of_batches, due_at__isnull=False, attempts__gt=0)
+    counts = {"since": Min("failing_since"), "webhooks": Count("pk"), "receivers": Count("receiver", distinct=True)}
+    found = FailingWebhooks(**rows.aggregate(**counts))
+    if not found.webhooks:
+        return None
+    delivered = WebhookDelivery.objects.filter(status=DeliveryStatus.DELIVERED, ended_at__gt=found.since)
+    return None if delivered.exists() else found
+
+
 def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:
     """Store the event for each webhook that subscribes to it, in the transaction of the change itself.
 
-    The caller has locked the batches. The event contains the batch's identifier, `status` and `more`.
+    The caller has locked the batches. The event contains the batch's identifier, label, `status` and `more`.
     """
     if receivers := [webhook for webhook in webhooks if event in webhook.events]:
         _store_events(receivers, event, {"queryStatus": status, **more})
@@ -131,7 +150,7 @@ def _store_events(receivers: Sequence[Webhook], event: WebhookEvent, data: Mappi
             webhook=webhook,
             user_id=webhook.user_id,
             event=event,
-            body=_body(event, now, {"internalId": webhook.pk, **data}),
+            body=_body(event, now, {"internalId": webhook.pk, **_label(webhook, event), **data}),
             created_at=now,
             next_try_at=Now(),
             gives_up_at=gives_up_at,
@@ -139,6 +158,12 @@ def _store_events(receivers: Sequence[Webhook], event: WebhookEvent, data: Mappi
         for webhook in receivers
     )
     rows.filter(due_at=None).update(due_at=Now())
+
+
+def _label(webhook: Webhook, event: WebhookEvent) -> Mapping[str, str]:
+    """Return the label of an event's batch, if it has one. Test events have no batch."""
+    label = None if event == WebhookEvent.TEST else webhook.batch.label
+    return {"label": label} if label else {}
 
 
 def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:

@@ -83,7 +83,7 @@ def _locked_tables() -> Iterator[None]:
     tables = ", ".join(model._meta.db_table for model in apps.get_models(include_auto_created=True))
     with psycopg.connect(same_database()["DATABASE_URL"]) as other:
         other.execute(f"LOCK TABLE {tables} IN EXCLUSIVE MODE")
-        with _options("-c lock_timeout=10ms"):
+        with _reconnected("TIME_LIMITS", lock_timeout="10ms"):
             yield
             other.rollback()
 
@@ -107,7 +107,7 @@ def table_without_insert(table: str) -> Iterator[None]:
             cursor.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO {role}")
         cursor.execute(f"REVOKE INSERT ON {table} FROM {role}")
     try:
-        with _options(f"-c role={role}"):
+        with _reconnected("OPTIONS", options=f"-c role={role}"):
             yield
     finally:
         with connection.cursor() as cursor:
@@ -154,18 +154,17 @@ def _insert_for_ever(cursor: CursorWrapper, sql: str) -> NoReturn:
 
 
 @contextmanager
-def _options(new_options: str) -> Iterator[None]:
-    """Reconnect with these PostgreSQL options, and restore the former ones at the end."""
-    options = connection.settings_dict["OPTIONS"]
-    before = options["options"]
-    _reopen(options, new_options)
+def _reconnected(setting: str, **changed: str) -> Iterator[None]:
+    """Connect to PostgreSQL anew with these changes of a setting, and with the former ones at the end."""
+    before = connection.settings_dict[setting]
+    _reconnect(setting, before | changed)
     try:
         yield
     finally:
-        _reopen(options, before)
+        _reconnect(setting, before)
 
 
-def _reopen(options: dict[str, Any], new_options: str) -> None:
+def _reconnect(setting: str, values: dict[str, Any]) -> None:
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
-    options["options"] = new_options
+    connection.settings_dict[setting] = values

@@ -312,8 +312,16 @@ def _of_form(url: str) -> Iterator[_Parameter]:
     yield parameter("a table", "paste", lambda text: {"pasted": text})
     yield parameter("a cell", "paste", lambda text: {"pasted": f"chain,block,address\n{chain},{text},{text}"})
     yield parameter("the button", "", lambda text: {"do": text})
-    for column in ("at", "block", "accounts", "slots", "slot_key", "logs", "transactions", "header", "props"):
+    columns = ("at", "block", "accounts", "slots", "slot_key", "logs", "transactions", "header", "props", "kind")
+    for column in columns:
         yield parameter(f"the row's {column}", "estimate", lambda text, column=column: {f"rows-0-{column}": text})  # type: ignore[misc]  # it takes a text
+    # Only a row with a token and a holder is searched for.
+    for column in ("token", "holder", "found"):
+        yield parameter(
+            f"the row's {column}",
+            "estimate",
+            lambda text, column=column: {"rows-0-kind": "token", f"rows-0-{column}": text},  # type: ignore[misc]  # it takes a text
+        )
 
 
 def _of_bodies(key: Mapping[str, str]) -> Iterator[_Parameter]:

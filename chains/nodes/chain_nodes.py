@@ -61,6 +61,8 @@ _REPLY_BYTES = {
         ),
         16 * 1024,
     ),
+    # A contract's code is the longest answer. A stranger's contract may answer more.
+    "eth_call": 64 * 1024,
     # A block's JSON lists the hashes of its transactions. Some chains have tens of thousands in a block.
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
@@ -87,6 +89,13 @@ _REFUSED_RANGE = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
     HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+# Statuses with which proxies refuse a method. The node's answer to another one tells whether it refuses everything.
+_REFUSED_METHOD = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.NOT_IMPLEMENTED,
 }
 MAX_REST_SECONDS = 60
 _MOST_REDIRECTS = 3
@@ -581,13 +590,16 @@ class RpcNode:
         Raises `NodeUnavailable` otherwise, because a proxy's errors have the same form.
         """
         status, words = answer.status, words_of(reply)
-        is_error = isinstance(reply, dict) and isinstance(reply.get("error"), dict)
+        is_error = isinstance(reply, dict) and isinstance(reply.get("error"), dict | str)
+        refusal = reply if is_error else {"error": {"code": status, "message": words}}
         if [method for method, _ in batch] == ["eth_getLogs"]:
             if status in _REFUSED_RANGE and answer.content:
-                return reply if is_error else {"error": {"code": status, "message": words}}
+                return refusal
             is_error = is_error and status != HTTPStatus.FORBIDDEN
-        elif status == HTTPStatus.BAD_REQUEST and not isinstance(reply, str):
+        elif status == HTTPStatus.BAD_REQUEST and (isinstance(reply, list) or _has_id(reply)):
             return reply
+        elif len(batch) == 1 and status in _REFUSED_METHOD and batch[0][0] != "eth_chainId":
+            return refusal
         if is_error and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
             return reply
         fault: NodeUnavailable = BadStatus(f"{self.host} answered with HTTP status {status}")
@@ -601,7 +613,7 @@ class RpcNode:
 
         Raises `NodeUnavailable` for an error of the whole reply.
         """
-        if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
+        if isinstance(reply, dict) and isinstance(reply.get("error"), dict | str):
             # Only an error about the whole request may lack an id, because the node didn't read the ids.
             refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
             if len(batch) > 1:
@@ -636,18 +648,19 @@ class RpcNode:
             lacking = f"{self.host} left requests without a reply"
             return InvalidReply(lacking) if is_alone else BatchRefused(lacking)
         error = reply.get("error")
-        if isinstance(error, dict) and error:
+        if error and isinstance(error, dict | str):
             refusal = self._refusal(method, error)
             if type(refusal) is RpcRefused and not is_alone and (is_cut or refusal.code in _OF_BATCH):
                 of_batch = BatchRefused(f"{self.host} refuses a batch")
                 of_batch.refusal = refusal
                 return of_batch
             return refusal
-        if not error and "result" in reply:
-            return reply["result"]
+        if not error:
+            # Some nodes leave a result out that is null.
+            return reply.get("result")
         return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
 
-    def _refusal(self, method: str, error: Mapping[str, Any]) -> RpcRefused | NodeUnavailable:
+    def _refusal(self, method: str, error: Mapping[str, Any] | str) -> RpcRefused | NodeUnavailable:
         try:
             return read_refusal(self.host, method, error, secrets_of(self._url))
         except NodeUnavailable as limited:
@@ -657,6 +670,10 @@ class RpcNode:
 def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     """Return whether the chain itself gave the answer, so that no other node needs to be asked."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
+
+
+def _has_id(reply: Any) -> bool:
+    return isinstance(reply, dict) and "id" in reply
 
 
 def _id(told: Any) -> int:

@@ -165,9 +165,9 @@ def words_of(reply: Any) -> str:
             return reply
         case [first, *_]:
             return words_of(first)
-        case {"error": error}:
-            return words_of(error)
-        case {"message": str(words)}:
+        case {"error": within} | {"errors": within}:
+            return words_of(within)
+        case {"message": str(words)} | {"detail": str(words)} | {"reason": str(words)}:
             return words
     return ""
 
@@ -180,8 +180,9 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     """
     error = {"message": error} if isinstance(error, str) else error
     code = _code(error.get("code"))
-    words = str(error.get("message", ""))[:_MAX_SEARCHED]
-    message = plain(error.get("message", ""), secrets)
+    told = error.get("message") or words_of(error)
+    words = str(told)[:_MAX_SEARCHED]
+    message = plain(told, secrets)
     refusal = _typed(code, method, words, message, error.get("data"))
     # A revert's words are the contract's, and may look like a limit. Therefore only untyped refusals are searched for
     # limits.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import accumulate, islice, product
 from typing import Any
 
 import rlp
@@ -232,10 +232,13 @@ class _Reading:
     has_other_deposits: bool
     """True: deposits have a nonce and a version in the trie although the JSON lacks the version, or vice versa."""
     omits_last: bool
+    sums_gas: bool
+    """True: the gas that was used until each receipt is the sum of `gasUsed`, because the node's may be another."""
 
     def values(self, receipts: Sequence[dict[str, Any]]) -> list[bytes]:
         """Return the trie's values. Raises `ValueError`."""
-        return list(map(self._encode, receipts[:-1] if self.omits_last else receipts))
+        told = receipts[:-1] if self.omits_last else receipts
+        return list(map(self._encode, _with_sums(told) if self.sums_gas else told))
 
     def _encode(self, receipt: dict[str, Any]) -> bytes:
         """Return a receipt's value in the trie (Yellow Paper 4.3.1, EIP-658, EIP-2718)."""
@@ -267,12 +270,24 @@ def _readings(receipts: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
     has_deposits = any(receipt.get("depositNonce") is not None for receipt in receipts)
     # Polygon's nodes append a receipt of what the bridge has done, which is in no trie. A list or an object is no key.
     may_end_sooner = receipts[-1:] != [] and receipts[-1].get("gasUsed") in ("0x0", 0)
+    has_other_sums = any(
+        str(told.get("cumulativeGasUsed")) != hex(summed["cumulativeGasUsed"])
+        for told, summed in zip(receipts, _with_sums(receipts), strict=False)
+    )
+    may = has_both, has_deposits, may_end_sooner, has_other_sums
     # Making the blooms takes longer than all else. So those that the node tells are tried first.
-    for choices in product(
-        (False, True), *((False, True)[: 1 + may] for may in (has_both, has_deposits, may_end_sooner))
-    ):
+    for choices in product((False, True), *((False, True)[: 1 + is_possible] for is_possible in may)):
         with suppress(ValueError):
             yield _Reading(*choices).values(receipts)
+
+
+def _with_sums(receipts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the receipts with the sums of their gas. Empty if a receipt doesn't tell its own."""
+    try:
+        sums = list(accumulate(read_number(receipt.get("gasUsed")) for receipt in receipts))
+    except ValueError:
+        return []
+    return [receipt | {"cumulativeGasUsed": gas} for receipt, gas in zip(receipts, sums, strict=True)]
 
 
 def _bloom(logs: Sequence[bytes]) -> bytes:

@@ -1,6 +1,7 @@
 """Questions about a view call at one block: its answer, also with changed storage, and the slots that it reads."""
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,6 @@ from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import FINAL
 from chains.tries.header import Header
 
-# Nodes refuse calls from an address with code (EIP-3607). Nobody can have this one's key or deploy code there.
-_CALLER = "0x00000000000000000000000000000000b47c4911"
 # Bytes of init code before the call's data: copy the data into memory, STATICCALL, STOP.
 _INIT_BYTES = 42
 
@@ -53,17 +52,14 @@ def access_list(call: ViewCall, at: Header) -> Question[ReadSlots]:
     """
     size, to = len(call.data), call.to[2:].lower()
     init = bytes.fromhex(f"61{size:04x}61{_INIT_BYTES:04x}6000396000600061{size:04x}600073{to}5afa00")
-    transaction = {"from": _CALLER, "gas": hex(call.gas), "data": hex_data(init + call.data)}
+    transaction = {"from": _caller(), "gas": hex(call.gas), "data": hex_data(init + call.data)}
 
     def read(result: Any) -> ReadSlots:
         told = read_object(result)
         if told.get("error"):
             raise ValueError("an access list with an error")
-        entries = [read_object(entry) for entry in read_list(told.get("accessList"))]
-        slots = {
-            _address(entry.get("address")): [_slot(key) for key in read_list(entry.get("storageKeys") or [])]
-            for entry in entries
-        }
+        entries = map(read_object, read_list(told.get("accessList")))
+        slots = [(entry.get("address"), read_list(entry.get("storageKeys") or [])) for entry in entries]
         return _read_slots(slots, "eth_createAccessList")
 
     method = "eth_createAccessList"
@@ -76,10 +72,8 @@ def prestate(call: ViewCall, at: Header) -> Question[ReadSlots]:
     """Ask for the slots that a call reads by `debug_traceCall` with the prestate tracer."""
 
     def read(result: Any) -> ReadSlots:
-        slots = {
-            _address(address): [_slot(key) for key in read_object(read_object(account).get("storage") or {})]
-            for address, account in read_object(result).items()
-        }
+        accounts = read_object(result).items()
+        slots = [(address, read_object(read_object(account).get("storage") or {})) for address, account in accounts]
         return _read_slots(slots, "debug_traceCall")
 
     tracer = {"tracer": "prestateTracer", "tracerConfig": {"disableCode": True}}
@@ -87,25 +81,33 @@ def prestate(call: ViewCall, at: Header) -> Question[ReadSlots]:
 
 
 def _at_block(method: str, call: ViewCall, at: Header, more: list[Any], read: Any) -> Question[Any]:
-    transaction = {"from": _CALLER, "to": call.to, "gas": hex(call.gas), "data": hex_data(call.data)}
+    transaction = {"from": _caller(), "to": call.to, "gas": hex(call.gas), "data": hex_data(call.data)}
     by_hash, by_number = {"blockHash": hex_data(at.hash)}, hex(at.number)
     plainer = (method, [transaction, by_number, *more])
     return Question((method, [transaction, by_hash, *more]), read, plainer, final=FINAL)
 
 
-def _read_slots(slots: Mapping[str, Sequence[int]], method: str) -> ReadSlots:
-    distinct = {address: sorted({*of_one}) for address, of_one in slots.items() if of_one}
+def _read_slots(entries: Iterable[tuple[Any, Iterable[Any]]], method: str) -> ReadSlots:
+    """Return the slots in a node's entries, of which a contract may have several."""
+    slots: dict[str, set[int]] = {}
+    for address, keys in entries:
+        slots.setdefault(_address(address), set()).update(map(read_quantity, keys))
+    distinct = {address: sorted(of_one) for address, of_one in slots.items() if of_one}
     return ReadSlots(distinct, frozenset(slots), method)
+
+
+def _caller() -> str:
+    """Return an address that no contract knows, so that each call has another: an answer may depend on it.
+
+    Nodes refuse calls from an address with code (EIP-3607), which this one can't have.
+    """
+    return hex_data(secrets.token_bytes(20))
 
 
 def _address(value: Any) -> str:
     address = checksummed(hex_data(read_data(value, 20)))
     assert address
     return address
-
-
-def _slot(value: Any) -> int:
-    return read_quantity(value)
 
 
 def _word(number: int) -> str:

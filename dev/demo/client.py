@@ -128,6 +128,13 @@ def log_hash(rpc_url: str, registry: str, block: int, transaction: int, log: int
     return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
 
 
+def registry(base_url: str, destination: int, source: int) -> str:
+    """Return the address of the facts registry of a connection."""
+    connections = _ok(requests.get(f"{base_url}/chains.json", timeout=TIMEOUT)).json()["connections"]
+    ends = {"sourceChainId": str(source), "destinationChainId": str(destination)}
+    return next(str(each["factsRegistry"]) for each in connections if ends.items() <= each.items())
+
+
 def rpc(url: str, method: str, *params: Any) -> Any:
     reply = requests.post(
         url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=TIMEOUT

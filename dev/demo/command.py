@@ -127,7 +127,7 @@ class Demo:
         internal_id = client.submit(url, api_key, body)
         if not self.options.once:
             print(f"Its page is {url}/explorer/query/{internal_id}", flush=True)
-        printer, seconds = _steps_printer(), self.options.done_seconds
+        printer, seconds = steps_printer(), self.options.done_seconds
         wait = client.follow(url, api_key, internal_id, printer, seconds, until_wait=until_wait)
 
         env = {
@@ -244,7 +244,7 @@ def _show_log(destination: DemoNode, registry: str, source: DemoNode, block: int
     return is_right
 
 
-def _steps_printer() -> Callable[[dict[str, Any]], None]:
+def steps_printer() -> Callable[[dict[str, Any]], None]:
     began, printed, waiting_since = time.monotonic(), set[str](), dict[str, float]()
 
     def show(batch: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from explorer.batch import query_cards, query_paging, timeline, transaction_display, trusted_sources
+from explorer.batch import log_display, query_cards, query_paging, timeline, transaction_display, trusted_sources
 from explorer.batch.query_cards import ShownQuery
 from explorer.batch.query_paging import MAX_CARDS, QuerySelection
 from explorer.batch.timeline import Bar
@@ -99,6 +99,10 @@ class ShownBatch:
         return f"{urlencode({'event': self.wanted.event})}&" if self.wanted.event else ""
 
     @property
+    def known_events(self) -> tuple[str, ...]:
+        return log_display.KNOWN_EVENTS
+
+    @property
     def cards(self) -> tuple[ShownQuery, ...]:
         """Return the queries that are shown with all their details."""
         return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()
@@ -119,17 +123,28 @@ class ShownBatch:
 
     @property
     def work(self) -> list[ShownWait]:
-        """Return the waits that need no action, because the service or others are working."""
-        elsewhere = {Actor.NOBODY, Actor.OTHERS}
-        return [] if self.no_worker else [wait for wait in self.waits if wait.actor in elsewhere]
+        """Return the waits that need no action, because the service is working."""
+        return [] if self.no_worker else self._waits_for(Actor.NOBODY)
+
+    @property
+    def others_turn(self) -> list[ShownWait]:
+        return [] if self.no_worker else self._waits_for(Actor.OTHERS)
 
     @property
     def operators_turn(self) -> list[ShownWait]:
-        return [wait for wait in self.waits if wait.actor == Actor.OPERATOR]
+        return self._waits_for(Actor.OPERATOR)
 
     @property
     def users_turn(self) -> list[ShownWait]:
-        return [wait for wait in self.waits if wait.actor == Actor.USER]
+        return self._waits_for(Actor.USER)
+
+    @property
+    def told(self) -> set[WaitReason]:
+        """Return the reasons that stand above the steps, which needn't say them again."""
+        return {wait.reason for wait in (*self.work, *self.others_turn, *self.operators_turn, *self.users_turn)}
+
+    def _waits_for(self, actor: Actor) -> list[ShownWait]:
+        return [wait for wait in self.waits if wait.actor == actor]
 
     @property
     def rejected_at(self) -> datetime | None:
@@ -251,7 +266,7 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
         poll_seconds=seconds,
         no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),
         notices=tuple(_notices(batch, held_by, {wait.reason for wait in waits})) if seconds is not None else (),
-        silent_attesters=tuple(_silent_attesters(batch, held_by)) if batch.is_open else (),
+        silent_attesters=tuple(_silent_attesters(batch, held_by, waits)) if batch.is_open else (),
     )
 
 
@@ -275,7 +290,11 @@ def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collecti
     return (in_words(notice) for notice in dict.fromkeys(notices) if notice not in waits)
 
 
-def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[SilentAttesters]:
+def _silent_attesters(
+    batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Iterable[ShownWait]
+) -> Iterator[SilentAttesters]:
+    """Yield the source chains whose attesters may hold the batch up, but those of which a wait says so."""
+    told = {dict(wait.reason.told.values).get("source") for wait in waits if wait.actor == Actor.OTHERS}
     named = [get_chains().connection(source, batch.destination_chain_id) for source in held_by]
     parents = [get_chains().connection(hop.parent_id, hop.destination_id) for hop in named if hop and hop.parent_id]
     attested = {hop.source_id: hop for hop in (*named, *parents) if hop and hop.attesters}
@@ -283,7 +302,7 @@ def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Ite
         return
     watches = AttesterWatch.objects.filter(
         destination_chain_id=batch.destination_chain_id,
-        source_chain_id__in=attested,
+        source_chain_id__in=attested.keys() - told,
         answered_at__gt=timezone.now() - AttesterWatch.STALE,
     )
     for watch in watches:

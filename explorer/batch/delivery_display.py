@@ -11,7 +11,6 @@ from typing import Any
 from django.db.models import Min
 
 from accounts.models import User
-from explorer.lists.searched_account import NUMBER
 from queries import webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
 
@@ -38,7 +37,7 @@ def read(internal_id: str, user: User | None, before: str) -> dict[str, Any] | N
 
 def paged(user: User, before: str, internal_id: str = "") -> dict[str, Any]:
     """Return a page of the user's deliveries, of one batch or of all, and the `before` of this page and the next."""
-    last = int(before) if NUMBER.fullmatch(before) else None
+    last = int(before) if before else None
     rows = webhooks.listed(user.pk, batch=internal_id, before=last, limit=_PAGE_SIZE + 1)
     older = rows[_PAGE_SIZE - 1].pk if len(rows) > _PAGE_SIZE else None
     return {"deliveries": displayed(rows[:_PAGE_SIZE]), "before": last, "older": older}

@@ -3,7 +3,7 @@
 The number of SQL statements doesn't grow with the number of queries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +11,24 @@ from chains.encoding import checksummed, hex_data
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.batch.log_display import LogDisplay
+from explorer.formatting import slot_words
 from explorer.formatting.amounts import shortened, whole_units
+from explorer.formatting.slot_words import ADDRESS_ENDS, WORD_ENDS
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
+from proving.slots.trials import Part
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Query
 
 # Slots of one account, or logs of one transaction, on a page.
 SLOTS_PAGE = 50
-# Characters shown at both ends of long values, such as 0x7099…79C8 and 0xb15fd088…74143c.
-ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
 _STATUS_MEANINGS = {0: "= failure", 1: "= success"}
-# A longer number is shown as a shortened word.
-_MOST_DIGITS = 18
+# A longer number is shown as a shortened word: in titles, in titles of named slots, and in tables, which have room for
+# amounts of tokens. The word of a named slot is rarely an address.
+_MOST_DIGITS, _MOST_DIGITS_OF_NAMED, _MOST_WHOLE_DIGITS = 18, 27, 31
+_BITS_OF_ADDRESS = 160
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,15 @@ class InShort:
     text: str
     unit: str = ""
     ends: tuple[int, int] | None = None  # characters shown at the start and the end of a long value
-    exact: str = ""  # the exact amount if the text is cut off
+    exact: str = ""  # the exact number if the text doesn't have all its digits
 
     @classmethod
     def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
         """Return an amount, given in the smallest units, in whole units."""
-        text = shortened(amount, decimals)
-        return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
+        sign, size = "-" if amount < 0 else "", abs(amount)
+        text = shortened(size, decimals, min(4, decimals))
+        exact = f"{sign}{whole_units(size, decimals)}" if text.endswith("…") else ""
+        return cls(f"{sign}{text}", unit, exact=exact)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,15 @@ class Value:
         return bool(self.registry.reader) and self.field == AccountField.STORAGE_ROOT.name
 
     @property
+    def is_of_header(self) -> bool:
+        return self.number is not None and self.field in HeaderField.__members__
+
+    @property
+    def said_to_be(self) -> str:
+        """Return the call from which the word is said to be the answer. Empty: nobody says one."""
+        return slot_words.stated_call(self.slot_name)
+
+    @property
     def has_note(self) -> bool:
         """Return whether the word isn't the value that the fact's name suggests."""
         return self.is_hash or self.timestamp is not None
@@ -85,7 +99,10 @@ class Value:
 
     @property
     def in_short(self) -> InShort:
-        number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
+        number, digits = int(self.word, 16), next((each.text for each in self.meanings if each.label == "decimal"), "")
+        word = InShort(self.word, ends=WORD_ENDS, exact=digits if len(digits) <= _MOST_WHOLE_DIGITS else "")
+        if self.slot_name:
+            return _named_slot_in_short(self.slot_name, number) or word
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
             case [("decimal", text)]:
                 return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
@@ -93,10 +110,9 @@ class Value:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:
                 return InShort(text, unit)
-            case [(_, _)] if self.field == HeaderField.BASE_FEE_PER_GAS.name:
-                return InShort.of_amount(number, "gwei", decimals=9)
             case [(currency, _)]:
-                return InShort.of_amount(number, currency)
+                is_price = self.field == HeaderField.BASE_FEE_PER_GAS.name
+                return InShort.of_amount(number, *(("gwei", 9) if is_price else (currency,)))
         return word
 
 
@@ -159,6 +175,8 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     Roots and hashes have no other form.
     """
     number = int.from_bytes(word)
+    if isinstance(fact, SlotFact) and fact.name:
+        return tuple(_slot_meanings(fact.name, number))
     match fact:
         case AccountFact(field=AccountField.BALANCE):
             return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)))
@@ -168,6 +186,51 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
             return (Meaning("address", str(checksummed(hex_data(word[12:])))),)
         case HeaderFact(field=HeaderField.TIMESTAMP) if when := utc(number):
             return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)))
-        case HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):
-            return (Meaning("wei, decimal", str(number)),)
-    return (Meaning("decimal", str(number)),) if facts.is_number(fact) else ()
+    unit = "wei, decimal" if fact == HeaderFact(HeaderField.BASE_FEE_PER_GAS) else "decimal"
+    return (Meaning(unit, str(number)),) if facts.is_number(fact) else ()
+
+
+@dataclass(frozen=True)
+class _StatedPart:
+    """The part of a slot's word that the batch's sender states, or the whole word."""
+
+    number: int
+    text: str
+    bits: str = ""
+    """Its place. Empty: it is the whole word."""
+    decimals: int = 0
+
+    @classmethod
+    def of(cls, name: Mapping[str, Any], word: int) -> "_StatedPart":
+        decimals = name.get("decimals", 0)
+        if not name.get("part"):
+            return cls(word, str(word), decimals=decimals)
+        part = Part(**name["part"])
+        number, bits = part.of(word), f"in bits {part.offset} to {part.offset + part.size - 1}"
+        if part.form == "bool":
+            return cls(number, str(bool(number)).lower(), bits)
+        if part.form == "left" or part.size == _BITS_OF_ADDRESS:
+            return cls(number, f"0x{number % (1 << part.size):0{-(-part.size // 4)}x}", bits)
+        return cls(number, str(number), bits, decimals)
+
+
+def _slot_meanings(name: Mapping[str, Any], word: int) -> Iterator[Meaning]:
+    stated = _StatedPart.of(name, word)
+    yield Meaning(stated.bits or "decimal", stated.text)
+    if decimals := stated.decimals:
+        sign = "-" if stated.number < 0 else ""
+        text = f"{sign}{whole_units(abs(stated.number), decimals)}"
+        yield Meaning(f"divided by 10^{decimals}, as its sender says", text)
+
+
+def _named_slot_in_short(name: Mapping[str, Any], word: int) -> InShort | None:
+    """Return the number of a slot that the request has named. None: it is long."""
+    stated = _StatedPart.of(name, word)
+    if decimals := stated.decimals:
+        # The same number, so that a wrong hint makes nothing wrong.
+        return InShort.of_amount(stated.number, f"\u00d7 10^{decimals} {stated.bits}".strip(), decimals)
+    if not stated.bits and len(stated.text) > _MOST_DIGITS_OF_NAMED:
+        return None
+    if stated.text.removeprefix("-").isdecimal():
+        return InShort(f"{stated.number:,}", stated.bits)
+    return InShort(stated.text, stated.bits, ends=ADDRESS_ENDS if len(stated.text) > slot_words.MOST_OF_KEY else None)

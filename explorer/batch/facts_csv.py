@@ -6,7 +6,7 @@ from typing import Any
 
 from api.fact_schema import log_json
 from chains.encoding import hex_data
-from explorer.formatting import csv_lines
+from explorer.formatting import csv_lines, slot_words
 from proving import facts
 from proving.facts import EntryFact, Fact, LogFact, SlotFact
 from proving.reading import query_values
@@ -17,7 +17,7 @@ from queries.query_rows import from_number
 TRANSACTION_COLUMNS = ("source_transaction", "source_transaction_hash", "log", "log_emitter", "log_topics", "log_data")
 COLUMNS = (
     *("query", "source_chain_id", "destination_chain_id", "block", "block_hash", "account", "name", "property", "slot"),
-    *("state", "value", "word", *TRANSACTION_COLUMNS),
+    *("state", "value", "word", *TRANSACTION_COLUMNS, "slot_said_to_be"),
 )
 # Queries that are read at once.
 _CHUNK = 500
@@ -40,7 +40,7 @@ def lines(batch: Batch) -> Iterator[str]:
             known = values.get(query.pk) or QueryValues.untold(query)
             for fact in facts.of(query):
                 cells = _cells(batch, query, fact, known.words.get(fact))
-                yield csv_lines.line([*cells, *transaction_cells(fact, known.entry)])
+                yield csv_lines.line([*cells, *transaction_cells(fact, known.entry), said_to_be(fact)])
 
 
 def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[str]:
@@ -61,6 +61,11 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
         str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else "",
         hex_data(word) if word is not None else "",
     ]
+
+
+def said_to_be(fact: Fact) -> str:
+    """Return the call from which the batch's sender says that a slot's word is the answer."""
+    return slot_words.stated_call(fact.name, is_whole=True) if isinstance(fact, SlotFact) else ""
 
 
 def transaction_cells(fact: Fact, transaction: RequestedEntry | None) -> list[str]:

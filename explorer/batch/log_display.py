@@ -1,10 +1,12 @@
-"""Logs of proven transactions for pages, decoded by the signature of an event that a reader types."""
+"""Logs of proven transactions for pages, decoded by an event's signature: a reader's, or a known one."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Self
 
 from eth_abi.exceptions import ParseError
@@ -33,6 +35,9 @@ _EVENT_SENTENCES = {
     "not_its_data": "The log's data doesn't fit this event.",
     "other_topics": "This event has {named} indexed values, and this log has {held}: check the word indexed.",
 }
+KNOWN_EVENTS: tuple[str, ...] = tuple(
+    tomllib.loads((Path(__file__).parent / "known_events.toml").read_text("utf-8"))["events"]
+)
 # Each is matched in time proportional to a text whose white space is single spaces.
 _SIGNATURE = re.compile(r"(?:event )?([A-Za-z_$][\w$]*) ?\((.*)\) ?(anonymous)?(?: ?;| ?)", re.ASCII)
 _NAME = re.compile(r"(?<=[\w\])]) [A-Za-z_$][\w$]*", re.ASCII)
@@ -85,13 +90,15 @@ class DecodedValue:
 
 @dataclass(frozen=True)
 class LogDisplay:
-    """A log, and its values if a reader's signature of an event fits it."""
+    """A log, and its values if an event's signature fits it."""
 
     log: ReceiptLog
     problem: str = ""
     event: str = ""
     values: tuple[DecodedValue, ...] = ()
     values_left_out: int = 0
+    signature: str = ""
+    """The signature of a known event, which no reader has typed."""
 
     @property
     def emitter(self) -> str:
@@ -111,15 +118,22 @@ class LogDisplay:
 
 
 def shown(logs: Mapping[int, ReceiptLog], signature: str) -> dict[int, LogDisplay]:
-    """Return a page's logs, with their values by an event's signature unless that is empty."""
+    """Return a page's logs, with their values by an event's signature. If that is empty, known events are tried."""
     if not signature:
-        return {number: LogDisplay(log) for number, log in logs.items()}
+        most_of_one = _MOST_VALUES // max(1, len(logs))
+        return {number: _by_known_events(log, most_of_one) for number, log in logs.items()}
     try:
         event = _Event.parse(signature)
     except _NotDecoded as why:
         return {number: LogDisplay(log, str(why)) for number, log in logs.items()}
     most_values = _MOST_VALUES // max(1, sum(map(event.is_of, logs.values())))
     return {number: event.shown(log, most_values) for number, log in logs.items()}
+
+
+def _by_known_events(log: ReceiptLog, most_values: int) -> LogDisplay:
+    """Return a log with its values by the first known event that fits it, if there is one."""
+    tried = ((text, event.shown(log, most_values)) for text, event in _known_events() if event.is_of(log))
+    return next((replace(fit, signature=text) for text, fit in tried if not fit.problem), LogDisplay(log))
 
 
 class _NotDecoded(ValueError):
@@ -182,6 +196,11 @@ class _Event:
                 except _EnoughValues:
                     return
             yield DecodedValue(each.type.name, each.name, text, each.is_hashed)
+
+
+@cache
+def _known_events() -> list[tuple[str, _Event]]:
+    return [(text, _Event.parse(text)) for text in KNOWN_EVENTS]
 
 
 def _parameters(text: str) -> Iterator[_Parameter]:

@@ -44,6 +44,8 @@ class ShownStep:
     went_back_because: str = ""
     was_held: bool = False
     """The registry held the facts already, and nothing was ever sent for the query."""
+    is_of_payer: bool = False
+    """The facts came by a transaction that this service didn't send, or were held."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ShownQuery:
     values: tuple[Value, ...]  # empty until all steps are completed (docs/specification.md, "Rules that hold")
     slots: "Page[Any]"  # a page of the slots, or of the logs
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
-    needs_action: bool  # the open step goes on only after somebody acts
+    is_held_up: bool  # the open step goes on only after somebody acts
     seconds_left: int | None  # estimate for the path to the query's block
     entry: RequestedEntry | None = None  # in a line, as the request names it
 
@@ -93,6 +95,10 @@ class ShownQuery:
     @property
     def fields(self) -> list[str]:
         return self.query.property_names
+
+    @property
+    def slot_names(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.query.slot_names  # type: ignore[no-any-return]
 
     @property
     def slot_count(self) -> int:
@@ -190,7 +196,7 @@ def read(
             steps=tuple(_steps(batch, query, steps[query.pk], is_sent_for=query.pk in sent_for))
             if steps is not None
             else (),
-            needs_action=bool(query.step and query.block and query.block.needs_action),
+            is_held_up=bool(query.step and query.block and query.block.needs_action),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
             entry=known.entry,
         )
@@ -216,6 +222,8 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
             is_before = query.step is None or order.index(kind) < order.index(StepKind(query.step))
             yield ShownStep(kind, StepStatus.COMPLETED.value if is_before else "STOPPED" if stopped else "")
             continue
+        is_done = kind == order[-1] and step.status == StepStatus.COMPLETED
+        is_unexplained = is_done and not step.transaction_hash
         fails = is_open and not stopped and block is not None and block.failing_since is not None
         yield ShownStep(
             kind=kind,
@@ -226,9 +234,8 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step], *, is_sent_for: bo
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,
-            was_held=kind == order[-1]
-            and step.status == StepStatus.COMPLETED
-            and not (step.transaction_hash or is_sent_for or batch.is_self_funded),
+            was_held=is_unexplained and not (is_sent_for or batch.is_self_funded),
+            is_of_payer=is_unexplained and batch.is_self_funded,
         )
 
 

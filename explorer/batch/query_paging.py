@@ -1,6 +1,5 @@
 """Selection, order and pages of a batch's queries."""
 
-import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -11,7 +10,8 @@ from django.db.models.lookups import IsNull
 from django.http import QueryDict
 
 from chains.encoding import checksummed
-from explorer.lists.searched_account import HASH
+from explorer.lists.searched_account import HASH, NUMBER
+from explorer.lists.typed_filters import known
 from queries.models import Batch, Query
 
 # Batches of up to this number of queries show all details of each, and offer no search.
@@ -25,12 +25,11 @@ SORTS = {
     "state": IsNull(F("step"), True).asc(),
 }
 STATES = {"proven": Q(step=None), "open": Q(step__isnull=False)}
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class QueryFilters:
-    """Filters and order of the queries on a page. A malformed filter has no effect."""
+    """Filters and order of the queries on a page."""
 
     search: str = ""  # as typed
     source: str = ""  # id of a source chain
@@ -39,12 +38,12 @@ class QueryFilters:
 
     @classmethod
     def of(cls, query: QueryDict) -> "QueryFilters":
-        source, state, sort = (query.get(name, "") for name in ("chain", "state", "sort"))
+        """Return the filters in a page's address. Raises `BadRequest`."""
         return cls(
-            search=query.get("account", "").strip().replace("\0", "")[:100],
-            source=source if _NUMBER.fullmatch(source) else "",
-            state=state if state in STATES else "",
-            sort=sort if sort in SORTS else "",
+            search=known(query, "account", bool),
+            source=known(query, "chain", NUMBER.fullmatch, "source"),
+            state=known(query, "state", STATES.__contains__),
+            sort=known(query, "sort", SORTS.__contains__),
         )
 
     @property
@@ -71,7 +70,7 @@ class QueryFilters:
             return Q(address=address)
         if HASH.fullmatch(self.search):
             return Q(transaction_name=self.search.lower()) | Q(block_of=self.search.lower())
-        return Q(block__number=int(self.search)) if _NUMBER.fullmatch(self.search) else Q()
+        return Q(block__number=int(self.search)) if NUMBER.fullmatch(self.search) else Q()
 
     @property
     def condition(self) -> Q:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -25,8 +25,7 @@ from pydantic import ConfigDict, Field
 from accounts import read_rate
 from accounts.models import User
 from accounts.throttle import client_address
-from api.batches import BatchFilters
-from config.chain_names import chain_name
+from api.batches import BatchFilters, BatchStatusFilter
 from config.configured_chains import get_chains
 from config.json_objects import iso
 from explorer.formatting import csv_lines
@@ -47,7 +46,7 @@ MOST_IN_FILE = 1000
 _MOST_FACTS = 5
 _COLUMNS = (
     *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
-    *("rejection_code", "fee_wei"),
+    *("rejection_code", "fee_wei", "label"),
 )
 
 
@@ -64,7 +63,7 @@ class BatchListFilters(BatchFilters):
     after: Ulid | None = None
     property: PropertyName | None = None
     search: str = Field("", alias="q")
-    owner: str = Field("", alias="of")
+    owner: Literal["", "everybody"] = Field("", alias="of")
 
 
 def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
@@ -95,10 +94,11 @@ def page(request: HttpRequest) -> HttpResponse:
         "everybody": _is_everybodys(user, typed.get("of", "")),
         "public": settings.PUBLIC_BATCH_LIST,
         "resolves_names": get_chains().ens is not None,
-        "statuses": BatchStatus.values,
+        "statuses": [*BatchStatusFilter],
         "properties": PROPERTIES,
         "sources": fact_list.source_chains(),
-        "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
+        "chains": fact_list.destination_chains(),
+        "names_chains": fact_list.has_several_chains(),
     }
     context["may_list"] = bool(user or context["everybody"])
     try:
@@ -128,7 +128,6 @@ def _found(filters: BatchListFilters, user: User | None, account: SearchedAccoun
         "newer": page.batches[0].pk if page.batches and page.has_newer else "",
         "older": page.batches[-1].pk if page.batches and page.has_older else "",
         "searched_for": matching.searched_for,
-        "not_understood": bool(filters.search) and not matching.searched_for,
         "account": account,
         "facts_address": f"{reverse('facts')}?{query}" if query else "",
         "facts": list(fact_list.rows(facts.facts)),
@@ -167,7 +166,7 @@ def _cells(row: BatchRow) -> Iterator[str]:
     yield str(row.destination.id)
     yield "" if batch.is_self_funded else str(batch.spent)
     code = batch.rejection_code if batch.status == BatchStatus.REJECTED else ""
-    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code, str(batch.fee))
+    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code, str(batch.fee), batch.label or "")
 
 
 def _is_everybodys(user: User | None, owner: str) -> bool:
@@ -215,22 +214,15 @@ def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> _BatchPage:
 @dataclass(frozen=True)
 class _SearchedBatches:
     batches: "QuerySet[Batch]"
-    searched_for: str
-    """The kind of the search. Empty if there is no search, or if nothing can match it."""
+    searched_for: str = ""
+    """The kind of the search. Empty if there is no search."""
 
 
 def _matching(filters: BatchListFilters, user: User | None, account: SearchedAccount | None) -> _SearchedBatches:
     batches = _filtered(filters, user)
     text = filters.search
     if not text:
-        return _SearchedBatches(batches, "")
-    if prefix := _id_prefix(text):
-        return _SearchedBatches(batches.filter(columns.batches_with_prefix(prefix)), "identifier")
-    if NUMBER.fullmatch(text):
-        # With the ids in the statement, PostgreSQL can estimate the number of their queries.
-        numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
-        of_blocks = Query.objects.filter(block__in=numbered).values("batch")
-        return _SearchedBatches(batches.filter(pk__in=of_blocks), "number")
+        return _SearchedBatches(batches)
     if HASH.fullmatch(text):
         sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
@@ -239,11 +231,22 @@ def _matching(filters: BatchListFilters, user: User | None, account: SearchedAcc
         named = Query.objects.filter(Q(transaction_name=text.lower()) | Q(block_of=text.lower())).values("batch")
         found = batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block) | Q(pk__in=named))
         return _SearchedBatches(found, "hash")
+    # The condition that the label isn't null leads to the index of labels.
+    labelled = Batch.objects.filter(label__isnull=False, label__icontains=text)
+    if user and not _is_everybodys(user, filters.owner):
+        labelled = labelled.filter(user=user)
+    by_label = Q(pk__in=labelled.values("pk"))
+    if prefix := _id_prefix(text):
+        return _SearchedBatches(batches.filter(columns.batches_with_prefix(prefix) | by_label), "identifier")
+    if NUMBER.fullmatch(text):
+        # With the ids in the statement, PostgreSQL can estimate the number of their queries.
+        numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
+        of_blocks = Query.objects.filter(block__in=numbered).values("batch")
+        return _SearchedBatches(batches.filter(Q(pk__in=of_blocks) | by_label), "number")
     if account and account.address:
         of_account = Query.objects.filter(address=account.address).values("batch")
-        return _SearchedBatches(batches.filter(pk__in=of_account), "account")
-    # An unknown name matches nothing. An empty address would match queries about headers.
-    return _SearchedBatches(batches.none(), "account" if account else "")
+        return _SearchedBatches(batches.filter(Q(pk__in=of_account) | by_label), "account")
+    return _SearchedBatches(batches.filter(by_label), "label")
 
 
 def _filtered(filters: BatchListFilters, user: User | None) -> "QuerySet[Batch]":

@@ -131,6 +131,7 @@ def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[
         block_number=first.block.number if first.block else None,
         fields=first.property_names,
         slots=() if first.get_deferred_fields() else first.slots,
+        slot_names={} if first.get_deferred_fields() else first.slot_names,
         # Beside the account or transaction, each slot and log counts.
         slot_count=batch.size - 1 - len(logs),
         logs=logs,

@@ -40,7 +40,7 @@ PAGE_SIZE = 25
 MOST_IN_FILE = 1000
 _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
-    *("registry", "calldata", "transaction", *facts_csv.TRANSACTION_COLUMNS),
+    *("registry", "calldata", "transaction", *facts_csv.TRANSACTION_COLUMNS, "slot_said_to_be"),
 )
 _TOO_FEW_SENTENCES = {"account": "Name an account or a block."}
 
@@ -116,6 +116,11 @@ def destination_chains() -> list[ChainName]:
     return [chain_name(chain.id) for chain in get_chains().destinations()]
 
 
+def has_several_chains() -> bool:
+    """Return whether lists name the chains of each row."""
+    return len(source_chains()) > 1 or len(destination_chains()) > 1
+
+
 # --- Views ------------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +181,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         "properties": fact_search.PROPERTIES,
         "sources": source_chains(),
         "destinations": destination_chains(),
+        "names_chains": has_several_chains(),
     }
     return render(request, "explorer/fact_list/page.html", context, status=search.status)
 
@@ -209,4 +215,5 @@ def _cells(fact: FoundFact) -> Iterator[str]:
         facts.calldata(block.number, fact.fact),
         fact.transaction_hash,
         *facts_csv.transaction_cells(fact.fact, fact.transaction),
+        facts_csv.said_to_be(fact.fact),
     )

@@ -1,11 +1,14 @@
 """The title of a batch's page: the answer if one fact was requested, otherwise the progress."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from config.chain_names import ChainName
-from explorer.batch.fact_display import ADDRESS_ENDS, InShort, Value
+from explorer.batch.fact_display import InShort, Value
 from explorer.batch.query_cards import ShownQuery
+from explorer.formatting import slot_words
+from explorer.formatting.slot_words import ADDRESS_ENDS
 from explorer.formatting.utc_times import utc
 from proving.reading.batch_waits import StepCounts
 from queries.columns import AccountField
@@ -18,8 +21,6 @@ _PROPERTIES = {
     AccountField.CODE_HASH.name: "Code hash",
 }
 _TAGGED = {BlockTag.LATEST: "the newest block", BlockTag.FINALIZED: "the newest final block"}
-# A title leaves out longer slot numbers, and only says that the fact is a slot.
-_MOST_OF_SLOT = 12
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class HeadlineQuery:
     block_number: int | None  # None: unknown yet
     fields: Sequence[str]
     slots: Sequence[str]  # at least the first one
+    slot_names: Mapping[str, Mapping[str, Any]]
     slot_count: int
     logs: Sequence[str]
     values: Sequence[Value]  # empty until all the query's steps are completed
@@ -104,8 +106,7 @@ def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
         return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.kind == QueryKind.ACCOUNT else query.fields[0]
     if query.logs:
         return f"Log {query.logs[0]}" if query.logs[0].isdecimal() else "A log"
-    slot = f"{int(query.slots[0], 16):#x}"
-    return f"Slot {slot}" if len(slot) <= _MOST_OF_SLOT else "A slot"
+    return slot_words.title(query.slots[0], query.slot_names.get(query.slots[0]))
 
 
 def at_block(line: Headline, query: ShownQuery | HeadlineQuery, where: str = "at") -> Headline:

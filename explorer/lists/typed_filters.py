@@ -1,14 +1,19 @@
 """Filters in the addresses of pages and files: the API's query parameters, with sentences for people."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from django.core.exceptions import BadRequest
 from django.http import HttpResponse, QueryDict
 from pydantic import BaseModel, ValidationError
 
 from chains.encoding import fault
 from explorer.formatting import csv_lines
+from queries import labels
 
+# Number of a page, or an identifier of a row.
+PAGE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 Filters = TypeVar("Filters", bound=BaseModel)
 # Sentences by the filter's name, and of names that are none.
 _FAULT_SENTENCES = {
@@ -16,6 +21,7 @@ _FAULT_SENTENCES = {
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "status": "There is no such status.",
+    "label": labels.FAULT,
     "property": "There is no such property.",
     "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
     "transaction": "The transaction must be a hash, or an index in decimal digits.",
@@ -24,7 +30,10 @@ _FAULT_SENTENCES = {
     **dict.fromkeys(("sourceChainId", "source"), "The source chain must be a chain id, in decimal digits."),
     **dict.fromkeys(("destinationChainId", "chain"), "The destination chain must be a chain id, in decimal digits."),
     **dict.fromkeys(("since", "until"), "A day is written as 2026-01-31."),
-    **dict.fromkeys(("before", "after", "cursor"), "There is no such page of the list."),
+    **dict.fromkeys(("before", "after", "cursor", "page", "slots", "deliveries"), "There is no such page of the list."),
+    "state": "There is no such state of queries.",
+    "sort": "There is no such order of queries.",
+    "of": "The list is of everybody, or your own.",
 }
 
 
@@ -37,8 +46,20 @@ class UnreadableFilters(Exception):
 
 
 def typed(query: QueryDict) -> dict[str, str]:
-    """Return the texts of the filters by their names, without empty ones."""
-    return {name[:80]: text for name in query if (text := query.get(name, "").strip().replace("\0", "")[:100])}
+    """Return the texts of the filters by their names, without empty ones. Repeated ones make one that can't be read."""
+    texts = {name: ", ".join(filter(None, map(str.strip, values))) for name, values in query.lists()}
+    return {name[:80]: typed for name, text in texts.items() if (typed := text.replace("\0", "")[:100])}
+
+
+def known(query: QueryDict, name: str, is_known: Callable[[str], object], fault: str = "") -> str:
+    """Return the text of one filter, empty without one. Raises `BadRequest` if it isn't known.
+
+    `fault` is the key of the sentence, if it isn't the name.
+    """
+    text = typed(query).get(name, "")
+    if text and not is_known(text):
+        raise BadRequest(_FAULT_SENTENCES[fault or name])
+    return text
 
 
 def read(model: type[Filters], texts: Mapping[str, str]) -> Filters:

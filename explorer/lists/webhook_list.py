@@ -13,6 +13,7 @@ from accounts.signed_in import signed_in
 from config.error_answers import Refused
 from config.logs import redact_keys
 from explorer.batch import delivery_display
+from explorer.lists.typed_filters import PAGE, known
 from queries import webhooks
 from queries.models import Webhook, WebhookDelivery
 from queries.webhook_targets import MAX_URL_CHARS
@@ -33,7 +34,7 @@ def shown(request: HttpRequest, user: User, *, status: int = 200, **context: Any
     """Return the page, with `context` of a refusal."""
     receivers = _receivers(user)
     may_have_more = len(receivers) > _MOST_RECEIVERS or Webhook.objects.filter(user=user)[_MOST_WEBHOOKS:].exists()
-    context |= delivery_display.paged(user, request.GET.get("before", "")) | {
+    context |= delivery_display.paged(user, known(request.GET, "before", PAGE.fullmatch)) | {
         "receivers": receivers[:_MOST_RECEIVERS],
         "most_webhooks": _MOST_WEBHOOKS if may_have_more else None,
         "max_url_chars": MAX_URL_CHARS,

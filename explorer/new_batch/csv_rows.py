@@ -90,7 +90,7 @@ def _rows(
             for word in line.words(column):
                 row[name].append(word)
                 row["numbers"][pointer(name, word).lower()].append(line.number)
-    return [row | {name: "\n".join(row[name]) for name in _SUBJECTS.values()} for row in rows.values()]
+    return [named_once(row | {name: "\n".join(row[name]) for name in _SUBJECTS.values()}) for row in rows.values()]
 
 
 def _named(numbers: Sequence[int], sentence: str) -> str:
@@ -111,7 +111,8 @@ def _faults_of_addresses(line: Line) -> Iterator[str]:
 
 def _row(line: Line, like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     """Return the row of the line, without its accounts and transactions. Raises `ValueError` with a sentence."""
-    row = {**like, "accounts": [], "transactions": [], "header": [], "numbers": defaultdict(list)}
+    of_kind = dict.fromkeys(("kind", "token", "holder", "found"), "")
+    row = {**like, **of_kind, "accounts": [], "transactions": [], "header": [], "numbers": defaultdict(list)}
     if chain := line.cells.get("chain", ""):
         row["source"] = chains.get(chain.casefold(), chain)
     if block := line.cells.get("block", ""):
@@ -147,4 +148,10 @@ def block_fields(text: str) -> dict[str, str]:
         kind, seconds, rest = "time", rest, ""
         with suppress(ValueError, OverflowError, OSError):
             rest = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return {"at": kind} | ({field: rest} if rest else {})
+    return {"at": kind} | ({field: rest} if field else {})
+
+
+def named_once(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row without the block's name if that is the hash of all that it is about, a transaction."""
+    is_own = row.get("block_of") and row.get("transactions", "").lower() == row["block_of"].lower()
+    return {**row, "block_of": ""} if is_own and not row.get("accounts") and not row.get("header") else {**row}

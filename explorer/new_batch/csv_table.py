@@ -16,8 +16,13 @@ COLUMNS = ("address", "block", "properties", "slots", "header", "chain", "transa
 _OTHER_NAMES = {"account": "address", "props": "properties", "slot": "slots", "tx": "transaction", "log": "logs"}
 _OTHER_NAMES |= {"property": "properties"}
 _SEPARATORS = re.compile(r'[\s,;|+"\ufeff]+')
-# Spreadsheets write some whole numbers as 5.0.
-_DECIMAL = re.compile(r"(?<![\w.])([0-9]+)\.0(?![\w.])")
+# Invisible characters come along from pages and messages: soft hyphens, spaces of no width, marks of direction.
+_INVISIBLE = dict.fromkeys([0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF])
+# Spreadsheets write some whole numbers as 5.0, and long ones as 1.23457E+17, without their last digits.
+_DECIMAL = re.compile(r"(?<![\w.])([0-9]+)\.0+(?![\w.])")
+_ROUNDED = re.compile(r"(?<![\w.])[0-9]+(?:[.,][0-9]+E[+-]?|E[+-])[0-9]+(?![\w.])", re.IGNORECASE)
+# An address with its chain (ERC-3770, ERC-681).
+_OF_CHAIN = re.compile(r"[a-z][a-z0-9-]*:0x[0-9a-f]{40}(?:@[0-9]+)?", re.IGNORECASE)
 # Plain digits, or digits in groups of three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _HASH = re.compile("0x[0-9a-fA-F]{64}")
@@ -38,6 +43,8 @@ _SENTENCES = {
     ),
     "no_address": "It has no address. Lines about a transaction or a header need no address.",
     "not_text": "The file is not UTF-8 text. In a spreadsheet, save it as “CSV UTF-8”.",
+    "of_chain": "Name the address alone, from 0x on, and its chain in the column chain: {words}.",
+    "rounded": "A spreadsheet has rounded {words}. Format its cells as text, and enter all digits again.",
     "spreadsheet": "The file is a spreadsheet, such as .xlsx. In that program, save the file as “CSV UTF-8”.",
     "unknown_column": "Not a column: {words}. The columns are {names}.",
 }
@@ -67,7 +74,11 @@ def text_of(content: bytes) -> str:
 
 def lines_of(text: str) -> Iterator[Line]:
     """Yield the lines that ask for something or are wrong."""
-    source = io.StringIO(text, newline="")  # keeps line breaks, because a quoted cell may contain them
+    if text.startswith(tuple(magic.decode("latin-1") for magic in _SPREADSHEETS)):
+        yield Line(1, {}, [_SENTENCES["spreadsheet"]])
+        return
+    # Line breaks are kept, because a quoted cell may contain them.
+    source = io.StringIO(text.translate(_INVISIBLE), newline="")
     head, at = next(((line, at) for at, line in enumerate(source, 1) if not _is_before_head(line)), ("", 1))
     delimiter = next((letter for letter in head if letter in ",;|\t"), ",")
     columns = [_column(cell) for cell in head.split(delimiter, _MOST_COLUMNS)]
@@ -111,13 +122,18 @@ def _told(code: str, words: Sequence[str]) -> str:
 
 
 def _line(number: int, columns: Sequence[str], cells: Sequence[str], *, is_table: bool) -> Line:
-    whole = [_DECIMAL.sub(r"\1", cell) for cell in cells]
+    # An apostrophe before a cell tells Excel that it is text.
+    whole = [_DECIMAL.sub(r"\1", cell.lstrip("'")) for cell in cells]
     line = Line(number, given := dict(zip(columns, whole, strict=False)), faults := [])
     if nameless := [cell for name, cell in zip_longest(columns, cells, fillvalue="") if cell and not name]:
         faults.append(_told("nameless", nameless))
     if not any(map(line.words, ("address", "header", "transaction"))):
         faults.append(_SENTENCES["no_address"])
-    if wrong := [word for word in line.words("address") if not _is_account(word)]:
+    if rounded := [found[0] for cell in cells for found in _ROUNDED.finditer(cell)]:
+        faults.append(_told("rounded", rounded))
+    if of_chain := [word for word in line.words("address") if _OF_CHAIN.fullmatch(word)]:
+        faults.append(_told("of_chain", of_chain))
+    elif wrong := [word for word in line.words("address") if not _is_account(word)]:
         faults.append(_told("no_account" if is_table else "no_account_in_list", wrong))
     # A hash alone names the block too.
     if not given.get("block") and _HASH.fullmatch(entry := given.get("transaction", "")):

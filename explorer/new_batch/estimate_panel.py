@@ -66,7 +66,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         for selector, number in source.blocks.items()
     }
     for row in form.rows:
-        row.meant = blocks.get((str(row["source"].value()), row.selector))
+        row.meant = blocks.get((str(row["source"].value()), row.selectors[0]))
     costs = [(part, cost) for source in estimate.sources for part, cost in source.parts.items()]
     return {
         "estimate": estimate,

@@ -1,4 +1,4 @@
-"""Sentences about faults of the form, by code: of pasted lines, fields, slots and the whole form, and refusals."""
+"""Sentences of the form, by code: faults of lines, fields and the whole form, refusals, choices and findings."""
 
 import tomllib
 from pathlib import Path
@@ -8,7 +8,8 @@ from django.core.exceptions import ValidationError
 _tables: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 FORM_SENTENCES, LINE_SENTENCES, FIELD_SENTENCES = _tables["form"], _tables["line"], _tables["field"]
 API_FAULT_SENTENCES, HINT_SENTENCES = _tables["api_fault"], _tables["hint"]
-REFUSAL_SENTENCES = _tables["refusal"]
+REFUSAL_SENTENCES, CERTAINTY_SENTENCES, LAYOUT_SENTENCES = _tables["refusal"], _tables["certainty"], _tables["layout"]
+KIND_LABELS, KIND_HINTS = _tables["kind_label"], _tables["kind_hint"]
 
 
 def slot_fault(field: str, code: str, **values: object) -> ValidationError:

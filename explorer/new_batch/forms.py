@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.wait_words import in_words
-from explorer.new_batch import storage_slots
+from explorer.new_batch import storage_slots, token_slots
 from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
+from explorer.new_batch.row_kinds import KINDS, SEVERAL, SLOT, RowKind, kind_of
+from explorer.new_batch.token_slots import TokenQuestion, TokenSlots
 from queries import submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
@@ -42,18 +45,22 @@ _WHEN = (
 _GROUPING = re.compile(r"[\s,_]")
 # An amount in whole units.
 _AMOUNT = re.compile(r"(?=.*[0-9])([0-9]{0,78})\.?([0-9]{0,18})", re.ASCII)
+_HASH = re.compile("0x[0-9a-fA-F]{64}", re.ASCII)
 # Fields of a row by names of the request, and by choices of the block.
 _FIELDS_OF = {
     "accounts": {"props": "props", "slots": "slots"},
     "transactions": {"props": "tx_props", "logs": "logs", "blockLogs": "block_logs"},
 }
 _FIELDS_OF_WHEN = {"block": "block", "time": "time", "transaction": "block_of"}
-_CONTENTS = "accounts", "props", "slots", "transactions", "tx_props", "logs", "block_logs", "header"
-_OF_BATCH = {"destinationChainId": "destination", "fee": "fee", "sender": "sender", "webhook": "webhook"}
+_OF_BATCH = {"destinationChainId": "destination"} | {name: name for name in ("fee", "sender", "webhook", "label")}
 
 
 def _text(**attributes: str) -> forms.TextInput:
     return forms.TextInput({"autocomplete": "off", "spellcheck": "false", **attributes})
+
+
+def _word() -> forms.TextInput:
+    return _text(placeholder="0x…", **{"class": "mono"})
 
 
 def _area(rows: int, **attributes: str) -> forms.Textarea:
@@ -69,6 +76,7 @@ class BatchForm(forms.Form):
     )
     fee = forms.CharField(label="Fee cap", required=False, widget=_text(inputmode="decimal"))
     webhook = forms.CharField(required=False, widget=_text(inputmode="url", placeholder="https://…"))
+    label = forms.CharField(required=False, widget=_text(maxlength="100"))
     pasted = forms.CharField(label="Addresses or CSV", required=False, widget=_area(4, **{"class": "mono not-asked"}))
     token = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -77,9 +85,30 @@ class BatchForm(forms.Form):
         _offer(self, "destination", get_chains().destinations())
 
 
-class RowForm(forms.Form):
-    """A row of the form: a source chain, a block, and accounts or transactions with their facts, or header fields."""
+@dataclass(frozen=True)
+class RowEntry:
+    """An account or a transaction of a row, and what is asked of it."""
 
+    selector: str
+    kind: str
+    key: str
+    values: Mapping[str, Sequence[str]]
+    """Words by the names of the request."""
+
+    @property
+    def size(self) -> int:
+        return 1 + sum(len(words) for name, words in self.values.items() if name != "props")
+
+
+class RowForm(forms.Form):
+    """A row of the form: what it proves, a source chain, a block, and the fields of what it proves."""
+
+    kind = forms.ChoiceField(
+        label="What you want to prove",
+        required=False,
+        choices=[(name, kind.label) for name, kind in KINDS.items()],
+        widget=forms.RadioSelect,
+    )
     source = forms.ChoiceField(label="Source chain")
     at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
     block = forms.CharField(label="Block number", required=False, widget=_text(inputmode="numeric"))
@@ -92,7 +121,7 @@ class RowForm(forms.Form):
     block_of = forms.CharField(
         label="Hash of a transaction",
         required=False,
-        widget=_text(placeholder="0x…"),
+        widget=_word(),
         help_text=HINT_SENTENCES["block_of"],
     )
     accounts = forms.CharField(required=False, strip=False, widget=_area(2))
@@ -104,6 +133,9 @@ class RowForm(forms.Form):
         initial=["BALANCE"],
     )
     slots = forms.CharField(required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["slots"])
+    token = forms.CharField(label="Token", required=False, widget=_word(), help_text=HINT_SENTENCES["token"])
+    holder = forms.CharField(label="Holder", required=False, widget=_word())
+    found = forms.CharField(required=False, widget=forms.HiddenInput)
     transactions = forms.CharField(
         required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["transactions"]
     )
@@ -142,9 +174,15 @@ class RowForm(forms.Form):
         sources = {connection.source_id for connection in chains.connections}
         self.chain = _offer(self, "source", [chain for chain in chains.chains if chain.id in sources])
         self.fields["accounts"].help_text = HINT_SENTENCES["addresses_or_names" if chains.ens else "addresses"]
+        self.fields["holder"].help_text = HINT_SENTENCES["address_or_name" if chains.ens else "address"]
 
     def clean(self) -> None:
         """Add the faults of what the request leaves out, which the API can't see."""
+        if self.proves.call and not self.is_blank:
+            for name in self.question.empty_fields:
+                self.add_error(name, FIELD_SENTENCES["empty"])
+            if self.is_to_be_searched:
+                self.add_error("holder", FIELD_SENTENCES["not_searched"])
         if self.contents["slots"] and not self.contents["accounts"]:
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         for sentence in storage_slots.faults(self.contents["slots"]):
@@ -156,12 +194,15 @@ class RowForm(forms.Form):
         """Set the page's focus to this control if it belongs to this row."""
         for field in self:
             if field.auto_id == control:
-                field.field.widget.attrs["autofocus"] = self.has_focus = True
+                self.has_focus = True
+                # The findings of a search are shown beside their hidden field.
+                if not field.is_hidden:
+                    field.field.widget.attrs["autofocus"] = True
 
     @cached_property
-    def contents(self) -> Mapping[str, Sequence[str]]:
-        """Return what the row asks for without duplicates, valid or not."""
-        typed = {name: self[name].value() or [] for name in _CONTENTS}
+    def _words(self) -> Mapping[str, Sequence[str]]:
+        """Return the words of all fields without duplicates, valid or not."""
+        typed = {name: self[name].value() or [] for name in SEVERAL.contents}
         # Texts in names of slots may hold what else ends a line in Unicode.
         lines = [line.strip() for line in str(typed["slots"] or "").split("\n")]
         typed["slots"] = "\n".join(line for line in lines if not storage_slots.is_name(line))
@@ -169,9 +210,72 @@ class RowForm(forms.Form):
         words["slots"] = [*words["slots"], *filter(storage_slots.is_name, lines)]
         return {name: _unique(value) for name, value in words.items()}
 
+    @cached_property
+    def proves(self) -> RowKind:
+        return KINDS.get(self["kind"].value() or "") or kind_of(self._words)
+
+    @cached_property
+    def contents(self) -> Mapping[str, Sequence[str]]:
+        """Return what the row asks for, valid or not. What was typed for another kind stays typed."""
+        return {name: words if name in self.proves.contents else [] for name, words in self._words.items()}
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Return the values of its fields, as initial values of another row, without those of another kind."""
+        hidden = {*SEVERAL.contents} - {*self.proves.contents}
+        return {
+            name: ([] if isinstance(value, list) else "") if name in hidden else value
+            for name, value in typed(self).items()
+        }
+
+    @cached_property
+    def question(self) -> TokenQuestion:
+        """Return the question for a token's slot. Its block is one at which nodes can be asked."""
+        block = self.selector if self.selector.startswith("block:") or self.at_newest else "latest"
+        source, token, holder = (str(self[name].value() or "").strip() for name in ("source", "token", "holder"))
+        return TokenQuestion(source, token, holder, self.proves.call, block)
+
+    @property
+    def at_newest(self) -> bool:
+        return self.selector in {"latest", "finalized"}
+
+    @cached_property
+    def found_slots(self) -> TokenSlots | None:
+        """Return the slots that were found for the present question, if any were."""
+        return token_slots.read(self["found"].value() or "", self.question) if self.proves.call else None
+
+    @property
+    def is_to_be_searched(self) -> bool:
+        return bool(self.proves.call) and not self.question.empty_fields and self.found_slots is None
+
     @property
     def is_blank(self) -> bool:
-        return not any(self.contents[name] for name in _CONTENTS if name not in {"props", "tx_props"})
+        if self.proves.call:
+            return not (self.question.token or self.question.holder)
+        return not any(words for name, words in self.contents.items() if name not in {"props", "tx_props"})
+
+    @cached_property
+    def entries(self) -> Sequence[RowEntry]:
+        """Return what the row asks of accounts and transactions."""
+        if slots := self.found_slots:
+            return [RowEntry(self.selector, "accounts", key, {"slots": names}) for key, names in slots.accounts.items()]
+        contents = self.contents
+        values = {kind: {name: contents[field] for name, field in of.items()} for kind, of in _FIELDS_OF.items()}
+        return [
+            RowEntry(self._selector_of(key) if kind == "transactions" else self.selector, kind, key, values[kind])
+            for kind in _FIELDS_OF
+            for key in contents[kind]
+        ]
+
+    def _selector_of(self, transaction: str) -> str:
+        """Return the block of a transaction. A hash alone names it."""
+        names_none = self.at_newest or self.selector == "transaction:"
+        return f"transaction:{transaction.lower()}" if names_none and _HASH.fullmatch(transaction) else self.selector
+
+    @property
+    def is_at_own_blocks(self) -> bool:
+        """Return whether the row is about blocks that its transactions name."""
+        return self.selectors != [self.selector]
 
     @property
     def logs_count(self) -> int:
@@ -180,13 +284,18 @@ class RowForm(forms.Form):
     @property
     def size(self) -> int:
         """Return the row's size, as limits count it."""
-        of_accounts = len(self.contents["accounts"]) * (1 + len(self.contents["slots"]))
-        return of_accounts + len(self.contents["transactions"]) * (1 + self.logs_count) + bool(self.contents["header"])
+        return sum(entry.size for entry in self.entries) + bool(self.contents["header"])
 
     @property
     def characters_of_slots(self) -> int:
         """Return the characters of its slots, for each of its accounts."""
-        return len(self.contents["accounts"]) * sum(map(len, self.contents["slots"]))
+        return sum(sum(map(len, entry.values.get("slots", ()))) for entry in self.entries)
+
+    @cached_property
+    def selectors(self) -> Sequence[str]:
+        """Return the selectors of its blocks, at least one."""
+        others = {entry.selector: None for entry in self.entries}
+        return [*({self.selector: None} if self.contents["header"] or not others else {}) | others]
 
     @cached_property
     def selector(self) -> str:
@@ -208,26 +317,39 @@ class RowForm(forms.Form):
     def field_of(self, fault: BodyFault) -> str:
         """Return the field that a fault of the API's request is about; empty if this row has no such field."""
         chain = pointer("data", self["source"].value() or "")
-        block = chain + pointer(self.selector)
         if fault.path == chain:
             return "source"
-        if fault.path == block:
-            return _FIELDS_OF_WHEN.get(self["at"].value(), "") if fault.is_of_name else "accounts"
-        if not fault.path.startswith(f"{block}/"):
-            return ""
-        kind, key, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
+        for selector in self.selectors:
+            block = chain + pointer(selector)
+            if fault.path == block:
+                of_block = _FIELDS_OF_WHEN.get(self["at"].value(), "") if selector == self.selector else "transactions"
+                # A token without slots has its own fault already.
+                subject = next(iter(self.errors), "token") if self.proves.call else self.proves.subject
+                return of_block if fault.is_of_name else subject
+            if fault.path.startswith(f"{block}/"):
+                return self._field_within(fault, fault.path.removeprefix(f"{block}/").split("/"))
+        return ""
+
+    def _field_within(self, fault: BodyFault, names: Sequence[str]) -> str:
+        """Return the field that a fault below a block is about. `names` lead there from the block."""
+        kind, key, name, *_ = (*names, "", "")
         if kind in _FIELDS_OF and key and key.lower() not in self._pointers[kind]:
             return ""
+        if self.proves.call:
+            return "token"
         fields = _FIELDS_OF.get(kind, {})
         if fields and key and not name and not fault.is_of_name:
-            return fields["props"]
+            return "slots" if self.proves is SLOT else fields["props"]
         field = fields.get(name, kind)
         return field if self.contents.get(field) else ""
 
     @cached_property
     def _pointers(self) -> Mapping[str, AbstractSet[str]]:
         """Return the accounts and transactions in lower case, as in the paths of faults."""
-        return {name: {pointer(key)[1:].lower() for key in self.contents[name]} for name in _FIELDS_OF}
+        return {
+            kind: {pointer(entry.key)[1:].lower() for entry in self.entries if entry.kind == kind}
+            for kind in _FIELDS_OF
+        }
 
 
 _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
@@ -312,10 +434,21 @@ class NewBatchForm:
     def is_valid(self) -> bool:
         """Return whether the API takes the form's request. Add the faults to their fields. Raises `Refused`."""
         if self.is_blank:
-            first: forms.Form = self.rows[0] if self.rows.forms else self.batch
-            first.add_error("accounts" if self.rows.forms else None, FIELD_SENTENCES["nothing_asked"])
+            self._add_nothing_asked()
             return False
         return self.request is not None and self._is_well_typed
+
+    def _add_nothing_asked(self) -> None:
+        if not self.rows.forms:
+            self.batch.add_error(None, FIELD_SENTENCES["nothing_asked"])
+            return
+        subject = self.rows[0].proves.subject
+        self.rows[0].add_error(subject, FIELD_SENTENCES["nothing_asked" if subject == "accounts" else "empty"])
+
+    @property
+    def row_to_search(self) -> int | None:
+        """Return the number of the first row whose slot is to be searched for, from 0."""
+        return next((number for number, row in enumerate(self.rows) if row.is_to_be_searched), None)
 
     @cached_property
     def request(self) -> BatchRequest | None:
@@ -405,22 +538,25 @@ class NewBatchForm:
         for row in self.rows:
             if row.is_blank:
                 continue
-            source, selector = row["source"].value() or "", row.selector
-            block = data.setdefault(source, {}).setdefault(selector, {})
-            for kind, fields in _FIELDS_OF.items():
-                for key in row.contents[kind]:
-                    place = (source, selector, kind, key.lower())
-                    if place not in entries:
-                        entries[place] = block.setdefault(kind, {}).setdefault(key, {})
-                    _join(entries[place], row.contents, fields)
-            _join(block, row.contents, {"header": "header"})
-        for entry in entries.values():
-            if "slots" in entry:
-                entry["slots"] = list(storage_slots.as_requested(entry["slots"]))
+            source = row["source"].value() or ""
+            blocks = data.setdefault(source, {})
+            for selector in row.selectors:
+                blocks.setdefault(selector, {})
+            for entry in row.entries:
+                place = (source, entry.selector, entry.kind, entry.key.lower())
+                if place not in entries:
+                    entries[place] = blocks[entry.selector].setdefault(entry.kind, {}).setdefault(entry.key, {})
+                _join(entries[place], entry.values)
+            if header := row.contents["header"]:
+                _join(blocks[row.selector], {"header": header})
+        for asked in entries.values():
+            if "slots" in asked:
+                asked["slots"] = list(storage_slots.as_requested(asked["slots"]))
         values = {name: str(self.batch[name].value() or "").strip() for name in _OF_BATCH.values()}
         paid = {"sender": "self"} if values["sender"] == "self" else {"fee": _wei(values["fee"])}
         webhook = {"webhook": {"url": values["webhook"]}} if values["webhook"] else {}
-        return {"destinationChainId": values["destination"], **paid, "data": data, **webhook}
+        label = {"label": values["label"]} if values["label"] else {}
+        return {"destinationChainId": values["destination"], **paid, "data": data, **webhook, **label}
 
 
 def _wei(typed: str) -> str:
@@ -437,11 +573,11 @@ def _unique(words: Iterable[str]) -> list[str]:
     return [*spellings.values()]
 
 
-def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> None:
-    """Add the row's values to the request's. `fields` has the row's fields by the request's names."""
-    for name, field in fields.items():
-        if values := _unique([*there.get(name, ()), *row[field]]):
-            there[name] = values
+def _join(there: dict[str, Any], values: Mapping[str, Sequence[str]]) -> None:
+    """Add values to those of the request."""
+    for name, words in values.items():
+        if joined := _unique([*there.get(name, ()), *words]):
+            there[name] = joined
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:

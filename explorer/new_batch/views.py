@@ -26,9 +26,10 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
-from explorer.new_batch import csv_rows, csv_table, estimate_panel, storage_slots
+from explorer.new_batch import csv_rows, csv_table, estimate_panel, row_kinds, storage_slots, token_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, RowFault, posted, typed
+from explorer.new_batch.token_slots import SlotNotFound
 from queries import columns, submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -55,6 +56,8 @@ def new_batch(request: HttpRequest) -> HttpResponse:
         form = NewBatchForm(request.POST, user)
     except Refused as refused:
         return _kept(request, refused)
+    if name in _NEEDING_SLOTS and (row := form.row_to_search) is not None:
+        name, of = "find", str(row)
     is_of_row = of in map(str, range(len(form.rows.forms)))
     # A submit without a button, such as with Enter in a field, estimates the batch.
     action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
@@ -141,6 +144,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     context = {
         "form": form,
         "columns": csv_table.COLUMNS,
+        "kinds": row_kinds.KINDS.values(),
         "max_queries": settings.MAX_QUERIES_PER_BATCH,
         "base_url": settings.BASE_URL,
         **_beside(form),
@@ -200,6 +204,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     batch |= {
         "destination": document["destinationChainId"],
         "sender": document.get("sender", "service"),
+        "label": earlier.label or "",
         "fee": whole_units(int(fee)) if fee.isdecimal() and "sender" not in document else "",
     }
     more: dict[str, Any] = {"outcome": "filled_in", "outcome_of": earlier.pk, "omits_webhook": "webhook" in document}
@@ -227,7 +232,7 @@ def rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield {**where, **fields, "header": header}
                 header = []
             for fields in transactions:
-                yield {**where, **fields, "props": [], "header": header}
+                yield csv_rows.named_once({**where, **fields, "props": [], "header": header})
                 header = []
 
 
@@ -308,9 +313,14 @@ class _Post:
         rows = self._rows
         if len(rows) >= MAX_ROWS:
             return self._changed(rows, "add-row", "too_many_rows", MAX_ROWS)
-        # A further row is usually about the same block.
-        new = {name: rows[-1][name] for name in ("source", "at", "block", "time", "block_of")} if rows else {}
-        return self._changed([*rows, new], f"id_rows-{len(rows)}-accounts")
+        # A further row is usually about the same block and the same kind of things.
+        new, subject = {}, "accounts"
+        if rows:
+            kind = self.form.rows[-1].proves
+            kind = row_kinds.BALANCE if kind is row_kinds.SEVERAL else kind
+            new = {name: rows[-1][name] for name in ("source", "at", "block", "time", "block_of", "token")}
+            new["kind"], subject = kind.name, "holder" if kind.call and new["token"] else kind.subject
+        return self._changed([*rows, new], f"id_rows-{len(rows)}-{subject}")
 
     def remove(self) -> HttpResponse:
         rows = self._rows
@@ -329,13 +339,35 @@ class _Post:
         row |= {"slots": "\n".join([*form.contents["slots"], slot]), "slot_key": ""}
         return self._changed(self._rows, f"id_rows-{self.number}-slot_key", "slot_added", slot)
 
+    def find(self) -> HttpResponse:
+        """Search for the slot from which the row's token answers."""
+        form, row, rows = self.form, self.form.rows[self.number], self._rows
+        if not row.proves.call or row.question.empty_fields:
+            return _answer(self.request, form)
+        try:
+            found = token_slots.find(self.user, row.question, str(form.batch["destination"].value() or ""))
+        except SlotNotFound as why:
+            row.errors.pop("holder", None)
+            for name, sentence in why.faults.items():
+                row.add_error(name, sentence)
+            form.status = why.status
+            return _answer(self.request, form)
+        if found.is_of_block and not row.at_newest and row.selector != found.question.block:
+            row.errors.pop("holder", None)
+            row.add_error("at", FIELD_SENTENCES["of_one_block"])
+            return _answer(self.request, form)
+        rows[self.number] |= {"found": found.signed}
+        if found.is_of_block:
+            rows[self.number] |= {"at": "block", "block": str(found.block)}
+        return self._changed(rows, f"id_rows-{self.number}-found", "slot_found", self.number + 1)
+
     def paste(self) -> HttpResponse:
         form, rows = self.form, self._rows
         names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
         file = self.request.FILES.get("file")
         try:
             text = csv_table.text_of(file.read()) if file else form.batch["pasted"].value() or ""
-            like = rows[-1] if rows else typed(form.rows.empty_form)
+            like = form.rows[-1].shown if rows else typed(form.rows.empty_form)
             pasted = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH, self._faults_of)
         except ValidationError as error:
             form.batch.add_error("pasted", error)
@@ -355,4 +387,6 @@ class _Post:
 
 
 _OF_FORM = {"submit": _Post.submit, "json": _Post.json, "add": _Post.add, "paste": _Post.paste}
-_OF_ROW = {"remove": _Post.remove, "slot": _Post.slot}
+_OF_ROW = {"remove": _Post.remove, "slot": _Post.slot, "find": _Post.find}
+# Buttons whose action needs the slots of all tokens. Before it they are searched for, one with each post.
+_NEEDING_SLOTS = {"submit", "json", "estimate", ""}

@@ -1,6 +1,5 @@
 """Template filters and tags that format times, amounts, states and long hexadecimal values."""
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,8 +14,11 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from config.chain_names import ChainName, chain_name
-from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
+from explorer.batch.fact_display import InShort
+from explorer.formatting import slot_words
 from explorer.formatting.amounts import cost, gas_price, limit, whole_units
+from explorer.formatting.estimated_times import lasting, roughly
+from explorer.formatting.slot_words import ADDRESS_ENDS, MOST_OF_KEY
 from explorer.formatting.utc_times import iso
 from explorer.formatting.wait_words import in_words
 from queries.waits import WaitReason
@@ -29,6 +31,8 @@ register.filter("gwei", gas_price)
 register.filter("limit", limit)
 register.filter("chain", chain_name)
 register.filter("iso", iso)
+register.filter("roughly", roughly)
+register.filter("lasting", lasting)
 
 _MINUTE = timedelta(minutes=1)
 
@@ -102,23 +106,6 @@ def is_aged(when: datetime) -> bool:
     return (timezone.now() - when).total_seconds() >= _AGED
 
 
-@register.filter
-def roughly(seconds: int) -> str:
-    """Return an estimated duration in round numbers, from less than a minute to days."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return "less than a minute"
-    if seconds >= 48 * 3600:
-        return f"about {seconds / 86_400:,.0f} days"
-    return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"
-
-
-@register.filter
-def lasting(seconds: float) -> str:
-    """Return an estimated duration like `roughly`, with short durations in seconds."""
-    return f"{seconds:.0f} s" if seconds < 120 else roughly(round(seconds))
-
-
 @register.simple_tag
 def server_time() -> str:
     """Return the server's time, by which the browser corrects its clock."""
@@ -150,7 +137,7 @@ _ICONS = {
     "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
-_ICONS["FAILED"] = _ICONS["REJECTED"]
+_ICONS["FAILED"], _ICONS["CANCELLED"] = _ICONS["REJECTED"], _ICONS["STOPPED"]
 _ICONS["PENDING"] = _ICONS["WAITING"]
 # Icons for results of transactions.
 _ICONS |= {"ok": _ICONS["DONE"], "fail": _ICONS["REJECTED"], "run": _ICONS["IN_PROGRESS"]}
@@ -169,10 +156,6 @@ def status(name: str, element: str = "span") -> SafeString:
     """Return a state as word, icon and colour. `strong` as the element adds a tint, which a page uses once."""
     return html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
-
-_ADDRESS_LENGTH = 42
-# A longer slot number is shortened.
-_MOST_OF_SLOT = 20
 
 # --- Long values ------------------------------------------------------------------------------------------------------
 
@@ -244,16 +227,27 @@ def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) 
 
 
 def _by_its_ends(value: str) -> SafeString:
-    return short(value, *(ADDRESS_ENDS if len(value) == _ADDRESS_LENGTH else WORD_ENDS))
+    return short(value, *slot_words.ends(value))
 
 
 @register.simple_tag
 def in_short(value: InShort) -> SafeString:
     """Return a fact's value with its unit, in short form."""
     if value.ends:
-        return short(value.text, *value.ends)
+        whole = short(value.text, *value.ends)
+        return html('{}\xa0<span class="unit">{}</span>', whole, value.unit) if value.unit else whole
     text = html('{}\xa0<span class="unit">{}</span>', value.text, value.unit) if value.unit else escape(value.text)
     return html('<span title="{}\xa0{}">{}</span>', value.exact, value.unit, text) if value.exact else SafeString(text)
+
+
+@register.simple_tag
+def whole(value: InShort) -> SafeString:
+    """Return a fact's value with its unit like `in_short`, but a number with all its digits."""
+    if not value.exact:
+        return in_short(value)
+    number, point, fraction = value.exact.partition(".")
+    sign = "-" if number.startswith("-") else ""
+    return in_short(InShort(f"{sign}{abs(int(number)):,}{point}{fraction}", value.unit))
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
@@ -285,7 +279,7 @@ def digits(amount: str) -> SafeString:
 def slot_in_short(slot: str) -> SafeString | str:
     """Return a slot like `slot_number`, shortened if it is long."""
     number = slot_number(slot)
-    return short(number, *WORD_ENDS) if len(number) > _MOST_OF_SLOT else number
+    return _by_its_ends(number) if len(number) > MOST_OF_KEY else number
 
 
 @register.filter
@@ -316,27 +310,13 @@ def url_path(path: str) -> SafeString:
 @register.filter
 def slot_path(name: Mapping[str, Any]) -> SafeString:
     """Return a slot's name as a path, such as 0x2[0x7099…79C8][element 5].1 from a mapping to a struct's member."""
-    parts = [html("{}", name["slot"])]
-    for key in name["keys"]:
-        if isinstance(key, str):
-            parts.append(html("[{}]", _key_in_short(key)))
-        elif "member" in key:
-            parts.append(html(".{}", key["member"]))
-        elif "index" in key:
-            of = f" of {key['length']}" if key.get("length") else ""
-            size = f", {key['size']} bytes" if key.get("size", "32") != "32" else ""
-            parts.append(html("[element {}{}{}]", key["index"], of, size))
-        elif key["type"] == "string":
-            # Escapes show what text would hide, such as marks that turn its direction.
-            parts.append(html("[{}]", _key_in_short(json.dumps(key["key"]))))
-        else:
-            parts.append(html("[{} {}]", key["type"], _key_in_short(key["key"])))
-    return SafeString("".join(parts))
-
-
-def _key_in_short(key: str) -> SafeString | str:
-    ends = ADDRESS_ENDS if len(key) == _ADDRESS_LENGTH else WORD_ENDS
-    return short(key, *ends) if len(key) > _MOST_OF_SLOT else key
+    pieces = slot_words.path(name)
+    return SafeString(
+        "".join(
+            _by_its_ends(each.text) if each.is_key and len(each.text) > MOST_OF_KEY else escape(each.text)
+            for each in pieces
+        )
+    )
 
 
 @register.filter

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from django.db.models import Exists, Max, Min, OuterRef, Q
@@ -35,7 +35,7 @@ from proving.registries import deployments
 from proving.sending.signers import locked, note_nonce, patience
 from proving.working import heads
 from proving.working.lanes import HeldLane, LaneLost
-from queries import clock, database_check
+from queries import clock, database_check, webhooks
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 from queries.waits import wait
 
@@ -46,9 +46,12 @@ CODES = (
     *("chain_not_watched", "head_went_back", "no_proofs"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
-    *("signer_not_signing", "foreign_transactions"),
+    *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
 )
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
+DATABASE_UNAVAILABLE = "database_unavailable"
+# A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
+_STORED = frozenset({"no_worker", "standstill"})
 
 
 class Problem(NamedTuple):
@@ -60,6 +63,8 @@ class Problem(NamedTuple):
     """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
 
 
+# How long all webhooks of users may fail.
+_WEBHOOKS_MAY_FAIL = timedelta(minutes=10)
 # How long a new worker has for its first observations.
 _FIRST_OBSERVATIONS = timedelta(minutes=1)
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
@@ -69,18 +74,30 @@ _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
 
 
+NETWORKS = "networks"
+"""The value that tells standstills of test networks from others."""
+
+
 def workers() -> Iterator[Problem]:
-    if not WorkerHeartbeat.running().exists():
+    running = WorkerHeartbeat.running()
+    if not running:
         yield Problem("no_worker", "No worker is running. The service keeps batches, but proves none.")
+    old = [worker.worker for worker in running if worker.has_old_chains]
+    if old:
+        sentence = f"{' and '.join(old)} began before chains.toml was changed, and work by the old one: restart them."
+        yield Problem("chains_file_changed", sentence)
 
 
 def standstills() -> Iterator[Problem]:
+    """Yield a problem for each stage that stands still. Test networks have one of their own."""
     stalled = [each for each in standstill.by_lane() if each.seconds > standstill.LONGEST.total_seconds()]
-    for stage in standstill.Stage:
-        if of_stage := [each for each in stalled if each.stage == stage]:
-            seconds, where = max(each.seconds for each in of_stage), ", ".join(each.lane for each in of_stage)
+    test_networks = {chain.id for chain in get_chains().chains if chain.test_network}
+    for stage, is_test in product(standstill.Stage, (False, True)):
+        alike = [each for each in stalled if (each.stage, each.lane.destination in test_networks) == (stage, is_test)]
+        if alike:
+            seconds, where = max(each.seconds for each in alike), ", ".join(str(each.lane) for each in alike)
             sentence = f"No worker has advanced {stage} for {seconds:,.0f} s, although work is due in: {where}."
-            yield Problem("standstill", sentence, {"kind": stage})
+            yield Problem("standstill", sentence, {"kind": stage} | ({NETWORKS: "test"} if is_test else {}))
 
 
 def chains() -> Iterator[Problem]:
@@ -202,6 +219,17 @@ def attesters() -> Iterator[Problem]:
                 yield Problem("", str(risk), _connection(row.source_chain_id, row.destination_chain_id))
 
 
+def users_webhooks() -> Iterator[Problem]:
+    """Yield a notice if nothing has been delivered since the first of the deliveries that fail now."""
+    failing = webhooks.failing()
+    if failing and (lasting := clock.earliest() - failing.since) > _WEBHOOKS_MAY_FAIL:
+        sentence = (
+            f"No webhook of users was delivered for {lasting.total_seconds() / 60:,.0f} minutes. Those that failed: "
+        )
+        sentence += f"{failing.webhooks}, to this number of receivers: {failing.receivers}."
+        yield Problem("webhooks_failing", sentence)
+
+
 Check: TypeAlias = Callable[[], Iterator[Problem]]
 """It raises `django.db.DatabaseError` where the database does not answer."""
 _OF_CHAINS: tuple[Check, ...] = (troubled_signers, signers, facts_registries)
@@ -233,7 +261,10 @@ class Findings:
 
 def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     """Return what workers have found. Raises `django.db.DatabaseError`."""
-    return Findings([problem for check in checks for problem in check()], list(attesters()))
+    problems = [problem for check in checks for problem in check()]
+    if any(problem.code == "storage" for problem in problems):
+        problems = [problem for problem in problems if problem.code not in _STORED]
+    return Findings(problems, [*attesters(), *users_webhooks()])
 
 
 def of_chains() -> Findings:

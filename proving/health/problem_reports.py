@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,8 +24,9 @@ from django.utils import timezone
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest
 from config.database import due_rows
-from proving.health import findings
+from proving.health import findings, severities
 from proving.health.findings import Problem
+from proving.health.severities import Severity
 from proving.models import ProblemReport, new_problem_id
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
 from proving.working.lanes import HeldLane
@@ -33,14 +34,13 @@ from queries import clock, webhooks
 
 logger = logging.getLogger(__name__)
 
-# A problem is told when it has lasted for this long, and its end when it wasn't seen for this long. So a problem that
-# comes and goes is told once.
-_HELD = timedelta(seconds=30)
+# A problem is told when it was first seen this long ago. It ends when it wasn't seen for longer than a node rests, so a
+# problem that comes and goes is one.
+_HELD, _ABSENT = timedelta(seconds=30), timedelta(minutes=2)
 # First and longest pause between two attempts, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
 _MESSAGES = 8
-_DATABASE = "database_unavailable"
 _AWAY = f"The database has not answered a worker for {_HELD.total_seconds():.0f} s, or accepts no writes."
 
 
@@ -54,13 +54,19 @@ class ProblemMessage:
 
 
 def _message(
-    problem_id: str, problem: Problem, began_at: datetime, ended_at: datetime | None, **more: object
+    problem_id: str,
+    problem: Problem,
+    severity: Severity,
+    began_at: datetime,
+    ended_at: datetime | None,
+    **more: object,
 ) -> ProblemMessage:
     """Return the message of a problem's beginning, or of its end. It is the same at each attempt."""
     kind = "ended" if ended_at else "began"
     data = {
         "id": problem_id,
         "code": problem.code,
+        "severity": severity,
         "problem": problem.sentence,
         "values": problem.values,
         "beganAt": began_at.isoformat(),
@@ -106,16 +112,17 @@ def _is_taken(reply: bounded_http.HttpReply | Failed) -> bool:
 def report(lane: HeldLane) -> None:
     """Store which problems began and ended, and send the messages that are due."""
     problems: dict[str, Problem] = {}
-    for problem in findings.findings().problems:
+    found = findings.findings()
+    for problem in (*found.problems, *(notice for notice in found.notices if notice.code)):
         problems.setdefault(f"{problem.code} {json.dumps(problem.values)}", problem)
     lane.write(partial(_note, problems))
     due = list(due_rows.due(ProblemReport.objects.all()).order_by("due_at")[:_MESSAGES])
-    for row, is_taken in zip(due, _deliver([_next_message(row) for row in due]), strict=True):
+    for row, is_taken in zip(due, _deliver(_next_messages(due)), strict=True):
         lane.write(partial(_note_attempt, row, is_taken=is_taken))
 
 
 def _note(problems: Mapping[str, Problem]) -> None:
-    unfinished = ProblemReport.objects.filter(ended_at=None).exclude(code=_DATABASE)
+    unfinished = ProblemReport.objects.filter(ended_at=None).exclude(code=findings.DATABASE_UNAVAILABLE)
     known = set(unfinished.values_list("key", flat=True))
     ProblemReport.objects.bulk_create(
         ProblemReport(key=key, began_at=Now(), seen_at=Now(), **problem._asdict())
@@ -128,14 +135,21 @@ def _note(problems: Mapping[str, Problem]) -> None:
     # A time in the future was stored by a clock that was ahead.
     recent = (Now() - _HELD, Now() + _HELD)
     present.filter(is_told=False, due_at=None).exclude(began_at__range=recent).update(due_at=Now())
-    ended = absent.exclude(absent_since__range=recent)
+    ended = absent.exclude(absent_since__range=(Now() - _ABSENT, Now() + _ABSENT))
     ended.filter(is_told=False, due_at=None).delete()
     ended.update(ended_at=F("seen_at"), due_at=Coalesce("due_at", Now()))
 
 
-def _next_message(row: ProblemReport) -> ProblemMessage:
-    ended_at = row.ended_at if row.is_told else None
-    return _message(row.pk, Problem(row.code, row.sentence, row.values), row.began_at, ended_at)
+def _next_messages(due: Iterable[ProblemReport]) -> list[ProblemMessage]:
+    # The problems that are known together tell whether a chain has a signer left.
+    problems = {row.pk: Problem(row.code, row.sentence, row.values) for row in ProblemReport.objects.order_by("pk")}
+    critical = severities.critical([*problems.values()])
+    messages: list[ProblemMessage] = []
+    for row in due:
+        problem, ended_at = problems[row.pk], row.ended_at if row.is_told else None
+        severity = Severity.CRITICAL if problem in critical else Severity.WARNING
+        messages.append(_message(row.pk, problem, severity, row.began_at, ended_at))
+    return messages
 
 
 def _note_attempt(row: ProblemReport, *, is_taken: bool) -> None:
@@ -179,21 +193,23 @@ class OutageWatch:
         A worker that starts, or whose outage has ended, takes the id away, so that no two outages have the same.
         """
         rows = ProblemReport.objects.filter(ended_at=None)
-        of_outages = rows.filter(code=_DATABASE)
+        of_outages = rows.filter(code=findings.DATABASE_UNAVAILABLE)
         if self._is_new or self._told_id:
             (of_outages if self._is_new else of_outages.filter(pk=self._told_id)).delete()
         if not of_outages.exists():
-            row = ProblemReport(key=_DATABASE, code=_DATABASE, began_at=Now(), seen_at=Now())
+            row = ProblemReport(
+                key=findings.DATABASE_UNAVAILABLE, code=findings.DATABASE_UNAVAILABLE, began_at=Now(), seen_at=Now()
+            )
             ProblemReport.objects.bulk_create([row], ignore_conflicts=True)
         stored = list(rows)
         with self._lock:
             self._is_new, self._told_id, self._silent = False, "", 0
-            self._next_id = next((row.pk for row in stored if row.code == _DATABASE), "")
+            self._next_id = next((row.pk for row in stored if row.code == findings.DATABASE_UNAVAILABLE), "")
             self._known = [
                 {"id": row.pk, "code": row.code, "problem": row.sentence, "values": row.values}
                 for row in stored
                 # One that may be over isn't told, though its end isn't told yet.
-                if row.code != _DATABASE and row.absent_since is None
+                if row.code != findings.DATABASE_UNAVAILABLE and row.absent_since is None
             ]
 
     def run(self, stopping: threading.Event) -> None:
@@ -211,16 +227,18 @@ class OutageWatch:
             self._send()
 
     def _count(self) -> None:
-        problem, now = Problem(_DATABASE, _AWAY), timezone.now()
+        problem, now = Problem(findings.DATABASE_UNAVAILABLE, _AWAY), timezone.now()
         with self._lock:
             self._silent += 1
             self._answering = self._answering + 1 if self._silent < _ANSWERS_SECONDS else 0
             if self._outage is None and self._silent >= _HELD.total_seconds():
                 self._outage = problem_id, began_at = self._next_id or new_problem_id(), now - _HELD
-                self._messages.append((_message(problem_id, problem, began_at, None, known=self._known), now))
+                self._messages.append(
+                    (_message(problem_id, problem, Severity.CRITICAL, began_at, None, known=self._known), now)
+                )
             elif self._outage and self._answering >= _HELD.total_seconds():
                 self._told_id, began_at = self._outage
-                self._messages.append((_message(self._told_id, problem, began_at, now), now))
+                self._messages.append((_message(self._told_id, problem, Severity.CRITICAL, began_at, now), now))
                 self._outage, self._next_id = None, ""
 
     def _send(self) -> None:

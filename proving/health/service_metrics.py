@@ -7,6 +7,7 @@ becomes final (`proving.sending.transaction_monitor`).
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,8 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from config.configured_chains import get_chains
-from proving.health import standstill
-from proving.health.findings import CHECKS, CODES
+from proving.health import findings, severities, standstill
+from proving.health.severities import Severity
 from proving.models import (
     ChainHead,
     ChainWatch,
@@ -260,6 +261,9 @@ def _chains() -> Iterator[_Family]:
         ("daily_limit_wei", "The maximum that a chain's signers spend in 24 hours."),
         ("signing_stopped", "Whether the operator has stopped sending."),
     )
+    severity = [((chain.id, severities.of_chain(chain)), 1) for chain in get_chains().chains]
+    help_text = "1. The severity of what stands still on the chain: critical where its money has value."
+    yield from _families(("chain", "severity"), severity, ("chain_severity", help_text))
     final = [((pk,), at) for pk, at in ChainHead.objects.filter(pk__in=ids).order_by("pk").values_list("pk", "final")]
     yield from _families(("chain",), final, ("chain_final_number", "A destination's newest final block."))
 
@@ -272,10 +276,16 @@ def _health() -> Iterator[_Family]:
     seconds = [((stage,), value) for stage, value in standstill.by_stage().items()]
     help_text = "Seconds since the oldest due work last advanced; 0: none is due."
     yield from _families(("kind",), seconds, ("standstill_seconds", help_text))
-    codes = [problem.code for check in CHECKS for problem in check()]
-    help_text = "Problems that keep the service from working, with the codes of /healthz."
-    counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
-    yield from _families(("code",), counts, ("problems", help_text))
+    found = findings.findings()
+    critical = severities.critical(found.problems)
+    problems = [notice for notice in found.notices if notice.code]
+    problems += [problem for problem in found.problems if problem not in critical]
+    counts = {(code, Severity.WARNING): 0 for code in findings.CODES}
+    counts |= {(code, Severity.CRITICAL): 0 for code in findings.CODES if code in severities.CODES}
+    counts |= Counter((problem.code, Severity.WARNING) for problem in problems)
+    counts |= Counter((problem.code, Severity.CRITICAL) for problem in critical)
+    help_text = "Problems that keep the service from working, with the codes of /healthz. `critical` ones can't wait."
+    yield from _families(("code", "severity"), sorted(counts.items()), ("problems", help_text))
     connections = {(connection.source_id, connection.destination_id) for connection in get_chains().connections}
     registries = [(row, (row.source_chain_id, row.destination_chain_id)) for row in FactsRegistry.in_use.order_by("pk")]
     notices = [(ends, bool(row.current_risks)) for row, ends in registries if ends in connections]

@@ -32,7 +32,7 @@ class Stage(StrEnum):
 
 class Standstill(NamedTuple):
     stage: Stage
-    lane: str
+    lane: LaneName
     seconds: float
 
 
@@ -46,13 +46,14 @@ _STAGES: dict[LaneKind, Stage] = {
 
 def by_lane() -> list[Standstill]:
     """Return the lanes in which something is due, and for how long nothing was advanced there."""
-    (first, *others) = [_oldest(stage, name, rows) for name in lanes.every() for stage, rows in _queues(name)]
+    names = {str(name): name for name in lanes.every()}
+    (first, *others) = [_oldest(stage, name, rows) for name in names.values() for stage, rows in _queues(name)]
     oldest = list(first.union(*others))
     # A time in the future was stored by a clock that was ahead.
     advanced = Lane.objects.filter(advanced_at__lte=Now() + due_rows.MILLISECOND)
     times = dict(advanced.values_list("name", "advanced_at"))
     return [
-        Standstill(Stage(stage), lane, max(0.0, (now - max(since, times.get(lane, since))).total_seconds()))
+        Standstill(Stage(stage), names[lane], max(0.0, (now - max(since, times.get(lane, since))).total_seconds()))
         for stage, lane, now, since in oldest
     ]
 

@@ -16,6 +16,7 @@ class Migration(migrations.Migration):
         migrations.AddField("chainwatch", "proving_nodes", models.JSONField(db_default=[], default=list)),
         migrations.AddField("factsregistry", "risk", queries.waits.WaitField(blank=True, null=True)),
         migrations.AddField("factsregistry", "risk_seen_at", models.DateTimeField(null=True)),
+        migrations.AddField("workerheartbeat", "has_old_chains", models.BooleanField(db_default=False, default=False)),
         migrations.AddField("signer", "wait_seen_at", models.DateTimeField(null=True)),
         migrations.AddField("signer", "nonce_fault", queries.waits.WaitField(blank=True, null=True)),
         migrations.AddField("signer", "receipt_fault", queries.waits.WaitField(blank=True, null=True)),

@@ -29,7 +29,7 @@ from chains.nodes.chain_nodes import is_answer
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import KEPT_BELOW, RpcClient, result
-from config.configured_chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc, have_changed
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
@@ -457,8 +457,8 @@ def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[
         why = "its code differs from this version's contract."
     elif row.history_window != configured:
         why = (
-            f"it was deployed for a history with {row.history_window} slots, and chain {source} has {configured} in "
-            f"chains.toml."
+            f"it was deployed for a history with {row.history_window} slots, and chain {source} has {configured} by "
+            f"chains.toml{', as it was when this process began' if have_changed() else ''}."
         )
     elif row.multicall and not codes[row.multicall]:
         # Calls of it would succeed and do nothing.

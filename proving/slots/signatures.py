@@ -1,6 +1,7 @@
 """View functions by their signature, and calls of them with arguments as texts."""
 
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,19 +11,15 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from chains.encoding import checksummed, fault, hex_data, read_data
+from queries.storage_layout import ARGUMENT_TYPE, FUNCTION_NAME
 from queries.strict_json import shown
 
-SIGNATURE = r"^[A-Za-z_$][A-Za-z0-9_$]{0,99}\([a-z0-9, ]{0,200}\)$"
+SIGNATURE = rf"^{FUNCTION_NAME}\([a-z0-9, ]{{0,200}}\)$"
 """Pattern for the API's description too."""
 MOST_ARGUMENTS = 4
 MOST_CHARACTERS = 2048
-_TYPE = re.compile(
-    r"address|bool|string|bytes([1-9]|[12][0-9]|3[0-2])?|u?int(8|16|24|32|40|48|56|64|72|80|88|96|1[0-9]{2}|2[0-9]{2})?"
-)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78}", re.ASCII)
 _BOOLEANS = {"true": 1, "false": 0, "1": 1, "0": 0}
-# The holder in the place of an address when a layout is confirmed. Other values are made of the same bytes.
-_MADE_UP = keccak(text="a holder whom nobody knows")
 
 
 class InvalidCall(ValueError):
@@ -73,8 +70,8 @@ class Argument:
         return int(self.value) if self.type.startswith("uint") else None
 
     def made_up(self, place: int) -> "Argument":
-        """Return another argument of the type, which differs by its place."""
-        made = keccak(_MADE_UP + bytes([place]))
+        """Return another argument of the type: unless it is a number, one that no contract knows."""
+        made = secrets.token_bytes(32)
         match self.type:
             case "address":
                 return replace(self, value=checksummed(hex_data(made[:20])))
@@ -112,7 +109,7 @@ class FunctionCall:
         types = [{"uint": "uint256", "int": "int256"}.get(each.strip(), each.strip()) for each in inner.split(",")]
         types = [] if types == [""] else types
         for each in types:
-            if not _is_type(each):
+            if not re.fullmatch(ARGUMENT_TYPE, each, re.ASCII):
                 why = "Types are address, bool, string, bytes, bytes1 to bytes32, and uint8 to int256"
                 raise InvalidCall(f"{why}, not {shown(each)}.")
         if len(types) > MOST_ARGUMENTS:
@@ -135,11 +132,6 @@ class FunctionCall:
         """Return a call with other arguments, which nobody has stored anything for."""
         others = tuple(each.made_up(place) for place, each in enumerate(self.arguments))
         return replace(self, arguments=others)
-
-
-def _is_type(text: str) -> bool:
-    match = _TYPE.fullmatch(text)
-    return match is not None and (not match[2] or (int(match[2]) <= 256 and int(match[2]) % 8 == 0))
 
 
 def _numbers(kind: str) -> range:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from chains.encoding import checksummed
-from chains.nodes import view_calls
+from chains.nodes import questions, view_calls
 from chains.nodes.exchange_budget import ExchangeBudget, OutOfExchanges
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused
 from chains.nodes.questions import ProofRequest
@@ -31,6 +31,10 @@ MOST_GAS = 30_000_000
 """Maximum gas of one execution, and of the trials of an exchange together."""
 # Maximum slots that a call may read.
 _MOST_SLOTS = 48
+# Maximum bytes of the call's answer.
+_MOST_BYTES = 16 * 1024
+# Maximum trials of an exchange.
+_MOST_TRIALS = 48
 # Maximum slots whose layouts are looked for, and layouts of each that are tried.
 _MOST_NAMED, _MOST_TRIED = 6, 4
 _WORD = 32
@@ -41,6 +45,8 @@ _PROXY_SLOTS = {
     0xA3F0AD74E5423AEBFD80D3EF4346578335A9A72AEAEE59FF6CB3582B35133D50: "eip1967_beacon",
     0xB53127684A568B3173AE13B9F8A6016E243E63B6E8EE1178D6A717850B5D6103: "eip1967_admin",
 }
+# Numbers below are no addresses of proxies' code, but may be those of precompiled contracts.
+_LEAST_ADDRESS = 1 << 64
 Place = tuple[str, int]
 """A contract (EIP-55) and one of its slots."""
 
@@ -131,6 +137,9 @@ class _Search:
     def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> None:
         self._rpc, self._asked, self._at = rpc, asked, header
         self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time)
+        # Each node is asked the same, with the same caller: the call may read a slot of the caller.
+        self._whole = ViewCall(asked.contract, asked.call.data, MOST_GAS)
+        self._list = view_calls.access_list(self._whole, header)
         self._words: dict[Place, int] = {}
         self._base = 0
         self._decimals: int | None = None
@@ -148,10 +157,13 @@ class _Search:
         others = [place for place, part in values.items() if part.answer(self._words[place]) != self._base]
         self._require_true(others)
         values = {place: part for place, part in values.items() if place not in others}
-        changing += others
+        unlike = self._unlike(values, [place for place, part in parts.items() if part == "path_only"])
+        values = {place: part for place, part in values.items() if place not in unlike}
+        changing += [*others, *unlike]
         names = self._names(values, changing)
         self._compare(values, names)
-        lengths = {named.length: named.name_of_length for named in names.values() if named.length}
+        arrays = [named for named in names.values() if named.length not in values]
+        lengths = {named.length: named.name_of_length for named in arrays if named.length}
         # The length of an array leads to its last element.
         changing = [place for place in changing if place not in lengths]
         is_one = len(values) == 1 and not changing
@@ -161,7 +173,7 @@ class _Search:
             *(
                 self._found(place, names, "path_only")
                 for place, part in parts.items()
-                if part == "path_only" and place not in lengths
+                if part == "path_only" and place not in lengths and place not in unlike
             ),
         ]
         depends_on = [DependingSlot(*place, self._words[place], role) for place, role in proxies.items()]
@@ -172,11 +184,9 @@ class _Search:
 
     def _read_slots(self) -> ReadSlots:
         """Return the slots that the call reads. Note the call's answer, and that of `decimals()`."""
-        call = ViewCall(self._asked.contract, self._call.data, MOST_GAS)
         decimals = ViewCall(self._asked.contract, FunctionCall.parse("decimals()", ()).data, MOST_GAS // 30)
         calls, lists = self._rpc.ask(
-            [view_calls.answer(call, self._at), view_calls.answer(decimals, self._at)],
-            [view_calls.access_list(call, self._at)],
+            [view_calls.answer(self._whole, self._at), view_calls.answer(decimals, self._at)], [self._list]
         )
         self._base = self._word_of(calls[0])
         told = calls[1] if isinstance(calls[1], bytes) and len(calls[1]) == _WORD else b""
@@ -184,7 +194,7 @@ class _Search:
         read = lists[0]
         # Nodes may leave the callee out of a list that they call optimised.
         if isinstance(read, ChainError) or self._asked.contract not in read.slots:
-            (read,) = self._rpc.ask([view_calls.prestate(call, self._at)])
+            (read,) = self._rpc.ask([view_calls.prestate(self._whole, self._at)])
         if isinstance(read, NodeUnavailable) and not isinstance(read, InvalidReply):
             raise read
         if isinstance(read, ChainError) or not read.slots:
@@ -206,6 +216,8 @@ class _Search:
         if position is None and len(data) != _WORD:
             why = "The contract has no code" if not data else f"The call answers {len(data)} bytes"
             raise CallFailed(f"{why}: name a view function that returns one word, or the `position` of a word.")
+        if len(data) > _MOST_BYTES:
+            raise CallFailed(f"The call answers {len(data)} bytes, and {_MOST_BYTES} can be searched.")
         if len(data) < _WORD * ((position or 0) + 1):
             raise CallFailed(f"The call's answer has no word at position {position}.")
         return self._word_in(data) or 0
@@ -233,13 +245,15 @@ class _Search:
                 continue
             if slot in _PROXY_SLOTS:
                 yield (account, slot), _PROXY_SLOTS[slot]
-            elif word < 1 << 160 and address in read.accounts and address != account:
+            elif _LEAST_ADDRESS <= word < 1 << 160 and address in read.accounts and address != account:
                 yield (account, slot), "address_of_contract"
 
     # Trials
 
     def _answers(self, changes: Sequence[tuple[FunctionCall, Storage]]) -> list[int | None]:
         """Return the word that each call answers over changed storage. None: it fails."""
+        if len(changes) > _MOST_TRIALS:
+            return [*self._answers(changes[:_MOST_TRIALS]), *self._answers(changes[_MOST_TRIALS:])]
         gas = MOST_GAS // (len(changes) + 1)
         # It must answer as before with half of the gas, so that no trial fails for want of gas.
         control = ViewCall(self._asked.contract, self._call.data, gas // 2)
@@ -258,14 +272,14 @@ class _Search:
 
     def _require_true(self, places: Sequence[Place]) -> None:
         """Raise `ChainUnavailable` if the call answers otherwise over the proven words: of another block."""
-        told = self._over([(place, self._words[place]) for place in places]) if places else []
+        told = self._over([{place: self._words[place]} for place in places]) if places else []
         if any(word != self._base for word in told):
             raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
 
     def _tried(self, candidates: Sequence[Place]) -> dict[Place, Part | Literal["computed", "path_only"]]:
         """Return how the answer follows from each slot."""
         words = [(place, word) for word in (trials.FIRST, trials.SECOND) for place in candidates]
-        answers = dict(zip(words, self._over(words), strict=True))
+        answers = dict(zip(words, self._over([{place: word} for place, word in words]), strict=True))
         parts: dict[Place, Part | Literal["computed", "path_only"]] = {}
         for place in candidates:
             first, second = answers[place, trials.FIRST], answers[place, trials.SECOND]
@@ -276,19 +290,46 @@ class _Search:
             parts.update(self._booleans(same))
         return parts
 
-    def _over(self, words: Sequence[tuple[Place, int]]) -> list[int | None]:
-        return self._answers([(self._call, {account: {slot: word}}) for (account, slot), word in words])
+    def _over(self, changes: Sequence[Mapping[Place, int]]) -> list[int | None]:
+        """Return the words that the call answers, each time with other words at some slots."""
+        storages: list[dict[str, dict[int, int]]] = [{} for _ in changes]
+        for storage, words in zip(storages, changes, strict=True):
+            for (account, slot), word in words.items():
+                storage.setdefault(account, {})[slot] = word
+        return self._answers([(self._call, storage) for storage in storages])
+
+    def _unlike(self, values: Mapping[Place, Part], quiet: Sequence[Place]) -> set[Place]:
+        """Return the slots that are unlike they seem: further words show that the only value isn't one always.
+
+        The `quiet` slots haven't changed the answer: their own words or an answer of 0 may have hidden it.
+        """
+        if len(values) != 1:
+            return set()
+        ((value, part),) = values.items()
+        near = self._words[value] ^ (1 << part.offset)
+        tried: list[tuple[Place, dict[Place, int]]] = [(value, {value: near})]
+        for place in quiet:
+            words = (*trials.OF_SWITCHES, self._words[place] ^ 1)
+            tried += [(place, {value: trials.FIRST, place: word}) for word in words]
+            tried.append((place, {value: 0, place: trials.FIRST}))
+        answers = self._over([words for _, words in tried])
+        # A call that reverts doesn't answer otherwise.
+        return {
+            place
+            for (place, words), answer in zip(tried, answers, strict=True)
+            if answer not in {None, part.answer(words[value])}
+        }
 
     def _booleans(self, places: Sequence[Place]) -> dict[Place, Part | Literal["computed", "path_only"]]:
         """Return how an answer of 0 or 1 follows from slots that make it 1 with each trial word."""
-        zeros = dict(zip(places, self._over([(place, 0) for place in places]), strict=True))
+        zeros = dict(zip(places, self._over([{place: 0} for place in places]), strict=True))
         told: dict[Place, Part | Literal["computed", "path_only"]] = {
             place: "path_only" if zero == self._base == 1 else "computed" for place, zero in zeros.items()
         }
         switches = [place for place, zero in zeros.items() if zero == 0]
         if len(switches) == 1:
             (place,) = switches
-            ones = self._over([(place, 1 << 8 * byte) for byte in range(_WORD)])
+            ones = self._over([{place: 1 << 8 * byte} for byte in range(_WORD)])
             if sorted(ones, key=lambda one: one or 0) == [0] * (_WORD - 1) + [1]:
                 told[place] = Part(8 * ones.index(1), 8, "bool")
         return told
@@ -326,7 +367,8 @@ class _Search:
     def _trial(self, account: str, candidate: "_Named") -> "_Trial":
         """Return calls with other arguments that show whether a layout is right."""
         other, path, length = self._call.made_up, candidate.path, candidate.array_length + 1
-        storage = self._mirrored()
+        # Arguments may lead to a slot by the word of another slot. Then it isn't one that no argument leads to.
+        storage = self._mirrored(turned=0 if path.arguments else 1)
         if path.of_length and (of_length := path.of_length.number(other, self._asked.contract)) is not None:
             # One element more: another one is the last, and another index is within the array.
             storage.setdefault(account, {})[of_length] = length
@@ -348,17 +390,17 @@ class _Search:
         asked = [
             view_calls.answer(ViewCall(contract, call.data, gas), self._at, changed) for call, changed, _ in expected
         ]
-        whole = view_calls.access_list(ViewCall(contract, self._call.data, MOST_GAS), self._at)
         told: dict[str, list[Any]] = {}
         # Other nodes may be too slow to be compared.
         with suppress(OutOfExchanges):
-            told = self._rpc.ask_each([*asked, whole])
-        for host, (*answers, read) in told.items():
+            told = self._rpc.ask_each([*asked, self._list, questions.header(self._at.number)])
+        for host, (*answers, read, header) in told.items():
             words = [self._word_in(answer) if isinstance(answer, bytes) else answer for answer in answers]
             is_other = any(
                 word != right and (word is None or isinstance(word, int | Reverted))
                 for word, (_, _, right) in zip(words, expected, strict=True)
             )
+            is_other |= isinstance(header, Header) and header.hash != self._at.hash
             slots = read.slots if isinstance(read, ReadSlots) else {}
             if is_other or any((account, slot) not in self._words for account in slots for slot in slots[account]):
                 raise ChainUnavailable(
@@ -377,13 +419,13 @@ class _Search:
             of_length.name(self._call, contract) if of_length and of_length.steps else None,
         )
 
-    def _mirrored(self) -> dict[str, dict[int, int]]:
-        """Return the words that the call reads, at the slots that it reads with other arguments."""
+    def _mirrored(self, *, turned: int) -> dict[str, dict[int, int]]:
+        """Return the words that the call reads, with some bits turned, where it reads with other arguments."""
         storage: dict[str, dict[int, int]] = {}
         for (account, slot), word in self._words.items():
             for path in islice((path for path in self._layouts.known(slot) if path.arguments), 1):
                 if (number := path.number(self._call.made_up, self._asked.contract)) is not None:
-                    storage.setdefault(account, {})[number] = word
+                    storage.setdefault(account, {})[number] = word ^ turned
         return storage
 
     def _found(

@@ -10,6 +10,8 @@ from typing import Literal
 ALL = (1 << 256) - 1
 FIRST = int.from_bytes(bytes(range(0x40, 0x60)))
 SECOND = FIRST ^ ALL
+OF_SWITCHES = (FIRST, SECOND, 0, int.from_bytes(bytes([1] * 32)))
+"""Words for a slot that may switch between answers: with each bit set and not, and with small numbers in its bytes."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from standardwebhooks.webhooks import Webhook as Signer
 from yarl import URL
 
 from accounts import webhook_secrets
-from chains.bounded_http import Failed, TimedOut, tls_failure
+from chains.bounded_http import Failed, TimedOut, failure
 from config.database import due_rows, statements
 from config.database.due_rows import Claim
 from proving.working import counters
@@ -269,14 +269,10 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
             return loop.run_until_complete(_answered(url, headers, body, guard, seconds))
     except TimeoutError:
         failed: Failed = TimedOut(f"did not answer within {seconds:g} seconds")
-    except aiohttp.ClientSSLError as error:
-        failed = tls_failure(error)
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         # Both cases have the same text, so that users can't discover names in the internal network.
         is_unknown = guard.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
-        failed = Failed("has no public address" if is_unknown else "can't be reached")
-    except (aiohttp.ClientError, OSError, ValueError):
-        failed = Failed("broke off its answer")
+        failed = Failed("has no public address") if is_unknown else failure(error)
     # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
 

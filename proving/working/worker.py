@@ -27,7 +27,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import connection, connections
+from django.db import close_old_connections, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     Case,
@@ -50,7 +50,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
 from config import logs
-from config.configured_chains import get_chains
+from config.configured_chains import get_chains, have_changed
 from config.database import due_rows, schema
 from config.database.statements import CompiledQuery, chunks
 from proving import money
@@ -135,6 +135,8 @@ class Worker:
                 kinds: set[LaneKind] = set()
                 if time.monotonic() >= next_beat:
                     logs.write_left_out()
+                    # A connection that is kept would go on with a file of SQLite that was moved away.
+                    close_old_connections()
                     self._beat(is_first=not beats)
                     kinds = {kind for kind, number in _BEATS.items() if beats % number == 0}
                     beats += 1
@@ -160,7 +162,10 @@ class Worker:
             proof_depth.forget()
             checkpoints.deployed().update(due_at=Now())
         checkpoints.wake()
-        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
+        has_old_chains = have_changed()
+        if has_old_chains:
+            logger.warning("chains.toml has changed since this worker read it: restart the worker")
+        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now(), has_old_chains=has_old_chains):
             WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
         if self._outages:
             self._outages.note_answer()

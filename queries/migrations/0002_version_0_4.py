@@ -23,6 +23,11 @@ class Migration(migrations.Migration):
                 ),
             ),
         ),
+        # Version 0.3.0 leaves the column out, so it is null.
+        migrations.AddField("batch", "label", models.CharField(max_length=100, null=True, blank=True)),
+        migrations.AddIndex(
+            "batch", models.Index(fields=["user", "label"], condition=Q(label__isnull=False), name="batches_by_label")
+        ),
         # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
         migrations.AlterField("batch", "waiting_for", models.TextField(blank=True, db_default="")),
         migrations.AlterField("block", "waiting_for", models.TextField(blank=True, db_default="")),

@@ -23,7 +23,7 @@ function forgetEstimate() {
     hint.textContent = "The service did not answer your last change.";
     document.getElementById(id)?.replaceChildren(hint);
   }
-  document.getElementById("estimate-said")?.replaceChildren();
+  for (const id of ["estimate-said", "bar-cost"]) document.getElementById(id)?.replaceChildren();
   document.getElementById("fact-count")?.replaceChildren("this batch");
 }
 
@@ -67,9 +67,20 @@ function formOf(event) {
   return elt instanceof HTMLButtonElement ? elt.form : null;
 }
 
-document.addEventListener("change", (event) => {
-  if (event.target instanceof HTMLInputElement && event.target.id === "id_file") readChosenFile();
+document.addEventListener("change", ({ target }) => {
+  if (!(target instanceof HTMLInputElement)) return;
+  if (target.id === "id_file") readChosenFile();
+  if (/-kind$/.test(target.name)) chooseBlock(target);
 });
+
+/** Chooses a transaction's own block with events, and the latest with all else, unless a block was chosen. @param {HTMLInputElement} kind */
+function chooseBlock(kind) {
+  const row = kind.closest(".ask");
+  const isNamed = row?.querySelector(".at-transaction input")?.value;
+  const [before, after] = kind.value === "event" ? ["latest", "transaction"] : ["transaction", "latest"];
+  const radio = (/** @type {string} */ value) => row?.querySelector(`[name$="-at"][value="${value}"]`);
+  if (!isNamed && radio(before)?.checked) radio(after).checked = true;
+}
 // It may have been chosen before this script was there. By now htmx listens to the button.
 document.addEventListener("DOMContentLoaded", readChosenFile);
 

@@ -182,7 +182,7 @@ async function confirmed(left, waiting, controller) {
     ...pending,
   ], { others: pending.length ? "notice" : "hint" });
   await until(controller.signal, new Promise((resolve) => {
-    offer(actions, [[`Send ${many}`, () => resolve(undefined)], ["Cancel", () => controller.abort()]], { main: true });
+    offer(actions, [[`Send ${many}`, () => resolve(undefined)], ["Not now", () => controller.abort()]], { main: true });
     lead(area, actions.querySelector("button"));
   }));
   offer(actions, [["Stop", () => controller.abort()]]);

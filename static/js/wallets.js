@@ -107,7 +107,7 @@ export async function chooseWallet({ area, list, status, actions }, verb, contro
     }, looking.signal));
     if (found.length < 2) return found[0] ?? null;
     tell(status, ["Choose a wallet."]);
-    offer(actions, [["Cancel", () => controller.abort()]]);
+    offer(actions, [["Not now", () => controller.abort()]]);
     list.hidden = false;
     lead(area, list.querySelector("button"));
     return await until(controller.signal, chosen);

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -14,6 +15,7 @@ from accounts import development_sign_in, keys
 from accounts.models import User
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
+from devnet.foreign_contracts import create, send
 from explorer.lists import batch_rows
 from queries.models import Batch
 from tests.browser import installations, states
@@ -23,11 +25,20 @@ from tests.service import ALICE, BOB, SIGNER, a_key
 
 NARROW: ViewportSize = {"width": 400, "height": 800}
 WIDE: ViewportSize = {"width": 1280, "height": 800}
+VYPER = Path(__file__).parents[1] / "proving" / "vyper"
+FIRST_CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 MOST_BYTES = 60_000
 """Maximum size of a page and all that it loads, as sent."""
 
 
-_HAS_HIGH_ROWS = "[...document.querySelectorAll('.batches tr:not(.group)')].some(row => row.offsetHeight > 48)"
+_HAS_HIGH_ROWS = (
+    "[...document.querySelectorAll('.batches tr:not(.group, :has(.under))')].some(row => row.offsetHeight > 48)"
+)
+# Names of chains may be cut off. All other cells may hold numbers.
+_HAS_CUT_CELLS = (
+    "[...document.querySelectorAll(':is(.list, .facts-found) tbody :is(th, td):not(.where)')]"
+    ".some(cell => cell.scrollWidth > cell.clientWidth + 1)"
+)
 
 Address = Callable[[Stage], str]
 """A function that stores the rows of a page and returns the page's address."""
@@ -97,6 +108,13 @@ def _on_chains(url: str) -> Address:
         return url
 
     return address
+
+
+def beside_a_token(stage: Stage) -> str:
+    chain = stage.chain()
+    assert create(chain, (VYPER / "Token-0.4.3.hex").read_text().strip()) == FIRST_CONTRACT
+    send(chain, FIRST_CONTRACT, "fill(address)", ALICE)
+    return "/new-batch"
 
 
 def after(make: Callable[[], object], url: str) -> Address:
@@ -177,16 +195,24 @@ def _with_an_old_form(page: Page) -> None:
 
 
 def _fill_in(page: Page) -> None:
-    """Fill in two rows: accounts at a block, and slots of one account at the latest block."""
+    """Fill in two rows at a block: balances of accounts, and slots of one account."""
     page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
-    page.get_by_role("radio", name="Block").first.check(force=True)
+    page.get_by_role("radio", name="Block", exact=True).check(force=True)
     page.get_by_label("Block number").fill("3")
     page.get_by_role("button", name="Add a row").click()
+    page.locator("[name=rows-1-kind][value=slot]").check()
     page.locator("#id_rows-1-accounts").fill(BOB)
-    page.locator("[name=rows-1-props][value=NONCE]").check()
-    page.locator("summary", has_text="Storage slots").last.click()
     page.locator("#id_rows-1-slots").fill("0x5\n0x6")
-    expect(page.get_by_role("button", name="Submit 5 facts")).to_be_visible()
+    expect(page.get_by_role("button", name="Submit 4 facts")).to_be_visible()
+
+
+def _find_a_slot(page: Page) -> None:
+    page.get_by_role("radio", name="Token balance").check()
+    page.get_by_role("textbox", name="Token").fill(FIRST_CONTRACT)
+    page.get_by_role("textbox", name="Holder").fill(ALICE)
+    page.get_by_role("button", name="Find the slot").click()
+    expect(page.get_by_role("button", name="Submit 1 fact")).to_be_visible()
+    expect(page.locator("#estimate")).to_contain_text("Transactions")
 
 
 def _see_two_requests(page: Page) -> None:
@@ -200,7 +226,7 @@ def _open_menu(page: Page) -> None:
 
 def _fill_in_wrong(page: Page) -> None:
     page.get_by_label("Accounts").fill(f"{ALICE}\n0x12")
-    page.get_by_role("radio", name="Block").first.check(force=True)
+    page.get_by_role("radio", name="Block", exact=True).check(force=True)
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_role("alert").first).to_be_visible()
 
@@ -238,6 +264,8 @@ PICTURES = (
     Picture("Batch: DONE, with a webhook", of(states.with_webhook), who=ALICE),
     Picture("Batch: DONE, pruned", of(states.pruned)),
     Picture("Batch: REJECTED", of(states.rejected)),
+    Picture("Batch: CANCELLED", of(states.cancelled)),
+    Picture("Batch: DONE, with a label", of(states.labelled), who=ALICE),
     Picture("Batch: REJECTED at once", of(states.rejected_at_once)),
     Picture("Batch: REJECTED on the way", of(states.rejected_on_the_way)),
     Picture("Batch: rolled back", of(states.reorged)),
@@ -310,6 +338,7 @@ PICTURES = (
     Picture("Webhooks: none", at("/webhooks"), who=ALICE),
     Picture("New batch", at("/new-batch"), who=ALICE),
     Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
+    Picture("New batch, a token's slot", beside_a_token, who=ALICE, then=_find_a_slot),
     Picture(
         "New batch, to confirm",
         _on_chains("/new-batch"),
@@ -390,5 +419,7 @@ def unfold(page: Page) -> bool:
 def faults_as_shown(page: Page, rule: str | None = None) -> list[str]:
     """Return the page's faults in its present colours, width and font: of one rule of axe-core, or of all."""
     faults = [*axe_violations(page, rule), *(["It must be scrolled sideways."] if overflows(page) else [])]
+    if page.evaluate(_HAS_CUT_CELLS):
+        faults.append("A cell of a list is cut off.")
     is_wide = (page.viewport_size or NARROW)["width"] >= WIDE["width"]
     return [*faults, "A batch has several lines in the list."] if is_wide and page.evaluate(_HAS_HIGH_ROWS) else faults

@@ -136,6 +136,17 @@ def rejected() -> Batch:
     return over(3, batch, since=60)
 
 
+def cancelled() -> Batch:
+    batch = batches.accept(batches.a_batch(fee=10**17))
+    batch_states.withdraw(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="The batch was cancelled on its page.")
+    return over(3, batch, since=60)
+
+
+def labelled() -> Batch:
+    body = request(BOB, block=79) | {"label": "Payroll of March, second run, before the vote <of all>"}
+    return batches.settle(batches.finish(batches.submitted(body)))
+
+
 def rejected_on_the_way() -> Batch:
     batch = batches.accept(batches.a_batch(ALICE, BOB, CHARLIE))
     Block.objects.update(hash=batches.HASH)
@@ -409,6 +420,7 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
 def a_page_of_batches() -> None:
     """Store batches in all states, more than fit on one page of the list."""
     made = [done_with_one_answer(), rejected(), waiting(), running(), on_the_path(), reorged(), sixty_done()]
+    made += [cancelled(), labelled()]
     for block in range(20, 43):
         batch = batches.a_batch(*batches.many_accounts(1 + block % 3), block=block)
         if block % 2:

@@ -16,7 +16,7 @@ from chains.nodes import block_transactions, receipts
 from chains.nodes.node_errors import OtherRoot, RpcRefused
 from chains.nodes.rpc import RpcClient
 from chains.tries.header import Header
-from tests.chains.lying_node import error, is_chain_id, lying_node, result
+from tests.chains.lying_node import Raw, error, is_chain_id, lying_node, result
 from tests.contracts.blocks import block_of
 from tests.fixtures_folder import load_fixture, unhex
 
@@ -99,7 +99,7 @@ def answering(**results: Any) -> Iterator[str]:
         told = results[body["method"]]
         if isinstance(told, RpcRefused):
             return error(body, told.code, told.message)
-        return result(body, told(*body["params"]) if callable(told) else told)
+        return told if isinstance(told, Raw) else result(body, told(*body["params"]) if callable(told) else told)
 
     with lying_node(answer) as url:
         yield url

@@ -179,6 +179,51 @@ contract Sum {
     }
 }
 
+/// Balances that are the word of one slot as long as another slot has its word, and contracts that fool a search.
+contract Switched {
+    mapping(address => uint256) private liquid;
+    mapping(address => uint256) private staked;
+    bool private open = true;
+    uint256 private status;
+    address private owner = address(0xAD);
+    uint8 private level = 2;
+    uint256 private kind = 2;
+    mapping(address => uint256) private numbers;
+    mapping(uint256 => uint256) private byNumber;
+    uint256[3] private list;
+    uint256[] private more;
+
+    function fill(address account) external {
+        more.push(); more.push();
+        liquid[account] = 1001; staked[account] = 1001; numbers[account] = 1; byNumber[1] = 1001; list[1] = 1001;
+    }
+
+    function whileOpen(address account) external view returns (uint256) { return open ? liquid[account] : 0; }
+    function unlessBlocked(address account) external view returns (uint256) { return status == 1 ? 0 : liquid[account]; }
+    function belowLevel(address account) external view returns (uint256) { return level == 1 ? 0 : liquid[account]; }
+    function ofNumber(address account) external view returns (uint256) { return byNumber[numbers[account]]; }
+    function listed(address account) external view returns (uint256) { return list[numbers[account]]; }
+    function ofDust(address account) external view returns (uint256) { return liquid[account] < 100 ? 0 : liquid[account]; }
+    function seen(address account) external view returns (uint256) { return liquid[account] + staked[msg.sender]; }
+    function lengthAndLast() external view returns (uint256) { return more.length + more[more.length - 1]; }
+    function mine() external view returns (uint256) { return liquid[msg.sender]; }
+
+    function orElse(address account) external view returns (uint256 balance) {
+        uint256 other = staked[account];
+        balance = liquid[account];
+        if (balance == 0) balance = other;
+    }
+
+    function beneathHash(address account) external view returns (uint256) {
+        return sha256(abi.encode(account)) != 0 && kind == 2 ? liquid[account] : 0;
+    }
+
+    function decoyOrReal(address account) external view returns (uint256) {
+        (uint256 decoy, uint256 real) = (liquid[account], staked[account]);
+        return (decoy | real) >> 200 != 0 ? decoy : real;
+    }
+}
+
 contract Flagged {
     mapping(address => uint256) private words;
 
@@ -209,6 +254,8 @@ contract Hidden {
     function many() external view returns (uint256 sum) {
         for (uint256 at = 1000; at < 1060; ++at) assembly { sum := add(sum, sload(at)) }
     }
+    function long(address account) external view returns (uint256[512] memory all) { all[0] = balances[keccak256(abi.encode(account, "salt"))]; }
+    function longer(address) external pure returns (uint256[513] memory all) {}
     function endless() external view returns (uint256 sum) { while (true) assembly { sum := add(sum, sload(sum)) } }
 }
 
@@ -261,5 +308,8 @@ contract Many {
     function ofBytes(bytes calldata key) external view returns (uint256) { return byBytes[key]; }
     function inBox(uint256 box, address account) external view returns (uint256) { return boxes[box].inner[account]; }
     function lastInBox(uint256 box) external view returns (uint256) { return boxes[box].list[boxes[box].list.length - 1]; }
+    function turned(address inner, address account, uint256 at) external view returns (uint256) {
+        return deep[account][inner][at];
+    }
     function endOf(uint256 at) external view returns (uint256) { return structs[at].end; }
 }

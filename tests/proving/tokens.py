@@ -46,7 +46,7 @@ def deploy(chain: DevChain) -> Deployed:
         add(name)
     for name in ("UpgradeableToken", "UpgradeableNft", "SolmateToken", "SoladyToken", "BehindSlotZero"):
         add(name)
-    for name in ("Registered", "Rebasing", "Sum", "Flagged", "Hidden", "Many"):
+    for name in ("Registered", "Rebasing", "Sum", "Switched", "Flagged", "Hidden", "Many"):
         add(name)
     add("Vault", "Vault", "SolmateToken")
     add("old behind proxy", "OldProxy", "OldUpgradeableToken")

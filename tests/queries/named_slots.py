@@ -63,9 +63,38 @@ NAMED_SLOTS: list[tuple[dict[str, Any], str]] = [
     ({"slot": f"{slot:x}", "keys": keys, "layout": layout}, f"0x{number}") for layout, slot, keys, number in _ROWS
 ]
 
+# Statements of the sender, which the slot doesn't depend on.
+STATED: dict[str, Any] = {
+    "call": "balanceOf(address)",
+    "part": {"offset": 0, "size": 128, "form": "unsigned"},
+    "decimals": 18,
+}
+WRONG_STATEMENTS: list[tuple[str, dict[str, Any], str]] = [
+    *(
+        ("/call", {"call": call}, "A call is a view function's name and full types without spaces")
+        for call in [
+            *("", "f", "f()x", "f( )", "f(uint)", "f(uint7)", "f(address, address)", "f(uint256[])", "f(address,)"),
+            *("<b>()", "f()\n", "balanc\u0435Of()", f"{'f' * 65}()", f"f({','.join(['bool'] * 5)})", 5, ["f()"]),
+        ]
+    ),
+    *(
+        (f"/part/{field}", {"part": STATED["part"] | {field: value}}, sentence)
+        for field, value, sentence in [
+            ("offset", -1, "It is an integer from 0 to 255."),
+            ("offset", "0", "It is an integer from 0 to 255."),
+            ("size", 0, "It is an integer from 1 to 256."),
+            ("size", True, "It is an integer from 1 to 256."),
+            ("form", "hex", "'hex' must be 'unsigned', 'signed', 'left' or 'bool'."),
+        ]
+    ),
+    ("/part", {"part": STATED["part"] | {"offset": 129}}, "A part ends within the 256 bits of its word."),
+    ("/decimals", {"decimals": 78}, "It is an integer from 0 to 77."),
+    ("/decimals", {"decimals": "18"}, "It is an integer from 0 to 77."),
+]
+
 WRONG_NAMES: list[tuple[str, dict[str, Any], str]] = [
     ("/keys", {"slot": "1"}, "'keys' is missing."),
-    ("/keys", {"slot": "1", "keys": []}, "'keys' is empty"),
+    ("", {"slot": "1", "keys": []}, "'keys' is empty: nothing to prove."),
     ("/keys", {"slot": "1", "keys": ["1"] * 17}, "'keys' has more than 16 entries."),
     ("/slot", {"slot": "0x", "keys": ["1"]}, "A storage slot is up to 64 hexadecimal digits, not '0x'."),
     ("/layout", {"slot": "1", "keys": ["1"], "layout": "fe"}, "'fe' must be 'solidity', 'vyper' or 'vyper-0.2.12'."),

@@ -14,3 +14,15 @@ export const codeOf = (error: Answers[404]["content"]["application/json"]): stri
 export type Waited = paths["/batch-query-status"]["get"]["parameters"]["query"]["wait"];
 // @ts-expect-error: there is no such property.
 export const wrong: components["schemas"]["AccountRequest"] = { props: ["BALANCES"] };
+
+type Found = operations["find_slots"]["responses"][200]["content"]["application/json"];
+export const call: operations["find_slots"]["requestBody"]["content"]["application/json"] = {
+  sourceChainId: "31337",
+  contract: "0x00",
+  signature: "balanceOf(address)",
+  arguments: ["0x00"],
+};
+export const proving = (found: Found): typeof body => ({ ...body, data: found.batch.data });
+export const stated = ({ slots }: Found): (string | null | undefined)[] => slots.map((slot) => slot.slotName?.call);
+// @ts-expect-error: a slot's name has no such member.
+export const unnamed = ({ slots }: Found) => slots[0].slotName?.signature;

@@ -85,6 +85,7 @@ class Status(AnswerModel):
 
     query_status: Text
     """DONE, IN_PROGRESS or REJECTED."""
+    label: Text = ""
     error: Text = ""
     code: Text = ""
     retryable: bool = False
@@ -253,6 +254,7 @@ class BatchSummary(AnswerModel):
     """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
     query_status: Text
     """DONE, IN_PROGRESS or REJECTED."""
+    label: Text = ""
     destination_chain_id: Number
     source_chain_ids: tuple[Number, ...] = ()
     fee: Number | None = None
@@ -545,7 +547,7 @@ class FoundSlots(AnswerModel):
     block_number: Number
     block_hash: Text
     found_by: Text
-    slots: tuple[SlotOfCall, ...]
+    slots: Annotated[tuple[SlotOfCall, ...], Field(min_length=1)]
     depends_on: tuple[DependingSlot, ...] = ()
     hints: SlotHints = SlotHints()
     batch: dict[str, Any]

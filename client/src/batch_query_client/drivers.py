@@ -169,6 +169,8 @@ def http_client() -> httpx.AsyncClient:
     It stores no cookies, and follows no redirects, because a redirect could send keys to another server.
     """
     return httpx.AsyncClient(
+        # Some providers refuse the names of libraries.
+        headers={"User-Agent": "batch-query-client"},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
         follow_redirects=False,
@@ -186,9 +188,9 @@ async def exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
     except httpx.ConnectTimeout:
         failed = Unreachable(f"could not be reached within {_CONNECT_SECONDS} seconds", was_sent=False)
     except httpx.ConnectError as error:
-        failed = Unreachable(_why_not_connected(error), was_sent=False)
-    except (httpx.HTTPError, OSError):
-        failed = Unreachable("broke off its answer", was_sent=True)
+        failed = Unreachable(_why_failed(error, "can't be reached"), was_sent=False)
+    except (httpx.HTTPError, OSError) as error:
+        failed = Unreachable(_why_failed(error, "broke off its answer"), was_sent=True)
     except (httpx.InvalidURL, ValueError):
         failed = Unreachable("has an address that is no URL", was_sent=False)
     finally:
@@ -212,10 +214,16 @@ async def _exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
         return HttpAnswer(response.status_code, fields, bytes(content))
 
 
-def _why_not_connected(error: BaseException) -> str:
+def _why_failed(error: BaseException, otherwise: str) -> str:
+    """Return why a connection failed, with the cause if its TLS did not come about."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return "has no valid TLS certificate, or speaks no TLS"
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            # "Hostname mismatch" goes on with the name.
+            return f"has no valid TLS certificate ({cause.verify_message.partition(',')[0].lower()})"
+        if isinstance(cause, ssl.SSLError) and cause.reason:
+            return f"speaks no TLS, or no version that this machine knows ({cause.reason.replace('_', ' ').lower()})"
+        if isinstance(cause, ConnectionResetError) and isinstance(error, httpx.ConnectError):
+            return "ended the connection before TLS came about"
         cause = cause.__cause__ or cause.__context__
-    return "can't be reached"
+    return otherwise

@@ -37,16 +37,26 @@ _PAGE = 100
 _BUNDLE_SECONDS = 300
 
 
+def require_type(what: str, value: object, *kinds: type) -> None:
+    """Raise `ValueError` if the value is of none of these types. The sentence leaves it out: it may be a key."""
+    if not isinstance(value, kinds):
+        raise ValueError(f"{what} is of the type {kinds[0].__name__}, not {type(value).__name__}.")
+
+
 @dataclass(frozen=True)
 class Access:
     """A service's URL with the caller's key and patience. Raises `ValueError`."""
 
     url: str
-    """Without a slash at its end."""
+    """A slash at its end is left out."""
     api_key: str = field(default="", repr=False)
     patience: Patience = field(default_factory=Patience)
 
     def __post_init__(self) -> None:
+        require_type("The service's address", self.url, str)
+        require_type("The API key", self.api_key, str)
+        require_type("The patience", self.patience, Patience)
+        object.__setattr__(self, "url", self.url.rstrip("/"))
         parts = urlsplit(self.url)
         is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
         if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain:
@@ -151,6 +161,7 @@ def wait(
     `BatchRejected`, `NotDoneInTime`, and the errors of `fetch`.
     """
     began = yield Now()
+    require_type("A timeout", timeout, float, int, type(None))
     remaining = math.inf if timeout is None else timeout
     shown = b""
     while True:

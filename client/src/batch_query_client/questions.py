@@ -52,6 +52,9 @@ _TRANSACTION = re.compile(r"[0-9]+|0x[0-9a-fA-F]{64}", re.ASCII)
 _HEX = re.compile(r"(0x)?[0-9a-fA-F]{1,64}", re.ASCII)
 
 
+_Bytes = bytes | bytearray | memoryview
+
+
 def _whole(value: Any, what: str) -> int:
     """Return an integer of any type that is one, such as numpy's. Raises `ValueError`."""
     if not isinstance(value, bool):
@@ -62,7 +65,7 @@ def _whole(value: Any, what: str) -> int:
 
 def _items(value: Any, what: str, of: type = object) -> tuple[Any, ...]:
     """Return the items of a list or of something like it, all of this type. Raises `ValueError`."""
-    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | _Bytes | Mapping)
     items = tuple(value) if is_list else ()
     if not is_list or not all(isinstance(item, of) for item in items):
         raise _wrong(f"{what} are a list{' of strings' if of is str else ''}", value)
@@ -87,7 +90,8 @@ class _AtBlock:
         if self.time is not None:
             seconds = self.time.timestamp() if isinstance(self.time, datetime) else self.time
             return f"timestamp:{int(seconds)}"
-        return str(self.block) if isinstance(self.block, str) else f"block:{self.block}"
+        # That of a member of an enumeration is its value.
+        return str.__str__(self.block) if isinstance(self.block, str) else f"block:{self.block}"
 
     def _set(self, name: str, value: object) -> None:
         """Replace a field of this frozen object by what was read from it."""
@@ -162,6 +166,8 @@ class Transaction(_AtBlock):
     """Indexes of logs within the block, as `eth_getLogs` counts them."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.transaction, str):
+            self._set("transaction", _whole(self.transaction, "A transaction that isn't named in text"))
         if not _TRANSACTION.fullmatch(str(self.transaction)):
             raise _wrong("A transaction is its index, or 0x and 64 hexadecimal digits", self.transaction)
         if self.block is None and self.time is None and str(self.transaction).startswith("0x"):
@@ -197,10 +203,19 @@ class Webhook:
     events: Sequence[Literal["DONE", "REJECTED", "WENT_BACK", "STEP"]] = ()
     """Empty: the first three."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.url, str):
+            raise _wrong("A webhook's URL is text", self.url)
+        is_mapping = isinstance(self.headers, Mapping)
+        if not is_mapping or not all(isinstance(text, str) for header in self.headers.items() for text in header):
+            # They may be secrets.
+            raise ValueError("A webhook's headers are a mapping from text to text.")
+        object.__setattr__(self, "events", _items(self.events, "Events", str))
+
 
 def slot_hex(slot: int | str | bytes) -> str:
     """Return the slot as 0x and 64 digits. Raises `ValueError`."""
-    if isinstance(slot, bytes):
+    if isinstance(slot, _Bytes):
         slot = int.from_bytes(slot)
     if isinstance(slot, str) and _HEX.fullmatch(slot):
         slot = int(slot, 16)
@@ -217,6 +232,7 @@ def body(
     fee: int | str | None = None,
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
+    label: str | None = None,
 ) -> dict[str, Any]:
     """Return the body of a submission. Queries for the same account at the same block are merged.
 
@@ -231,9 +247,14 @@ def body(
     if is_paid_by_caller:
         document["sender"] = "self"
     if webhook is not None:
+        if not isinstance(webhook, Webhook):
+            # It may be a URL with a token.
+            raise ValueError("A webhook is a Webhook, which has the URL.")
         document["webhook"] = {"url": webhook.url, "headers": dict(webhook.headers)}
         if webhook.events:
             document["webhook"]["events"] = list(webhook.events)
+    if label is not None:
+        document["label"] = label
     return document | {"data": data}
 
 

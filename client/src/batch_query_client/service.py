@@ -31,6 +31,7 @@ from batch_query_client.asking import Patience
 from batch_query_client.bundles import VerifiedBundle
 from batch_query_client.drivers import Blocking, NonBlocking, http_client, operation, run
 from batch_query_client.effects import Steps
+from batch_query_client.errors import UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access, fetch
 from batch_query_client.paying import Payer, Sending, Sent
@@ -52,6 +53,9 @@ caller doesn't block."""
 class _BatchOperations:
     id: str
     _access: Access = field(repr=False)
+
+    def __post_init__(self) -> None:
+        operations.require_type("A batch's identifier", self.id, str)
 
     @property
     def page(self) -> str:
@@ -159,7 +163,7 @@ AnyBatch = TypeVar("AnyBatch", Batch, AsyncBatch)
 
 class _ServiceOperations(Generic[AnyBatch]):
     def __init__(self, url: str, *, api_key: str = "", patience: Patience | None = None) -> None:
-        self._access = Access(url.rstrip("/"), api_key, patience or Patience())
+        self._access = Access(url, api_key, patience or Patience())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -183,19 +187,21 @@ class _ServiceOperations(Generic[AnyBatch]):
         fee: Fee | None = None,
         sender: Literal["self"] | None = None,
         webhook: Webhook | None = None,
+        label: str | None = None,
         idempotency_key: str | None = None,
     ) -> Steps[AnyBatch]:
         """Submit a batch: queries about source chains whose facts become readable on the chain `destination`.
 
         The `fee` is `"auto"` by default. With `sender="self"` the caller sends the transactions (`Batch.send`), and no
-        fee is needed.
+        fee is needed. The `label` is a name by which lists find the batch. Others may see it.
 
         If a request may have been lost, it is sent again with the same idempotency key, so that only one batch is made.
         A caller that keeps the key may do the same after a restart.
 
         Raises `InvalidRequest` with every fault, and `ValueError` for invalid arguments.
         """
-        return (yield from self._submit(_body(destination, queries, fee, sender, webhook), idempotency_key))
+        document = _body(destination, queries, fee, sender, webhook=webhook, label=label)
+        return (yield from self._submit(document, idempotency_key))
 
     @operation
     def submit_body(self, document: Mapping[str, Any], *, idempotency_key: str | None = None) -> Steps[AnyBatch]:
@@ -203,7 +209,8 @@ class _ServiceOperations(Generic[AnyBatch]):
         return (yield from self._submit(document, idempotency_key))
 
     def _submit(self, document: Mapping[str, Any], idempotency_key: str | None) -> Steps[AnyBatch]:
-        key = idempotency_key or str(uuid.uuid4())
+        key = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
+        operations.require_type("An idempotency key", key, str)
         return self.batch((yield from operations.submit(self._access, document, key)))
 
     @operation
@@ -219,7 +226,7 @@ class _ServiceOperations(Generic[AnyBatch]):
 
         Nothing is stored. Raises the errors of `submit`.
         """
-        document = _body(destination, queries, fee, sender, None)
+        document = _body(destination, queries, fee, sender)
         return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     @operation
@@ -237,7 +244,7 @@ class _ServiceOperations(Generic[AnyBatch]):
 
         Nothing is stored, and nothing is paid. Raises the errors of `submit`.
         """
-        return (yield from self._read_proofs(_body(destination, queries, None, None, None)))
+        return (yield from self._read_proofs(_body(destination, queries, None, None)))
 
     @operation
     def read_proofs_body(self, document: Mapping[str, Any]) -> Steps[tuple[ReadProof, ...]]:
@@ -260,7 +267,7 @@ class _ServiceOperations(Generic[AnyBatch]):
         """Return the storage slot from which a view call answers, such as `"balanceOf(address)"`, and its layout.
 
         `block` is a number, `"latest"` or `"finalized"`. `position` is the word of an answer of several. Raises
-        `InvalidRequest` with the code `slots_unknown` or `call_failed`, and the errors of `submit`.
+        `InvalidRequest` with the code `slots_unknown` or `call_failed`, `UnexpectedAnswer`, and the errors of `submit`.
         """
         document = {
             "sourceChainId": str(chain),
@@ -270,13 +277,16 @@ class _ServiceOperations(Generic[AnyBatch]):
             "arguments": [str(each).lower() if isinstance(each, bool) else str(each) for each in arguments],
             **({} if position is None else {"position": str(position)}),
         }
-        return (yield from operations.post(self._access, FoundSlots, "/find-slots", document))
+        found = yield from operations.post(self._access, FoundSlots, "/find-slots", document)
+        if found.source_chain_id != chain or block not in {found.block_number, "latest", "finalized"}:
+            raise UnexpectedAnswer("The service found slots of another chain or block than it was asked for.")
+        return found
 
     @operation
     def batches(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[BatchPage]:
         """Return a page of your batches, newest first. `cursor` is the `next` of the previous page.
 
-        The filters are the API's: `status`, `destination_chain_id`, `source_chain_id`, `account`, `block`,
+        The filters are the API's: `status`, `label`, `destination_chain_id`, `source_chain_id`, `account`, `block`,
         `created_after` and `created_before`.
         """
         parameters = {**filters, "limit": limit, "cursor": cursor}
@@ -306,12 +316,21 @@ def _body(
     queries: Iterable[Account | Header | Transaction | Withdrawals],
     fee: Fee | None,
     sender: str | None,
-    webhook: Webhook | None,
+    *,
+    webhook: Webhook | None = None,
+    label: str | None = None,
 ) -> dict[str, Any]:
     """Return the request body for the arguments of `BatchQueryService.submit`. Raises `ValueError`."""
     if fee is None and sender != "self":
         fee = "auto"
-    return body(destination=destination, queries=queries, fee=fee, is_paid_by_caller=sender == "self", webhook=webhook)
+    return body(
+        destination=destination,
+        queries=queries,
+        fee=fee,
+        is_paid_by_caller=sender == "self",
+        webhook=webhook,
+        label=label,
+    )
 
 
 class BatchQueryService(_ServiceOperations[Batch], Blocking):
@@ -364,7 +383,7 @@ def sign_in(
     `sign` signs a text by `personal_sign` (EIP-191). The text is checked first: it must be a sign-in to this URL and
     nothing else. `chain_id` is the chain of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
     """
-    access = Access(url.rstrip("/"))
+    access = Access(url)
     return run(signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name))
 
 

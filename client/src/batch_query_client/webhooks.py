@@ -18,6 +18,8 @@ class WebhookData(AnswerModel):
 
     internal_id: Text
     """The batch. A test event has an identifier that no batch has."""
+    label: Text = ""
+    """The batch's, if it has one."""
     query_status: Text = ""
     error: Text = ""
     code: Text = ""

@@ -25,10 +25,6 @@ class Command(migrate.Command):
                 file.touch(mode=0o600)
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
-        if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                # Django computes between a migration's statements. On a busy machine that takes seconds.
-                cursor.execute("SET idle_in_transaction_session_timeout = '1min'")
         # A migration locks several tables. A worker of the former version may hold one and wait for another. On a busy
         # service that is frequent: the database waits a second, then ends either transaction.
         statements.retried(partial(super().handle, *arguments, **options), tries=60)

@@ -168,7 +168,7 @@ def test_an_update_leaves_whatever_the_reader_and_scripts_have_changed(
     checked = page.locator("#check [role=status]")
     expect(checked).to_have_text(re.compile("Everything checked is correct"))
     page.clock.pause_at(timezone.now() + timedelta(minutes=1))
-    copy_button, send_again = page.get_by_role("button", name="Copy the raw word"), page.locator("button:focus")
+    copy_button, send_again = page.get_by_role("button", name="Copy the word of BALANCE"), page.locator("button:focus")
 
     def holds() -> None:
         expect(checked).to_have_text(re.compile("Everything checked is correct"))

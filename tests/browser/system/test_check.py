@@ -33,7 +33,7 @@ from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import CONTRACT, SOURCE, batch_at, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
 from tests.fixtures_folder import fixture_names
-from tests.queries.named_slots import NAMED_SLOTS, WRONG_NAMES
+from tests.queries.named_slots import NAMED_SLOTS, STATED, WRONG_NAMES
 from tests.service import BOB, work_until_done
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -501,7 +501,7 @@ def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Bat
 
 @pytest.mark.long
 def test_slots_by_name_are_computed_from_the_request(page: Page, site: str):
-    names = [name for name, _ in NAMED_SLOTS]
+    names = [name for name, _ in NAMED_SLOTS] + [NAMED_SLOTS[0][0] | STATED, {"slot": "6", "keys": [], "call": "f()"}]
     batch = asked_of_everything(None, {BOB: {"slots": ["0x5", *names]}})
     prove(batch)
     page.goto(path(batch))

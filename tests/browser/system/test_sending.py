@@ -278,7 +278,7 @@ def test_a_sent_transaction_not_waited_for_is_offered_again_with_a_warning(
     begin(page)
     page.get_by_role("button", name="Don't wait for it").click()
     said(page, "Your account has sent 1 transaction that no block has yet.")
-    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Not now").click()
     assert len(wallet.sent) == 1
 
 

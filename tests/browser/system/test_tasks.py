@@ -43,7 +43,7 @@ def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: 
     assert (hand.clicks, hand.scrolls, hand.keys) == (0, 0, 3)
     # That page also shows the code for a contract.
     hand.click(hand.page.get_by_role("link", name="More about these facts"))
-    hand.click(hand.page.get_by_text("Read it from a contract"))
+    hand.click(hand.page.locator(".facts-found summary"))
     expect(hand.page.get_by_text("interface IFactsRegistry")).to_be_visible()
 
 

@@ -61,6 +61,7 @@ REFUSALS: dict[str, Refusal] = {
     "in words of a limit of requests": in_json(200, -32000, "rate limit: too many requests per second"),
     "reth": in_json(200, -32602, "query exceeds max results 20000, retry with the range 25766988-25775072"),
     "geth's time-out": in_json(200, -32002, "request timed out"),
+    "words alone": lambda body: {"jsonrpc": "2.0", "id": body["id"], "error": "block range is too wide (maximum 1024)"},
     "no words": in_json(200, -32000, ""),
     "422": in_json(422, -32602, "unprocessable"),
     "500": in_json(500, -32603, "Internal error"),

@@ -163,8 +163,9 @@ REPLIES_AMISS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda replies: [*replies[1:], {**replies[0], "id": float(replies[0]["id"])}], "belongs to no request"),
     (lambda replies: [*replies[1:], {**replies[0], "id": None}], "belongs to no request"),
     (lambda replies: [*replies[1:], "reply"], "belongs to no request"),
-    (lambda replies: [*replies[1:], {"id": replies[0]["id"]}], "neither a result nor an error"),
-    (lambda replies: [*replies[1:], {"id": replies[0]["id"], "error": "no"}], "neither a result nor an error"),
+    (lambda replies: [*replies[1:], {"id": replies[0]["id"], "error": 5}], "neither a result nor an error"),
+    # status-im/status-go 361 leaves a result of null out.
+    (lambda replies: [*replies[1:], {"id": replies[0]["id"]}], "a quantity that is not hexadecimal"),
 ]
 
 TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
@@ -198,6 +199,16 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         call,
         NodeUnavailable,
         "403; the node said: “capa",
+    ),
+    *(
+        (raw(json.dumps(told).encode(), status), call, ChainError, "the node said: “the key is disabled")
+        for told in (
+            {"detail": "the key is disabled"},
+            {"errors": [{"message": "the key is disabled"}]},
+            {"error": {"error": {"message": "the key is disabled"}}},
+            {"error": "the key is disabled"},
+        )
+        for status in (400, 401, 403)
     ),
     (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "503; the node said: “<html>Too Many"),
     (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
@@ -602,8 +613,8 @@ def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
 
 
 POISON: dict[str, Callable[[Any], Any]] = {
-    "neither": lambda question: {"jsonrpc": "2.0", "id": question["id"]},
-    "no error": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": "no"},
+    "neither": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": 5},
+    "in words": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": "no"},
     "missing": lambda _: None,
     "limit": lambda question: error(question, -32005, "project ID request rate exceeded"),
     "words": lambda question: error(question, -32000, "exceeded its compute units"),
@@ -825,7 +836,7 @@ def test_each_node_is_asked_by_itself_where_there_are_two_that_answer(nodes):
     client = nodes(first, failing, last)
     assert list(client.ask_each(echoes([1, 2])).values()) == [[1, 2], [100, 2]]
     assert [node.count() for node in (first, failing, last)] == [[2], [1], [2]]
-    last.spoils[3] = lambda question: {"id": question["id"]}
+    last.spoils[3] = lambda question: {"id": question["id"], "error": 5}
     client.ask_each(echoes([3]))
     assert len(client.resting_nodes()) == 2
     assert list(client.answers_of_each(echoes([1])[0]).values()) == [1, 100], (

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ from tests.chains.hostile_node import (
     hostile_node,
 )
 from tests.chains.lying_node import Raw, each, is_chain_id, lying_node, recording, result
+from tests.http_server import serving
+from tests.tls_failures import FAILURES, failing
 
 # Print the growth of peak memory in MB for each node URL in the arguments.
 _ASK_EACH = """
@@ -127,6 +130,31 @@ def test_no_redirect_to_another_port_is_followed(client_of):
             elsewhere.accept()
 
 
+@pytest.mark.parametrize(("behave", "told"), FAILURES.values(), ids=FAILURES)
+def test_a_node_without_valid_tls_is_said_with_the_cause(client_of, behave, told):
+    with failing(behave) as url, pytest.raises(NodeUnavailable) as caught:
+        client_of(url).head()
+    assert f"{url.removeprefix('https://')} {told}." in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/v2/a%2Bc%2Fd%3D", "/?key=%7ea%2f", "/a//b/./c/../%2e%2e?x=c+d;e&y=[]&z"])
+def test_a_node_is_asked_at_its_url_byte_for_byte(path):
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Handler) as url:
+        bounded_http.send_all([HttpRequest(url + path, b"", 1_000, 5, 5, method="GET")])
+    assert paths == [path]
+
+
 def test_redirects_are_followed_only_where_they_are_allowed():
     """Signing services, attesters, beacon nodes and the operator's webhook don't."""
     asked: list[Any] = []
@@ -156,11 +184,12 @@ def prove(client: RpcClient, proof_request: ProofRequest) -> None:
     ("ask", "most"),
     [
         (lambda client: client.balance("0x" + "11" * 20), 16 * 1024),
-        (lambda client: client.eth_call("0x" + "11" * 20, b""), 1024 * 1024),
+        (lambda client: client.eth_call("0x" + "11" * 20, b""), 64 * 1024),
+        (lambda client: client.code("0x" + "11" * 20), 1024 * 1024),
         (lambda client: client.header(1), 4 * 1024 * 1024),
         (lambda client: prove(client, WANTED), 4 * 80 * 1024),
     ],
-    ids=["balance", "call", "header", "proof"],
+    ids=["balance", "call", "code", "header", "proof"],
 )
 def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
     def long(body):

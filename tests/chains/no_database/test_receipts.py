@@ -16,6 +16,7 @@ from chains.nodes.node_errors import InvalidReply, NodeUnavailable, OtherRoot
 from chains.tries.header import Header
 from chains.tries.packed_entries import nodes, root
 from chains.tries.trie import EMPTY_TRIE_ROOT
+from tests.chains.lying_node import Raw
 from tests.chains.recorded_blocks import answering, load
 from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT, TYPED_RECEIPTS
 from tests.contracts import tries
@@ -133,6 +134,12 @@ MISANSWERED: dict[str, tuple[Fixture, Change]] = {
     "decimal digits": (_NEWER, _in_numbers(str)),
     "zeros before": (_NEWER, _in_numbers(lambda number: f"0x{number:08x}")),
     "true for the status": (_NEWER, lambda told: [each | {"status": each["status"] == "0x1"} for each in told]),
+    # hiero-ledger/hiero-json-rpc-relay 4921
+    "the block's gas in each": (
+        _NEWER,
+        lambda told: [each | {"cumulativeGasUsed": told[-1]["cumulativeGasUsed"]} for each in told],
+    ),
+    "no gas until each": (_NEWER, without("cumulativeGasUsed")),
     "another order": (
         _NEWER,
         lambda told: [each | {"transactionIndex": hex(index)} for index, each in enumerate(told)][::-1],
@@ -152,8 +159,18 @@ def test_receipts_misanswered_in_known_ways_still_make_the_blocks_trie(client_of
     assert list(made.values) == block_of(fixture).values
 
 
-# kkrt-labs/kakarot-rpc 821 answers null.
-NO_LISTS: dict[str, Any] = {"none": [], "null": None, "null among them": [{}, None], "hashes": ["0x"], "an object": {}}
+# kkrt-labs/kakarot-rpc 821 answers null, paradigmxyz/reth 23394 and hiero-json-rpc-relay 4423 an empty list. A proxy
+# may refuse this method alone.
+NO_LISTS: dict[str, Any] = {
+    "none": [],
+    "null": None,
+    "null among them": [{}, None],
+    "hashes": ["0x"],
+    "an object": {},
+    **{f"status {status}": Raw(b"<html>", status) for status in (400, 404, 405, 501)},
+    "no result": Raw(b'{"id": 2}'),
+    "an error in words": Raw(b'{"error": "Method not supported"}'),
+}
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def test_arguments_become_the_body():
     assert "fee" not in body_of(**arguments, is_paid_by_caller=True)
     hook = body_of(**arguments, fee="7", webhook="https://a.example", webhook_events=["DONE"])
     assert (hook["fee"], hook["webhook"]) == ("7", {"url": "https://a.example", "headers": {}, "events": ["DONE"]})
+    assert body_of(**arguments, label="Payroll")["label"] == "Payroll"
     name = {"slot": "0x5", "keys": [{"index": "1"}]}
     (entry,) = body_of(**arguments | {"accounts": ["0xaa"], "slots": ["a", "f:0xbb:7", json.dumps(name)]})["data"]["1"][
         "block:15"
@@ -151,6 +152,31 @@ def test_proofs_of_withdrawals_are_asked_for_and_shown(capsys, monkeypatch):
     cells = " ".join(shown[1].split())
     assert "withdrawal 3 WITHDRAWAL 16045681 Gwei to 0xbbbb" in cells
     assert "from validator 1268172, index 38266025 a fact" in cells
+
+
+def test_a_service_that_finds_another_slot_than_it_was_asked_for_is_found_out(monkeypatch, capsys):
+    """The slot of a vault's balance may be another contract's: that is told."""
+    token, name = "0x" + "cc" * 20, {"slot": "0x0", "keys": [ALICE], "layout": "solidity"}
+    slot = {"account": token, "slot": f"0x{5:064x}", "slotName": name, "layout": "solidity", "certainty": "is_value"}
+    slot |= {"word": f"0x{6:064x}", "value": "6", "onlyAtThisBlock": False}
+    honest = {"sourceChainId": "1", "blockNumber": "9", "blockHash": DIGEST, "foundBy": "eth_createAccessList"}
+    honest |= {"slots": [slot], "batch": {}}
+    answers: list[dict[str, Any]] = []
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    with lying_node(lambda _: answers[-1]) as url:
+        monkeypatch.setenv("BQS_URL", url)
+        for change, sentence in (
+            ({"slots": []}, "slots"),
+            ({"blockNumber": "8"}, "another chain or block"),
+            ({"sourceChainId": "2"}, "another chain or block"),
+            ({"slots": [slot | {"slotName": name | {"keys": [B]}}]}, "isn't of this holder"),
+            ({"slots": [slot | {"account": B}]}, f"is 6, in {slot['slot']} of {B} (solidity)."),
+            ({}, f"is 6, in {slot['slot']} (solidity)."),
+        ):
+            answers.append(honest | change)
+            asked = ("--token", token, "--holder", ALICE, "--chain", "1", "--block", "9", "--destination", "10")
+            code, _, errors = bqs_says(capsys, "submit", *asked)
+            assert (code != 0, sentence in errors) == (True, True), errors
 
 
 def test_arguments_about_transactions_become_the_body():
@@ -414,6 +440,36 @@ def test_a_closed_stream_is_no_defect(closed, arguments, code):
     variables = os.environ | {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0"}
     done = subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, "defect" in done.stderr + done.stdout) == (code, False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("estimate - --chain 1 --destination 1 <&- 2>&1", ExitCode.USAGE, "No line of the file asks for anything."),
+        ("--help >/dev/full 2>&1", ExitCode.USAGE, ""),
+        ("--help 2>&1 >/dev/full", ExitCode.USAGE, "The output: No space left on device."),
+        ("list --nope 2>/dev/full", ExitCode.USAGE, ""),
+        (
+            "read $(printf '\\377') 2>&1",
+            ExitCode.USAGE,
+            "is not UTF-8 text: save it as UTF-8.",
+        ),
+    ],
+)
+def test_streams_that_take_or_have_nothing_end_in_a_sentence(command, code, said):
+    variables = os.environ | {"BQS_API_KEY": KEY, "BQS_PATIENCE": "0", "BQS_URL": "\ufeffhttp://127.0.0.1:1"}
+    line = f"{shlex.join(BQS)} {command}"
+    done = subprocess.run(["sh", "-c", line], env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stdout) == (code, True)
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_a_reader_that_ends_early_is_no_failure():
+    line = f"{shlex.join(BQS)} --help | true; {{ {shlex.join(BQS)} --help; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr == "0\n"
 
 
 def test_without_a_home_nothing_is_kept_and_that_is_said(monkeypatch, tmp_path):

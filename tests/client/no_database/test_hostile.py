@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from batch_query_client import AsyncBatchQueryService, BatchQueryService, Patience, Unavailable, verify_bundle_by_nodes
+from batch_query_client import (
+    AsyncBatchQueryService,
+    BatchQueryError,
+    BatchQueryService,
+    Patience,
+    Unavailable,
+    verify_bundle_by_nodes,
+)
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, hostile_node
+from tests.chains.lying_node import lying_node, result
+from tests.tls_failures import FAILURES, failing
 
 pytestmark = pytest.mark.outside
 
@@ -49,6 +58,14 @@ def test_so_it_does_for_callers_that_do_not_block(name):
         asyncio.run(submit(url))
 
 
+def test_a_node_that_refuses_python_is_read():
+    with (
+        lying_node(lambda body: result(body, "0x1"), "ython") as url,
+        pytest.raises(BatchQueryError, match="Name a node of this"),
+    ):
+        verify_bundle_by_nodes(BUNDLE, [url], IMPATIENT)
+
+
 def test_no_url_comes_into_a_log(caplog):
     caplog.set_level("INFO")
     with hostile_node(WORST["wrong ids"], chain_id=None) as url, pytest.raises(Unavailable):
@@ -61,6 +78,13 @@ def test_a_service_that_is_not_there_is_said_without_its_path():
         BatchQueryService("http://127.0.0.1:1/secret", patience=IMPATIENT).connections()
     with pytest.raises(Unavailable, match=r"^no-such-host\.invalid can't be reached\.$"):
         BatchQueryService("https://no-such-host.invalid", patience=IMPATIENT).connections()
+
+
+@pytest.mark.parametrize(("behave", "told"), FAILURES.values(), ids=FAILURES)
+def test_a_service_without_valid_tls_is_said_with_the_cause(behave, told):
+    with failing(behave) as url, pytest.raises(Unavailable) as caught:
+        BatchQueryService(url, patience=IMPATIENT).connections()
+    assert str(caught.value) == f"{url.removeprefix('https://')} {told}."
 
 
 @pytest.mark.parametrize(

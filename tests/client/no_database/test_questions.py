@@ -10,6 +10,7 @@ from batch_query_client import (
     ACCOUNT_PROPERTIES,
     HEADER_PROPERTIES,
     Account,
+    BatchQueryService,
     Header,
     Transaction,
     Webhook,
@@ -154,7 +155,7 @@ def test_an_integer_of_any_type_is_one_everywhere():
     )
 
 
-WRONG: tuple[Any, ...] = (None, 1.5, b"x", {}, object(), True, float("nan"), "BALANCE", "x" * 10_000)
+WRONG: tuple[Any, ...] = (None, 1.5, b"x", bytearray(b"x"), {}, object(), True, float("nan"), "BALANCE", "x" * 10_000)
 FIELDS: dict[str, Callable[[Any], object]] = {
     "address": lambda wrong: Account(wrong, chain=1, block=1, props=["BALANCE"]),
     "chain": lambda wrong: Account(ALICE, chain=wrong, block=1, props=["BALANCE"]),
@@ -171,10 +172,23 @@ FIELDS: dict[str, Callable[[Any], object]] = {
     "a place": lambda wrong: Withdrawals([wrong], chain=1, block=1),
     "queries": lambda wrong: body(destination=1, queries=wrong),
     "a query": lambda wrong: body(destination=1, queries=[wrong]),
+    "a webhook": lambda wrong: asked(Header(["TIMESTAMP"], chain=1, block=1), webhook=wrong),
+    "a webhook's URL": Webhook,
+    "headers": lambda wrong: Webhook("https://a.example", headers=wrong),
+    "a header": lambda wrong: Webhook("https://a.example", headers={"a": wrong}),
+    "events": lambda wrong: Webhook("https://a.example", events=wrong),
+    "an event": lambda wrong: Webhook("https://a.example", events=[wrong]),
+    "the service": BatchQueryService,
+    "a key": lambda wrong: BatchQueryService("https://a.example", api_key=wrong),
+    "a batch": lambda wrong: BatchQueryService("https://a.example").batch(wrong),
     "destination": lambda wrong: asked(Header(["TIMESTAMP"], chain=1, block=1), destination=wrong),
 }
 # Text is an address, a name of a property, or what the service refuses; time may be in parts of seconds.
-TAKEN = {("address", str), ("a property", str), ("time", float), ("a slot", bytes), ("a slot", dict)}
+TAKEN = {
+    *{("address", str), ("a property", str), ("time", float), *(("a slot", kind) for kind in (bytes, bytearray, dict))},
+    *{("a webhook", type(None)), ("a webhook's URL", str), ("headers", dict), ("a header", str), ("an event", str)},
+    *{("a key", str), ("a batch", str)},
+}
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -190,12 +204,12 @@ def test_a_wrong_type_is_refused_in_a_sentence(field, wrong):
 def test_the_fields_beside_the_data():
     query = Account(ALICE, chain=1, block=1, props=["BALANCE"])
     hook = Webhook("https://a.example", {"x-token": "secret"}, ["DONE"])
-    document = body(destination=10, queries=[query], fee=5, webhook=hook)
-    assert document["fee"] == "5"
+    document = body(destination=10, queries=[query], fee=5, webhook=hook, label="Payroll")
+    assert (document["fee"], document["label"]) == ("5", "Payroll")
     assert document["webhook"] == {"url": "https://a.example", "headers": {"x-token": "secret"}, "events": ["DONE"]}
     assert "secret" not in repr(hook)
     paid = body(destination=10, queries=[query], is_paid_by_caller=True)
-    assert (paid["sender"], "fee" in paid, "webhook" in paid) == ("self", False, False)
+    assert (paid["sender"], paid.keys() & {"fee", "webhook", "label"}) == ("self", set())
 
 
 def test_the_names_are_those_of_the_service():

@@ -202,9 +202,10 @@ def soon(live: Live) -> client.Batch:
 
 def test_lists_come_in_parts(live, proven):
     queries = [client.Header(["GAS_LIMIT"], chain=CHAIN_ID, block=live.chain.head())]
-    newest = live.service.submit(destination=CHAIN_ID, queries=queries)
+    newest = live.service.submit(destination=CHAIN_ID, queries=queries, label="The newest")
     page = live.service.batches(limit=1)
-    assert [batch.internal_id for batch in page.batch_queries] == [newest.id]
+    assert [(batch.internal_id, batch.label) for batch in page.batch_queries] == [(newest.id, "The newest")]
+    assert [batch.internal_id for batch in live.service.batches(label="The newest").batch_queries] == [newest.id]
     assert newest.id not in {batch.internal_id for batch in live.service.batches(cursor=page.next).batch_queries}
     balances = live.service.facts(account=BOB, property="BALANCE", block=proven.block).facts
     assert [fact.value for fact in balances] == [live.balance(BOB, proven.block)]
@@ -348,6 +349,7 @@ def token(live) -> str:
 def test_a_token_s_balance_is_proven_by_token_and_holder(live, bqs, token):
     (slot,) = live.service.find_slots(token, "balanceOf(address)", ALICE, chain=CHAIN_ID).slots
     assert (slot.is_answer, slot.value, slot.part.size, slot.layout) == (True, "1001", 256, "vyper")
+    assert slot.slot_name["call"] == "balanceOf(address)"
     query = client.Account(slot.account, chain=CHAIN_ID, block="latest", slots=[slot.slot_name])
     (proof,) = live.service.read_proofs(destination=CHAIN_ID, queries=[query])
     assert (proof.slot, int.from_bytes(proof.word)) == (slot.slot, 1001)
@@ -392,7 +394,7 @@ def test_the_payer_of_a_batch_is_told_the_command_that_sends_it(live, bqs):
 
 
 @pytest.mark.long
-def test_batches_are_listed_and_cancelled(live, bqs, proven):
+def test_batches_are_listed_and_cancelled(live, bqs, proven, tmp_path):
     batch = soon(live)
     code, out, _ = bqs("list", "--status", "done", "--limit", "3", "--after", "2026-01-01")
     assert code == 0
@@ -400,13 +402,18 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert batch.id not in out
     assert bqs("watch", batch.id, "--timeout", "1")[0] == ExitCode.NOT_DONE
     assert bqs("cancel", batch.id)[0] == 0
+    (tmp_path / "batch.json").write_text(json.dumps(live.answer(f"explorer/query/{batch.id}/request.json")))
+    code, again, _ = bqs("submit", "batch.json", "--label", "Once more")
+    assert (code, bqs("cancel", again.strip())[0]) == (0, 0)
+    code, out, _ = bqs("list", "--label", "Once more", "--status", "cancelled")
+    assert (code, again.strip() in out, "Once more" in out, batch.id in out) == (0, True, True, False)
     code, _, errors = bqs("watch", batch.id, "--json")
     assert (code, json.loads(errors.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
     # The batch is cancelled, so no worker changes it between the two lists.
     code, out, _ = bqs("list", "--json", "--limit", "1")
     listed = live.answer("batch-queries?limit=1")
     assert json.loads(out) == listed
-    assert [entry["internalId"] for entry in listed["batchQueries"]] == [batch.id]
+    assert [entry["internalId"] for entry in listed["batchQueries"]] == [again.strip()]
     assert bqs("cancel", proven.batch.id)[0] == ExitCode.REJECTED
     assert bqs("watch", "0" * 26)[0] == ExitCode.NOT_FOUND
 

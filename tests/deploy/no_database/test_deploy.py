@@ -1,6 +1,7 @@
 """Check deploy/ without a container engine or systemd."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,7 +17,6 @@ import pytest
 from chains.chains_file import load_chains
 from chains.signer_keys import SignerKey
 from devnet.devchain import PROJECT
-from tests.docs.examples import blocks_of
 
 DEPLOY = PROJECT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -31,7 +31,7 @@ MONITORING = {"prometheus", "grafana"}
 
 def test_the_image_has_the_packages_that_are_pinned_and_no_others():
     assert "--no-deps --require-hashes --only-binary :all: -r requirements/service.txt" in CONTAINERFILE
-    assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["python:3.12.8-slim"] * 2
+    assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["python:3.12.8-slim"] * 2 + ["scratch"]
     assert "apt-get" not in CONTAINERFILE
 
 
@@ -39,10 +39,11 @@ def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret():
     final = CONTAINERFILE.rpartition("FROM ")[2]
     assert re.search(r"^USER service$", final, re.MULTILINE)
     assert final.index("USER service") > final.index("collectstatic")
-    # collectstatic makes a secret key in STATE_DIR, which the image must not keep.
-    assert re.search(
-        r"STATE_DIR=/tmp/state python manage.py collectstatic .+ && rm -r /tmp/state$", final, re.MULTILINE
-    )
+    # Programs make a secret key in STATE_DIR, which the image must not keep.
+    run = re.search(r"^RUN STATE_DIR=/tmp/state python manage.py collectstatic (?:.+\\\n)*.+$", final, re.MULTILINE)
+    assert run
+    assert run[0].count("python ") == run[0].count("STATE_DIR=/tmp/state python ")
+    assert run[0].endswith("rm -r /tmp/state")
     assert not re.search(r"(SECRET|PASSWORD|KEY|DATABASE_URL)\w*=", CONTAINERFILE)
 
 
@@ -157,23 +158,55 @@ def test_secrets_are_files_and_each_is_there(compose):
                 assert str(value).removeprefix("/run/secrets/") in service["secrets"], name
 
 
-def test_the_page_of_containers_writes_every_secret_but_the_signer_s(compose, tmp_path):
-    page = blocks_of("docs/operating/containers.md")
-    (tmp_path / "deploy").mkdir()
-    (tmp_path / "dev").symlink_to(PROJECT / "dev")
-    subprocess.run(["bash", "-e", "-c", page[0].code], cwd=tmp_path, check=True)
-    folder = tmp_path / "deploy" / "secrets"
+def make_secrets(folder: Path, **variables: str) -> str:
+    script = PROJECT / "dev/tools/compose_secrets.py"
+    run = subprocess.run(
+        [sys.executable, script, folder],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(PROJECT), **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return run.stdout
+
+
+@pytest.mark.long
+def test_secrets_are_made_once_for_their_owner_alone_and_none_is_shown(compose, tmp_path):
+    folder = tmp_path / "secrets"
+    said = make_secrets(tmp_path, SEPOLIA_RPC_URL="https://node.example/key")
+    assert "lacks URLs of nodes: write them there instead of OP_SEPOLIA_RPC_URL." in said
     assert folder.stat().st_mode & 0o777 == 0o700
-    made = {path.name for path in folder.iterdir() if path.read_text().strip()}
-    files = {Path(secret["file"]).name for secret in compose["secrets"].values()}
-    assert files - made == {"signer.json", "signer.password"}
-    assert all(f" secrets/{name}" in page[1].code for name in files - made)
-    chains = load_chains(folder / "chains.toml", {}).chains
-    assert [chain.rpc_urls for chain in chains] == [("https://node.example/key",), ("https://sepolia.optimism.io",)]
+    made = {path.name: path.read_text() for path in folder.iterdir()}
+    assert set(made) == {Path(secret["file"]).name for secret in compose["secrets"].values()}
+    assert len(made) == 9
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    owners = {path.stat().st_uid for path in folder.iterdir()}
+    # Root gives them to the image's own user.
+    assert owners == {os.geteuid() or 10001}
+    assert f"SECRETS_OWNER={owners.pop()}\n" in (tmp_path / ".env").read_text()
+    assert not [text for name, text in made.items() if text.strip() in said or "node.example" in said]
     # In a container, the file of chains lies beside these secrets, under their names there.
     assert {"signer_keystore", "signer_password"} <= set(compose["secrets"])
-    signer = SignerKey(keystore_file=folder / "signer_keystore", password_file=folder / "signer_password")
-    assert [chain.signer for chain in chains] == [signer] * 2
+    chains = load_chains(folder / "chains.toml", {"OP_SEPOLIA_RPC_URL": "https://other.example"}).chains
+    assert [chain.rpc_urls for chain in chains] == [("https://node.example/key",), ("https://other.example",)]
+    signers = [chain.signer for chain in chains if isinstance(chain.signer, SignerKey)]
+    files = [(signer.keystore_file, signer.password_file) for signer in signers]
+    assert files == [(folder / "signer_keystore", folder / "signer_password")] * 2
+    key = SignerKey(keystore_file=folder / "signer.json", password_file=folder / "signer.password")
+    assert f"The signer is {key.address}" in said
+    (folder / "grafana_password").unlink()
+    again = make_secrets(tmp_path)
+    assert f"made  {folder / 'grafana_password'}" in again
+    assert again.count("kept ") == 9
+    after = {path.name: path.read_text() for path in folder.iterdir()}
+    assert {name for name in made if made[name] != after[name]} == {"grafana_password"}
+
+
+def test_each_container_that_reads_secrets_runs_as_their_owner(compose):
+    # PostgreSQL's begins as root.
+    readers = {name for name, service in compose["services"].items() if service.get("secrets")} - {"postgres"}
+    assert readers == {"migrate", "web", "worker"} | MONITORING
+    assert all(compose["services"][name]["user"].startswith("${SECRETS_OWNER:-10001}:") for name in readers)
 
 
 def test_each_container_waits_for_those_it_needs(compose):
@@ -203,6 +236,11 @@ def test_units_are_hardened(unit: Path):
     command = [ANALYZE, "security", "--no-pager", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-300:] + run.stderr
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_no_unit_dumps_its_memory_which_holds_keys(unit: Path):
+    assert "LimitCORE=0" in unit.read_text().splitlines()
 
 
 @needs_systemd

@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from explorer.lists import batch_list
+from proving.models import SlotProof
 from queries import batch_states, ens_names
 from queries.columns import RejectionCode
 from queries.ens_names import Account, NoAccount
@@ -26,7 +27,7 @@ COMMON = {"destination_chain_id": 31337, "fee": 0, "request": "{}", "deadline_at
 
 
 def ids(html: str) -> list[str]:
-    return re.findall(r'class="full"><a class="title" href="/explorer/query/(\w{26})">', html)
+    return re.findall(r'class="full">\s*<a class="title" href="/explorer/query/(\w{26})">', html)
 
 
 def listed(client: Client, **parameters: str) -> list[str]:
@@ -68,6 +69,13 @@ def test_nobody_sees_all_batches_unless_the_operator_allows_it(alice):
 # --- Search and filters -----------------------------------------------------------------------------------------------
 
 
+def test_a_filter_that_is_repeated_is_refused(alice):
+    batches.a_batch()
+    page, file = (alice.get(f"{address}?status=X&status=RECEIVED") for address in ("/explorer", "/explorer.csv"))
+    assert (page.status_code, file.status_code) == (400, 400)
+    assert alice.get("/explorer?status=&status=RECEIVED").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
@@ -83,6 +91,8 @@ def test_nobody_sees_all_batches_unless_the_operator_allows_it(alice):
         ({"until": "9999-12-31"}, "A day is written as 2026-01-31."),
         ({"beginning": "2026-01-31"}, "There is no filter beginning."),
         ({"{0}": "x"}, "There is no filter {0}."),
+        ({"of": "nobody"}, "The list is of everybody, or your own."),
+        ({"since": "2026-01-01, 2026-01-01"}, "A day is written as 2026-01-31."),
         *(({name: "X"}, "There is no such page of the list.") for name in ("before", "after")),
     ],
     ids=str,
@@ -93,7 +103,7 @@ def test_a_filter_that_cannot_be_read_is_refused_by_the_page_and_its_file(alice,
     assert (page.status_code, file.status_code) == (400, 400)
     assert sentence in page.text
     ((name, text),) = parameters.items()
-    assert text in page.text or name in {"status", "chain", "source", "property", "before", "after", "beginning"}
+    assert text in page.text or name in {"of", "status", "chain", "source", "property", "before", "after", "beginning"}
     assert batch.pk not in page.text
     assert file.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert list(csv.reader(io.StringIO(file.content.decode("utf-8-sig")))) == [["error"], [sentence]]
@@ -141,7 +151,7 @@ def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
     response = alice.get("/explorer", {"q": text})
     assert response.status_code == 200
     assert "<script>" not in response.text
-    assert text == "\0" or "Your text is none of these." in response.text
+    assert text == "\0" or "None of your batches matches" in response.text
 
 
 def test_batches_are_filtered_by_status_and_destination(alice):
@@ -189,7 +199,7 @@ def test_the_beginning_of_an_identifier_finds_what_its_reader_may_list(alice, cl
 
     assert found(alice, f" {mine[1][:9].lower()} ") == f"/explorer/query/{mine[1]}"
     assert listed(alice, q="01abcdef") == mine[::-1]
-    assert "Your text is none of these." in alice.get("/explorer", {"q": mine[1][:7]}).text
+    assert listed(alice, q=mine[1][:7]) == []
     for reader in (alice, client):
         page = reader.get("/explorer", {"q": others.pk[:25]})
         assert (page.status_code, others.pk in page.text) == (200, False)
@@ -211,12 +221,66 @@ def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
     batch_states.reject([Batch.objects.latest("pk").pk], code=RejectionCode.BLOCK_TOO_OLD, reason="X.", retryable=False)
     html = alice.get("/explorer").text
     text = text_of(html)
-    assert f"Balance of {ALICE} at block 1,234,567 = 123,456,789.0123… ETH" in text
-    assert re.search(r"1,234.56789 ETH IN_PROGRESS Cancel batch \w+ 1 of 4 steps", text)
+    assert f"Balance of {ALICE} at block 1,234,567 123,456,789.012345678901234567 ETH" in text
+    assert re.search(r" 0 / ?of at most 1,234.56789 ETH IN_PROGRESS 1 of 4 steps Cancel batch \w+", text)
     assert re.search(r"DONE in \d", text)
     assert "REJECTED block_too_old" in text
     assert f'<a href="{batches.path(done)}">' in html
     assert not re.search(r"(?<![.\d])\d{5}", re.sub(r"0x\w+|[0-9A-Z]{26}|\(\d+\)", "", text))
+
+
+def test_a_row_names_the_chains_only_where_there_are_several(alice, tmp_path):
+    batches.finish(batches.a_batch())
+    for address in ("/explorer", f"/facts?account={ALICE}"):
+        assert ">Chains</th>" not in alice.get(address, headers={"accept": "text/html"}).text
+    batches.connect_source(tmp_path)
+    for address in ("/explorer", f"/facts?account={ALICE}"):
+        assert ">Chains</th>" in alice.get(address, headers={"accept": "text/html"}).text
+
+
+NEGATIVE = {"slot": "2", "keys": [], "part": {"offset": 0, "size": 128, "form": "signed"}, "decimals": 18}
+
+
+@pytest.mark.parametrize(
+    ("slot", "number", "shown"),
+    [
+        ("0x2", 10**22, "10,000,000,000,000,000,000,000"),
+        ({"slot": "2", "keys": [ALICE]}, 10**27, "1,000,000,000,000,000,000,000,000,000"),
+        (NEGATIVE, 2**128 - 5 * 10**17 - 1, "-0.500000000000000001"),
+        ("0x2", 10**31, f"0x{10**31:064x}"),
+    ],
+    ids=("an amount of a token", "of a named slot", "a negative one", "longer"),
+)
+def test_a_value_has_all_its_digits_in_lists(alice, slot, number, shown):
+    """Only words of more digits than an amount has are shortened, and copied whole."""
+    batches.settle(batches.finish(batches.batch_at(block_12={"accounts": {ALICE: {"slots": [slot]}}})))
+    SlotProof.objects.update(value=number)
+    for address in ("/explorer", "/dashboard", f"/facts?account={ALICE}"):
+        html = alice.get(address, headers={"accept": "text/html"}).text
+        value = re.search(r'class="r value">\s*<strong>(.*?)</strong>', html, re.DOTALL)
+        assert value
+        assert re.sub("<.*?>", "", value[1]).partition("\xa0")[0] == shown
+
+
+def test_a_batch_that_its_owner_cancelled_is_cancelled_on_pages_and_rejected_in_programs(alice):
+    cancelled, rejected, by_operator = (batches.a_batch(block=block) for block in (12, 13, 14))
+    batches.reject(cancelled, "cancelled_by_user", "X.", retryable=False)
+    batches.reject(rejected)
+    batches.reject(by_operator, "cancelled_by_operator", "X.", retryable=False)
+    assert listed(alice, status="CANCELLED") == [cancelled.pk]
+    assert listed(alice, status="REJECTED") == [by_operator.pk, rejected.pk, cancelled.pk]
+    rows = csv.DictReader(io.StringIO(alice.get("/explorer.csv?status=CANCELLED").content.decode("utf-8-sig")))
+    assert [(row["internal_id"], row["status"]) for row in rows] == [(cancelled.pk, "REJECTED")]
+    for address in ("/explorer?status=REJECTED", "/dashboard"):
+        statuses = re.findall(r'<span class="chip (\w+)">', alice.get(address).text)
+        assert statuses == ["REJECTED", "REJECTED", "CANCELLED"]
+    html = batches.page(cancelled)
+    assert '<strong class="chip CANCELLED">' in html
+    assert "<title>CANCELLED · " in html
+    assert "The batch is CANCELLED." in html
+    assert ">Rejected" not in html
+    assert '<strong class="chip REJECTED">' in batches.page(by_operator)
+    assert alice.get(f"{batches.path(cancelled)}.json").json()["status"] == "REJECTED"
 
 
 BLOCK_77 = "sourceChainId=31337&amp;block=77"

@@ -13,11 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts import keys
-from proving.models import AccountProof, FactsRegistry, Share
+from proving.models import AccountProof, FactsRegistry, Share, SlotProof
 from queries import batch_states
 from queries.columns import RejectionCode
-from queries.models import Batch, Block, StepKind
+from queries.models import Batch, Block, Sender, Step, StepKind
 from queries.waits import wait
+from tests.browser.states import of_two_sources_waiting
 from tests.explorer import batches
 from tests.explorer.pages import text_of
 from tests.factories import client_of
@@ -43,6 +44,86 @@ def test_the_last_error_is_escaped():
     html = batches.page(batch)
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in html
     assert "<script>alert" not in html
+
+
+def test_facts_stand_before_the_steps_once_all_are_proven():
+    batch = batches.accept(batches.a_batch(ALICE, BOB))
+
+    def order() -> bool:
+        html = batches.page(batch)
+        return html.index('<h2 id="queries">') < html.index("<h2>Steps</h2>")
+
+    assert not order()
+    batches.finish(batch)
+    assert order()
+
+
+def notes_of(batch: Batch, text: str) -> list[str]:
+    """Return the classes of the notes on a batch's page, whose only mention of a text is in the first one."""
+    batches.beat()
+    html = batches.page(batch).partition("What was submitted")[0]
+    assert text_of(html + "</main>").count(text) == 1
+    notes = re.findall(r'<div class="note ([^"]*)">(.*?)</div>', html, flags=re.DOTALL)
+    assert text in text_of(f"<main>{notes[0][1]}</main>")
+    return [kind for kind, _ in notes]
+
+
+def test_one_line_says_what_a_batch_waits_for_and_how_long_it_takes():
+    batch = batches.accept(batches.a_batch(block=743))
+    for head, time in ((691, "about 52 s"), (140, "about 10 min")):
+        reason = wait("block_to_come", block=743, chain=31337, head=head, last=None)
+        Block.objects.update(wait=reason)
+        Step.objects.update(error=reason)
+        sentence = f"Waiting for block 743 of Development chain, now {head}, {time}."
+        assert notes_of(batch, sentence) == ["run IN_PROGRESS"]
+        assert "The service has checked it" not in batches.page(batch)
+    # Nothing is expected of a chain that isn't configured.
+    Block.objects.update(wait=wait("block_to_come", block=743, chain=99, head=691, last=None))
+    assert notes_of(batch, "Waiting for block 743 of chain 99, now 691.") == ["run IN_PROGRESS"]
+
+
+def test_what_others_hold_up_is_told_once_in_amber(settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, batches.DEAD_NODE)
+    batches.connect_source(tmp_path)
+    batch = of_two_sources_waiting()
+    assert notes_of(batch, "attesters to vouch for block 9 of Other chain") == ["wait"]
+    html = batches.page(batch)
+    assert ("must sign" in html, html.count('class="IN_PROGRESS waits"')) == (False, 1)
+    # Attesters that fall silent are told where no wait is about them.
+    Block.objects.update(wait=None)
+    assert notes_of(batch, "1 of 2 attesters of Other chain answered") == ["wait", "run IN_PROGRESS"]
+
+
+def test_the_way_to_cancel_a_batch_says_what_it_cancels():
+    batch = batches.accept(batches.a_batch())
+    html = client_of(ALICE).get(batches.path(batch)).text
+    assert re.search(r'cancel">Cancel batch<', html)
+
+
+def test_a_fact_has_one_line_and_the_rest_is_folded():
+    batch = batches.finish(batches.batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE", "BALANCE"]}}}))
+    html = batches.page(batch)
+    lines = [
+        " ".join(re.sub("<[^>]+>", "", line).split())
+        for line in re.findall(r"<summary>(.*?)</summary>", html, re.DOTALL)
+    ]
+    assert [line for line in lines if re.match("NONCE|BALANCE", line)] == ["NONCE 7", "BALANCE 123,456,789.0123… ETH"]
+    opened = re.findall(r'<details class="fact" id="fact-1-\w+"( open)?', html)
+    assert opened == ["", ""]
+    # An only fact is open.
+    alone = batches.finish(batches.a_batch(BOB))
+    assert re.findall(r'<details class="fact" id="fact-1-\w+"( open)?', batches.page(alone)) == [" open"]
+
+
+def test_what_this_service_did_not_send_is_said_to_be_its_sender_s(settings):
+    settings.PUBLIC_BATCH_LIST = True
+    batch = batches.finish(batches.a_batch())
+    assert "The registry held this already" in batches.page(batch)
+    Batch.objects.update(sender=Sender.SELF, fee=0)
+    text = text_of(batches.page(batch))
+    assert "Its submitter, or somebody else, sent the transaction." in text
+    assert "held this already" not in text
+    assert "by its sender" in text_of(Client().get(f"/facts?account={ALICE}", headers={"accept": "text/html"}).text)
 
 
 # --- Values -----------------------------------------------------------------------------------------------------------
@@ -79,9 +160,7 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_where_the_registry_
 def test_any_balance_is_shown_exactly(balance):
     batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
-    shown = re.search(
-        r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch))
-    )
+    shown = re.search(r" ETH ([\d.]+) wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(batches.page(batch)))
     assert shown
     whole, _, fraction = shown[1].partition(".")
     assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
@@ -99,15 +178,18 @@ def test_any_balance_is_shown_exactly(balance):
         (1_500_000_000_000_000_000, "1.5"),
     ],
 )
-def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance, in_short):
+def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off_and_lists_cut_off_nothing(balance, in_short):
     batch = batches.finish(batches.a_batch())
     AccountProof.objects.update(balance=balance)
     exact = f"{Decimal(balance).scaleb(-18).normalize():f}\xa0ETH"
     alice, browser = client_of(ALICE), {"accept": "text/html,*/*;q=0.8"}
     of_account = alice.get("/facts", {"account": ALICE}, headers=browser).text
-    for html in (batches.page(batch), of_account, alice.get("/explorer").text):
-        assert f"{in_short} ETH" in text_of(html).replace("\xa0", " ")
-        assert (f'title="{exact}"' in html) == in_short.endswith("…")
+    html = batches.page(batch)
+    assert f"{in_short} ETH" in text_of(html).replace("\xa0", " ")
+    assert (f'title="{exact}"' in html) == in_short.endswith("…")
+    for html in (of_account, alice.get("/explorer").text, alice.get("/dashboard").text):
+        assert f" {Decimal(balance).scaleb(-18).normalize():,f} ETH" in text_of(html).replace("\xa0", " ")
+        assert "…" not in html.partition('class="r value"')[2].partition("</td>")[0]
 
 
 # --- Fee and steps ----------------------------------------------------------------------------------------------------
@@ -268,6 +350,89 @@ def test_a_named_slot_is_shown_by_its_name_and_its_number():
     assert shown == [(first, named[0]), (second, named[1]), (batches.word(5), None)]
     (held,) = Client().get(f"/facts?account={BOB}&slot={first}", headers=header(batch.api_key)).json()["facts"]
     assert held["slotName"] == named[0]
+
+
+TOKENS = 25 * 10**17
+BALANCE_OF = {"slot": "2", "keys": [ALICE], "call": "balanceOf(address)", "decimals": 18}
+SHORT = "0xf39F…2266"
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "title"),
+    [
+        (
+            BALANCE_OF,
+            TOKENS,
+            f"Slot said to be balanceOf {SHORT} of {{}} at block 12 of Development chain: 2.5 \u00d7 10^18",
+        ),
+        (BALANCE_OF | {"decimals": 2}, TOKENS + 1, "25,000,000,000,000,000.01 \u00d7 10^2"),
+        (BALANCE_OF | {"decimals": 0}, 2_500_000_000, ": 2,500,000,000"),
+        ({"slot": "2", "keys": [ALICE]}, TOKENS, ": 2,500,000,000,000,000,000"),
+        ({"slot": "2", "keys": [ALICE]}, 10**27, ": 0x00000000…"),
+        ("0x2", TOKENS, ": 0x00000000…"),
+        ({"slot": "2", "keys": [ALICE]}, 7, f"Slot 0x2[{SHORT}] of {{}} at block 12 of Development chain: 7"),
+        ({"slot": "2", "keys": [], "call": "totalSupply()"}, 7, "Slot said to be totalSupply of"),
+        # The arguments aren't known.
+        ({"slot": "2", "keys": [], "call": "f(address)"}, 7, "Slot said to be f(address) of"),
+        (
+            {"slot": "2", "keys": [ALICE, "5"], "call": "allowance(address,uint256)"},
+            7,
+            f"Slot said to be allowance {SHORT}, 5 of",
+        ),
+        ("0x2", 7, "Slot 0x2 of"),
+        (
+            {"slot": "2", "keys": [], "part": {"offset": 128, "size": 64, "form": "signed"}},
+            (2**64 - 5) << 128 | 3,
+            "Slot 0x2 of {} at block 12 of Development chain: -5 in bits 128 to 191",
+        ),
+        (
+            {"slot": "2", "keys": [], "part": {"offset": 8, "size": 8, "form": "bool"}},
+            0x205,
+            ": true in bits 8 to 15",
+        ),
+        (
+            {"slot": "2", "keys": [], "part": {"offset": 0, "size": 32, "form": "left"}, "decimals": 3},
+            0xAB,
+            ": 0x000000ab in bits 0 to 31",
+        ),
+        (
+            {"slot": "2", "keys": [], "call": "owner()", "part": {"offset": 0, "size": 160, "form": "unsigned"}},
+            int(ALICE, 16),
+            ": 0xf39f…2266 in bits 0 to 159",
+        ),
+    ],
+)
+def test_the_title_of_a_slot_is_its_name_and_its_number(name, word, title):
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}})
+    batches.finish(batch)
+    SlotProof.objects.update(value=word)
+    html = batches.page(batch)
+    (shown,) = re.findall(r'og:title" content="([^"]*)"', html)
+    assert title.format(f"{BOB[:6]}…{BOB[-4:]}") in unescape(shown)
+    # The whole word is beside it.
+    assert batches.word(word) in html
+
+
+def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(settings):
+    settings.PUBLIC_BATCH_LIST = True
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [BALANCE_OF]}}})
+    batches.finish(batch)
+    SlotProof.objects.update(value=TOKENS)
+    of_batch, of_list, of_facts = (
+        unescape(text_of(Client().get(url, headers={"accept": "text/html"}).text))
+        for url in (batches.path(batch), "/explorer", f"/facts?account={BOB}")
+    )
+    assert "said by its sender to be balanceOf(address) , not proven" in of_batch
+    assert "2.5 divided by 10^18, as its sender says" in re.sub(r"(divided .* says) (2.5)", r"\2 \1", of_batch)
+    assert "said by its sender to be balanceOf(address) , not proven" in of_facts
+    for text in (of_batch.partition("What was submitted")[0], of_list, of_facts):
+        assert (
+            len(re.findall("balanceOf", text)) == len(re.findall("said (?:by its sender )?to be balanceOf", text)) > 0
+        )
+    for url in (f"{batches.path(batch)}/facts.csv", f"/facts.csv?account={BOB}"):
+        head, line, *_ = Client().get(url).text.splitlines()
+        cells = dict(zip(head.split(","), line.split(","), strict=True))
+        assert (cells["slot_said_to_be"], cells["value"]) == (f"balanceOf {ALICE}", str(TOKENS))
 
 
 # --- Visitors ---------------------------------------------------------------------------------------------------------

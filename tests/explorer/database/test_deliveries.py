@@ -76,7 +76,7 @@ def test_older_deliveries_are_on_further_pages(batch):
         following = re.search(r'href="([^"#]+deliveries=\d+)#deliveries" rel="next"', html)
         address = following[1] if following else ""
     assert (listed, nexts) == (expected, 1)
-    assert client_of(ALICE).get(path(batch), {"deliveries": "x"}).text.count('mono">msg_') == 20
+    assert client_of(ALICE).get(path(batch), {"deliveries": "x"}).status_code == 400
 
 
 def test_a_button_sends_one_again(batch):

@@ -16,10 +16,11 @@ from django.utils import timezone
 import batch_query_client
 from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
-from queries.models import Batch, BatchStatus, Block, Webhook
+from queries.models import Batch, BatchStatus, Block, Webhook, WebhookDelivery
 from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
-from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
+from tests.metrics import value
+from tests.service import ALICE, SIGNER, a_key, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -70,6 +71,7 @@ def test_health_is_ok_while_nothing_is_wrong():
         "version": batch_query_client.__version__,
         "problems": [],
         "codes": [],
+        "critical": [],
         "notices": [],
     }
     assert "no-store" in response.headers["Cache-Control"]
@@ -108,6 +110,112 @@ def test_a_beat_from_the_future_tells_nothing():
     WorkerHeartbeat.objects.update(beat_at=timezone.now() + timedelta(hours=25))
     assert codes() == ["no_worker"]
     assert Client().get("/healthz").json()["worker"] == {"running": False, "lastBeat": None}
+
+
+# --- Severity ---------------------------------------------------------------------------------------------------------
+
+
+def critical() -> list[str]:
+    return list(Client().get("/healthz").json()["critical"])
+
+
+def saw_of(*problems: tuple[str, str, dict[str, str]]) -> None:
+    ChainWatch.objects.update(looked_at=timezone.now(), problems=problems)
+
+
+def of_chain(code: str, **values: str) -> tuple[str, str, dict[str, str]]:
+    return code, "A sentence.", {"chainId": "31337", **values}
+
+
+OF_CHAINS = ["chain_unavailable", "wrong_chain", "signer_unfunded", "signer_unreadable"]
+IN_THE_MORNING = ["clock", "wrong_history", "head_went_back", "no_proofs", "node_doubtful"]
+
+
+@pytest.mark.parametrize("of_value", [False, True])
+def test_only_what_makes_batches_to_a_chain_of_value_stand_still_is_critical(settings, of_value):
+    if of_value:
+        reconfigure(settings, "test_network = true", 'daily_limit = "1"\ndaily_limit_per_user = "1"')
+    saw_of(*(of_chain(code) for code in (*OF_CHAINS, *IN_THE_MORNING)))
+    assert codes() == [*OF_CHAINS, *IN_THE_MORNING]
+    assert critical() == (OF_CHAINS if of_value else [])
+    metrics = Client().get("/metrics").text
+    for code in OF_CHAINS:
+        told = [value(metrics, "batchquery_problems", code=code, severity=word) for word in ("critical", "warning")]
+        assert told == ([1, 0] if of_value else [0, 1])
+    assert value(metrics, "batchquery_chain_severity", severity="critical" if of_value else "warning") == 1
+
+
+def test_a_source_is_never_critical(settings, tmp_path):
+    connect_source(tmp_path)
+    ChainWatch.objects.create(
+        chain_id=SOURCE,
+        looked_at=timezone.now(),
+        problems=[("chain_unavailable", "A sentence.", {"chainId": str(SOURCE)})],
+    )
+    assert "chain_unavailable" in codes()
+    assert critical() == []
+
+
+def test_a_signer_is_critical_where_no_other_one_sends(settings):
+    reconfigure(settings, "test_network = true", 'daily_limit = "1"\ndaily_limit_per_user = "1"')
+    key = '[chains.signer]\nkey_file = "signer.key"'
+    reconfigure(
+        settings,
+        key,
+        f'{key.replace("[chains.signer]", "[[chains.signers]]")}\n[[chains.signers]]\nkey_file = "second.key"',
+    )
+    saw_of(of_chain("signer_unfunded", signer=SIGNER))
+    assert critical() == []
+    saw_of(of_chain("signer_unfunded", signer=SIGNER), of_chain("signer_unreadable", signer="2"))
+    assert critical() == ["signer_unfunded", "signer_unreadable"]
+
+
+def test_a_full_disk_is_one_problem_because_heartbeats_are_stored_too():
+    def refuse_rows(execute, sql, params, many, context):
+        if sql.startswith("INSERT"):
+            raise OperationalError("database or disk is full")
+        return execute(sql, params, many, context)
+
+    WorkerHeartbeat.objects.all().delete()
+    with connection.execute_wrapper(refuse_rows):
+        answer = Client().get("/healthz").json()
+        metrics = Client().get("/metrics").text
+    assert (answer["codes"], answer["critical"]) == (["storage"], ["storage"])
+    assert answer["worker"]["running"] is True
+    assert value(metrics, "batchquery_problems", code="no_worker") == 0
+
+
+def test_a_worker_that_began_before_chains_toml_was_changed_is_named():
+    WorkerHeartbeat.objects.update(has_old_chains=True)
+    ((code, sentence),) = problems()
+    assert code == "chains_file_changed"
+    assert WorkerHeartbeat.objects.get().worker in sentence
+    assert critical() == []
+
+
+def test_webhooks_that_all_fail_are_a_notice_until_one_is_delivered():
+    def submitted() -> Webhook:
+        batch = submit(a_key(), request(ALICE, block=12) | {"webhook": {"url": "https://receiver.example.org"}})
+        return Webhook.objects.get(pk=batch.pk)
+
+    def notices() -> list[str]:
+        answer = Client().get("/healthz")
+        assert (answer.status_code, answer.json()["codes"]) == (200, [])
+        return list(answer.json()["notices"])
+
+    webhook = submitted()
+    now = timezone.now()
+    failing = {"attempts": 3, "due_at": now + timedelta(minutes=1), "failing_since": now - timedelta(minutes=9)}
+    Webhook.objects.update(**failing)
+    assert notices() == []
+    Webhook.objects.update(failing_since=now - timedelta(minutes=11))
+    (notice,) = notices()
+    assert notice.startswith("No webhook of users was delivered for 11 minutes.")
+    assert value(Client().get("/metrics").text, "batchquery_problems", code="webhooks_failing") == 1
+    WebhookDelivery.objects.create(
+        webhook=webhook, user=webhook.user, event="DONE", body="", status="DELIVERED", ended_at=now, gives_up_at=now
+    )
+    assert notices() == []
 
 
 # --- Progress ---------------------------------------------------------------------------------------------------------

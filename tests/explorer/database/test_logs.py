@@ -127,6 +127,39 @@ def test_a_log_is_decoded_by_the_event_that_a_reader_types(log, event, sentence)
     assert f"emitter 0x{log[0].hex()} " in shown.lower()
 
 
+TOKEN_7 = [*batches.transfer(7)[1], (7).to_bytes(32)]
+KNOWN = [
+    (batches.transfer(5), f"{batches.TRANSFER} from address {ALICE} to address {BOB} value uint256 5"),
+    # The same topic 0, with another value indexed.
+    ([batches.transfer(7)[0], TOKEN_7, b""], f"from address {ALICE} to address {BOB} tokenId uint256 7"),
+    (
+        a_log("Upgraded(address)", ALICE_IN_A_TOPIC),
+        f"Upgraded(address indexed implementation) implementation address {ALICE}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("log", "sentence"), KNOWN, ids=map(str, range(len(KNOWN))))
+def test_a_known_event_is_decoded_before_a_reader_types_anything(log, sentence):
+    batch = batch_about(log)
+    html = Client().get(f"{batches.path(batch)}/1").text
+    assert sentence in shown(batch)
+    # The values come first, each with a button to copy it, and addresses lead on.
+    decoded, raw = html.index('class="t plain decoded"'), html.index("Topics and data")
+    table = html[decoded:raw]
+    assert table.count('class="copy"') == table.count("<tr>") + 1
+    assert f'href="/facts?account={ALICE}"' in table
+    assert re.search(r'<details id="raw-1-1">\s*<summary>Topics and data', html)
+    assert f'<option value="{batches.TRANSFER}">' in html
+
+
+@pytest.mark.parametrize("log", [a_log("T()"), a_log("Upgraded(address)"), a_log("", ALICE_IN_A_TOPIC), a_log("")])
+def test_a_log_that_fits_no_known_event_shows_its_topics(log):
+    html = Client().get(f"{batches.path(batch_about(log))}/1").text
+    assert '<details id="raw-1-1" open>' in html
+    assert "decoded" not in html
+
+
 def test_thousands_of_logs_cost_a_page_no_more_than_fifty():
     logs = [batches.transfer(value) for value in range(120)]
     first, last = shown_logs(*logs), shown_logs(*logs, slots="3")

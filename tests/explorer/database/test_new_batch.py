@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import defaultdict
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from queries import batch_states
 from queries.columns import RejectionCode
 from queries.models import Batch
 from queries.waits import wait
+from tests.explorer.batch_forms import faults_in, filled, form, post, request_of, values
 from tests.explorer.batches import DEAD_NODE, TRANSACTION, batch_at, many_accounts, path
 from tests.explorer.pages import text_of
 from tests.golden_pages import compare
@@ -51,50 +51,6 @@ def alice(key, alice) -> Client:
     """Return a client in which Alice is signed in and has a key."""
     signed_in: Client = alice
     return signed_in
-
-
-def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """Return a form's fields as a browser posts them. By default a row requests a balance at the latest block."""
-    usual = {"source": "31337", "at": "latest", "props": ["BALANCE"]}
-    data = {"destination": "31337", "sender": "service", "fee": "", "token": "a-token", **others}
-    return data | {f"rows-{at}-{name}": value for at, row in enumerate(rows) for name, value in (usual | row).items()}
-
-
-def post(client: Client, do: str, *rows: dict[str, Any], status: int = 200, **others: Any) -> str:
-    answer = client.post("/new-batch", form(*rows, **others) | {"do": do})
-    assert answer.status_code == status, answer.text
-    return unescape(answer.text)
-
-
-def request_of(client: Client, posted: dict[str, Any]) -> Any:
-    """Return the API request that the form shows."""
-    return json.loads(client.post("/new-batch", posted | {"do": "json"}).text)
-
-
-def faults_in(html: str) -> list[tuple[str, str]]:
-    """Return the form's errors, each with the id of its field. The page must have that field."""
-    faults = re.findall(r'<li>(?:<a href="#([^"]+)">[^<]+</a>: )?(.*?)</li>', html)
-    assert all(f'id="{control}"' in html for control, _ in faults if control)
-    return faults
-
-
-def filled(html: str) -> dict[str, list[str]]:
-    """Return the filled-in form's fields as a browser would post them."""
-    fields: dict[str, list[str]] = defaultdict(list)
-    for field in (
-        r'<input type="(?:text|hidden|datetime-local)" name="([^"]+)"(?: value="([^"]*)")?',
-        r'<input type="(?:radio|checkbox)" name="([^"]+)" value="([^"]*)"[^>]* checked',
-        r'<select name="([^"]+)"[^>]*>(?:(?!</select>).)*?value="([^"]*)" selected',
-        r'<textarea name="([^"]+)"[^>]*>\n(.*?)</textarea>',
-    ):
-        for name, value in re.findall(field, html, re.DOTALL):
-            fields[name].append(unescape(value))
-    return fields
-
-
-def values(html: str, name: str) -> list[str]:
-    """Return each row's value of this text field."""
-    return [value for (value,) in (texts for key, texts in filled(html).items() if key.split("-")[-1] == name)]
 
 
 def rejected() -> Batch:
@@ -232,6 +188,118 @@ def test_questions_about_transactions_make_the_request_of_the_api(alice):
     assert request_of(alice, again)["data"] == request_of(alice, form(*rows))["data"]
 
 
+DECIMAL = "must be a decimal string without sign or leading zeros, not"
+NO_TRANSACTION = f"Name a transaction by its hash, or by its index in the block, which {DECIMAL} '0x12'."
+NO_NUMBER = "A block number has decimal digits, such as 26,441,180."
+NO_TIME = "Write a time after 1970 as 2026-11-20 12:00:00, in UTC."
+NO_HASH = "The hash of a transaction is 0x and 64 hexadecimal digits."
+NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
+
+ALL_KINDS = {
+    "at": "block",
+    "block": "12",
+    "accounts": ALICE,
+    "slots": "0x5",
+    "transactions": "3",
+    "logs": "0",
+    "tx_props": ["STATUS"],
+    "header": ["GAS_USED"],
+    "token": BOB,
+    "holder": ALICE,
+}
+OF_KINDS: dict[str, dict[str, Any]] = {
+    "balance": {"accounts": {ALICE: {"props": ["BALANCE"]}}},
+    "slot": {"accounts": {ALICE: {"slots": ["0x5"]}}},
+    "event": {"transactions": {"3": {"props": ["STATUS"], "logs": ["0"]}}},
+    "header": {"header": ["GAS_USED"]},
+}
+OF_ALL = {**OF_KINDS["event"], **OF_KINDS["header"], "accounts": {ALICE: {"props": ["BALANCE"], "slots": ["0x5"]}}}
+
+
+@pytest.mark.parametrize(("kind", "asked"), [*OF_KINDS.items(), ("several", OF_ALL), ("", OF_ALL)])
+def test_a_row_asks_for_what_it_is_said_to_prove_and_keeps_the_rest_as_it_was_typed(alice, kind, asked):
+    assert request_of(alice, form(ALL_KINDS | {"kind": kind}))["data"]["31337"] == {"block:12": asked}
+    html = post(alice, "add", ALL_KINDS | {"kind": kind})
+    kept = filled(html)
+    assert [kept[f"rows-0-{name}"] for name in ("accounts", "slots", "logs", "header")] == [
+        [ALICE],
+        ["0x5"],
+        ["0"],
+        ["GAS_USED"],
+    ]
+    assert kept["rows-0-kind"] == [kind or "several"]
+    assert ('value="several"' in html) is (kind in {"", "several"})
+    # A further row proves the same kind of things.
+    assert kept["rows-1-kind"] == [kind if kind in OF_KINDS else "balance"]
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ({}, "balance"),
+        ({"accounts": ALICE}, "balance"),
+        ({"accounts": ALICE, "props": []}, "balance"),
+        ({"accounts": ALICE, "slots": "1", "props": []}, "slot"),
+        ({"accounts": ALICE, "slots": "1"}, "several"),
+        ({"transactions": "1"}, "event"),
+        ({"block_logs": "1"}, "event"),
+        ({"header": ["NONCE"]}, "header"),
+        ({"transactions": "1", "header": ["NONCE"]}, "several"),
+    ],
+)
+def test_a_form_without_a_choice_shows_what_its_fields_are_about(alice, row, kind):
+    assert filled(post(alice, "add", row))["rows-0-kind"] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("row", "control", "sentence"),
+    [
+        ({"kind": "tokens"}, "kind_0", "Select a valid choice. tokens is not one of the available choices."),
+        ({"kind": "slot"}, "slots", "Name a slot."),
+        ({"kind": "event", "accounts": ""}, "transactions", "It is empty."),
+        ({"kind": "header", "accounts": ""}, "header_0", "It is empty."),
+        ({"kind": "token", "accounts": ""}, "token", "It is empty."),
+        ({"kind": "token", "token": BOB}, "holder", "It is empty."),
+        ({"kind": "votes", "holder": BOB}, "token", "It is empty."),
+        ({"kind": "event", "at": "transaction", "transactions": "1"}, "block_of", NO_HASH),
+    ],
+)
+def test_a_fault_stands_at_a_field_that_the_choice_shows(alice, row, control, sentence):
+    html = post(alice, "submit", {"accounts": ALICE, "tx_props": ["HASH"]} | row, status=400)
+    assert faults_in(html) == [(f"id_rows-0-{control}", sentence)]
+
+
+def test_a_transaction_is_named_once(alice):
+    other = f"0x{'cd' * 32}"
+    asked = {"props": ["HASH"]}
+    own = {f"transaction:{name}": {"transactions": {name: asked}} for name in (TRANSACTION, other)}
+    row = {"kind": "event", "transactions": f"{TRANSACTION} {other}", "tx_props": ["HASH"]}
+    # Latest is what a browser without scripts sends.
+    for at in ("transaction", "latest", "finalized"):
+        assert request_of(alice, form(row | {"at": at}))["data"]["31337"] == own
+    numbered = request_of(alice, form(row | {"at": "block", "block": "12"}))["data"]["31337"]
+    assert numbered == {"block:12": {"transactions": {TRANSACTION: asked, other: asked}}}
+    at_latest = request_of(alice, form(row | {"transactions": f"{TRANSACTION} 5"}))["data"]["31337"]
+    assert at_latest == {"latest": {"transactions": {"5": asked}}} | dict([*own.items()][:1])
+    html = post(alice, "submit", row | {"logs": "70000"}, status=400)
+    assert "blocks of the transactions" in text_of(html)
+    assert faults_in(html) == [("id_rows-0-logs", "The index of a log is too large: '70000'.")]
+    assert post(alice, "submit", row | {"at": "transaction"}, status=303) == ""
+    again = filled(alice.get(f"/new-batch?from={Batch.objects.get().pk}").text)
+    assert [again[f"rows-{at}-block_of"] for at in range(2)] == [[""], [""]]
+    assert request_of(alice, again)["data"]["31337"] == own
+    pasted = post(alice, "paste", {}, pasted=f"tx,log\n{TRANSACTION},0\n")
+    assert (values(pasted, "block_of"), values(pasted, "transactions")) == ([""], [TRANSACTION])
+
+
+def test_pasted_lines_take_nothing_from_what_a_row_hides(alice):
+    row = {"kind": "token", "token": BOB, "holder": ALICE, "slots": "0x5", "accounts": BOB, "header": ["NONCE"]}
+    html = post(alice, "paste", row, pasted=f"{B}\n")
+    lines = {name: value for name, value in filled(html).items() if not name.startswith("rows-0-")}
+    asked = request_of(alice, {name.replace("rows-1-", "rows-0-"): value for name, value in lines.items()})
+    assert asked["data"]["31337"] == {"latest": {"accounts": {B: {"props": ["BALANCE"]}}}}
+
+
 @pytest.mark.parametrize(
     ("typed", "wei"),
     [("", "auto"), ("0", "0"), ("1.000000000000000001", str(10**18 + 1)), ("1500", str(1500 * 10**18))],
@@ -239,14 +307,6 @@ def test_questions_about_transactions_make_the_request_of_the_api(alice):
 def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
     assert request_of(alice, form({"accounts": ALICE}, fee=typed))["fee"] == wei
     assert "fee" not in request_of(alice, form({"accounts": ALICE}, fee="much", sender="self"))
-
-
-DECIMAL = "must be a decimal string without sign or leading zeros, not"
-NO_TRANSACTION = f"Name a transaction by its hash, or by its index in the block, which {DECIMAL} '0x12'."
-NO_NUMBER = "A block number has decimal digits, such as 26,441,180."
-NO_TIME = "Write a time after 1970 as 2026-11-20 12:00:00, in UTC."
-NO_HASH = "The hash of a transaction is 0x and 64 hexadecimal digits."
-NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
 
 
 @pytest.mark.parametrize(
@@ -377,6 +437,11 @@ FILES = {
         f"address,chain,block,slots,logs,tx\n{ALICE},31337.0,16.0,5.0 6,,\n,,16.0,,2.0,3.0\n",
         3,
     ),
+    "zeros behind a decimal point": (f"address,block\n{ALICE},16.00\n", 1),
+    "invisible characters": (f"address,block\n\u200b{ALICE}\u200b,16\u2060\n\u202a{B}\u202c,\u00ad17\n", 2),
+    "apostrophes before text": (f"address,block\n'{ALICE},'16\n", 1),
+    "apostrophes in a list": (f"'{ALICE}\n'{B}\u200b\n", 2),
+    "accounts and blocks alone": (f"address,block\n{ALICE},16\n{B},17\n", 2),
     "returns alone": (f"address,block\r{ALICE},16\r", 1),
     "two spellings": (f"address,block,props\n{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n", 2),
     "transactions": (f"tx,block,props,log\n{TRANSACTION},16,status,0 1\n3 4,16,,\n5,transaction:{TRANSACTION},,2\n", 6),
@@ -450,7 +515,21 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
         "2",
         "'5.5' is not a block. Name it by its number in ",
     ),
-    "a chain before an address": (f"address\neth:{ALICE}\n", "2", f"{NO_ACCOUNT}'eth:{ALICE}'."),
+    "a chain before an address": (
+        f"address\neth:{ALICE}\nethereum:{ALICE}@1\n",
+        "2 3",
+        "Name the address alone, from 0x on, and its chain in the column chain: ",
+    ),
+    "rounded numbers": (
+        f"address,block,slots\n{ALICE},1.6E+05,\n{ALICE},16,1E+05\n{ALICE},16,1.23457E17\n",
+        "2 3 4",
+        "A spreadsheet has rounded '1.6E+05'. Format its cells as text, and enter all digits again.",
+    ),
+    "rounded numbers of other countries": (
+        f"tx;logs\n{TRANSACTION};1,23457E+17\n",
+        "2",
+        "A spreadsheet has rounded '1,23457E+17'.",
+    ),
     "a cell behind the columns": (
         f"address,block,\n{ALICE},16,x\n{B},16,,x\n",
         "2 3",
@@ -496,6 +575,12 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
         assert any(re.sub(r"^ *(?:line|Line)s? [^:]*: ", "", told).startswith(sentence) for told in sentences)
 
 
+def test_a_pasted_spreadsheet_is_refused_as_a_file_is(alice):
+    html = post(alice, "paste", {}, pasted="PK\x03\x04\x14\x06", status=400)
+    ((_, told),) = faults_in(html)
+    assert told.startswith("Line 1: The file is a spreadsheet, such as .xlsx. In that program, save the file as ")
+
+
 def test_pasted_lines_keep_a_faulty_selector_of_the_form_for_later_correction(alice):
     html = post(alice, "paste", {"at": "block", "block": "soon"}, pasted=f"{ALICE}\n{B}\n")
     assert (values(html, "accounts"), values(html, "block")) == ([f"{ALICE}\n{B}"], ["soon"])
@@ -531,7 +616,7 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         ("header\nGAS", "Line 2: 'GAS' must be 'PARENT_HASH', "),
         (
             "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(51)),
-            "It has 51 different blocks or facts",
+            "It has 51 different blocks or facts.",
         ),
         (
             "address,block\n" + "\n".join(f"{ALICE},{block}" for block in range(50)),

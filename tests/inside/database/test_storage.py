@@ -2,13 +2,17 @@
 
 import socket
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import psycopg
 import pytest
 from django.db import DatabaseError, InternalError, OperationalError, connection, transaction
 
 from config import error_answers
+from tests.databases import same_database
+from tests.factories import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,3 +101,48 @@ def test_a_pool_that_is_used_up_is_told_from_a_defect(monkeypatch):
         connection.close()
         connection.close_pool()  # type: ignore[attr-defined]  # as above
     assert error_answers.why_unavailable(refused.value) == error_answers.AWAY
+
+
+@of_postgresql
+def test_an_error_without_a_connection_says_what_the_server_said(monkeypatch):
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]  # as above
+    with monkeypatch.context() as wrong:
+        wrong.setitem(connection.settings_dict, "NAME", "nowhere")
+        wrong.setitem(connection.settings_dict["OPTIONS"]["pool"], "timeout", 0.5)
+        with pytest.raises(OperationalError, match=r'0\.50 sec: .* database "nowhere" does not exist$') as refused:
+            connection.ensure_connection()
+        connection.close_pool()  # type: ignore[attr-defined]  # as above
+    assert error_answers.why_unavailable(refused.value) == error_answers.AWAY
+
+
+@of_postgresql
+def test_a_restart_that_broke_many_connections_of_the_pool_delays_no_request():
+    held = Barrier(8)
+
+    def hold() -> None:
+        connection.ensure_connection()
+        held.wait(20)
+        connection.close()
+
+    assert at_once(*[hold] * 8) == [None] * 8
+    with psycopg.connect(same_database()["DATABASE_URL"], autocommit=True) as admin:
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        admin.execute(f"SELECT pg_terminate_backend(pid, 5000) {others}")
+    began = time.monotonic()
+    connection.ensure_connection()
+    assert time.monotonic() - began < 1
+
+
+@of_postgresql
+def test_a_migration_has_time_limits_of_its_own_and_leaves_none_behind():
+    names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+
+    def limits() -> list[str]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}")
+            return [*cursor.fetchone()]
+
+    with connection.schema_editor():
+        assert limits() == ["20s", "0", "1min"]
+    assert limits() == ["20s", "0", "5s"]

@@ -165,7 +165,7 @@ def test_a_block_that_may_still_come_has_the_deadline_of_its_batch_alone(service
     batch = submit(key, request(ALICE, block=service.head() + 3))
     work()
     html = _page(batch)
-    assert f"Block {service.head() + 3} of Development chain does not exist yet" in html
+    assert f"Waiting for block {service.head() + 3} of Development chain, now {service.head()}, about 3 s." in html
     assert html.count("data-until") == html.count("Deadline") == 1
     assert "The batch is rejected" not in html
     assert "operator of this service" not in html

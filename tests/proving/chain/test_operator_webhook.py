@@ -32,9 +32,9 @@ def hook(settings, monkeypatch) -> Iterator[Receiver]:
         yield hook
 
 
-def later() -> None:
-    """Let 31 s pass for the problems that were seen, and the pause after a failure."""
-    then = timezone.now() - timedelta(seconds=31)
+def later(seconds: int = 31) -> None:
+    """Let time pass for the problems that were seen, and the pause after a failure."""
+    then = timezone.now() - timedelta(seconds=seconds)
     ProblemReport.objects.update(began_at=then)
     ProblemReport.objects.exclude(absent_since=None).update(absent_since=then)
     ProblemReport.objects.exclude(due_at=None).update(due_at=then)
@@ -74,8 +74,10 @@ def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook
     work()
     deployed(SOURCE)
     work()
+    later(seconds=119)
+    work()
     assert told(hook) == began
-    later()
+    later(seconds=121)
     beat()
     work()
     assert told(hook) == [*began, ("problem.ended", "no_registry", str(SOURCE))]
@@ -84,6 +86,31 @@ def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook
     assert lacking.data("beganAt") < ended.data("endedAt")
     assert len({got.id for got in hook.received}) == 4
     assert not any(b"secret" in got.body for got in hook.received)
+
+
+@pytest.mark.long
+def test_a_problem_that_is_there_for_seconds_at_a_time_is_told_once_when_it_comes_again(hook, unreachable_chain):
+    deployed()
+
+    def flicker() -> None:
+        """Show the problem once, and let a minute without it pass."""
+        FactsRegistry.objects.update(deployed_at=None)
+        work()
+        deployed()
+        work()
+        later(seconds=60)
+        work()
+
+    flicker()
+    assert "no_registry" not in {code for _, code, _ in told(hook)}, "It may be over."
+    for _ in range(3):
+        flicker()
+    assert [kind for kind, code, _ in told(hook) if code == "no_registry"] == ["problem.began"]
+    later(seconds=121)
+    work()
+    assert [kind for kind, code, _ in told(hook) if code == "no_registry"] == ["problem.began", "problem.ended"]
+    (severity,) = {got.data("severity") for got in hook.received if got.data("code") == "no_registry"}
+    assert severity == "warning"
 
 
 @pytest.mark.long

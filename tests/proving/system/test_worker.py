@@ -53,6 +53,36 @@ def last_log(tmp_path: Path) -> str:
 
 
 @pytest.mark.long
+def test_a_worker_says_that_it_holds_an_older_chains_toml(service, start_worker, settings, tmp_path):
+    def codes() -> list[str]:
+        told: list[str] = Client().get("/healthz").json()["codes"]
+        return told
+
+    start_worker()
+    until(lambda: codes() == [], "health")
+    reconfigure(settings, "block_seconds = 1", "block_seconds = 2")
+    until(lambda: codes() == ["chains_file_changed"], "the problem", says=codes)
+    assert "chains.toml has changed since this worker read it: restart the worker" in log_of(tmp_path)
+    reconfigure(settings, "block_seconds = 2", "block_seconds = 1")
+    until(lambda: codes() == [], "its end", says=codes)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite's database is a file")
+def test_a_worker_notices_that_its_database_was_moved_away(service, start_worker, tmp_path):
+    with connection.cursor() as cursor:
+        ((_, _, name),) = cursor.execute("PRAGMA database_list").fetchall()
+    database = Path(name)
+    start_worker()
+    until(lambda: WorkerHeartbeat.running().exists(), "a heartbeat")
+    away = database.rename(database.with_name("away"))
+    try:
+        until(lambda: "the database does not answer; trying again" in log_of(tmp_path), "its line")
+    finally:
+        away.rename(database)
+
+
+@pytest.mark.long
 def test_a_worker_that_beats_and_does_nothing_is_told_until_it_goes_on(service, start_worker, monkeypatch):
     """Another holder hangs in the lane of admission, and renews it."""
 

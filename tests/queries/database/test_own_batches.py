@@ -56,6 +56,7 @@ def test_the_list_of_own_batches_shows_how_each_stands(key, get):
         "internalId": batch.pk,
         "status": "IN_PROGRESS",
         "queryStatus": "IN_PROGRESS",
+        "label": None,
         "destinationChainId": "31337",
         "sourceChainIds": ["31337"],
         "fee": str(2**200),
@@ -206,6 +207,7 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
         ("/facts", {}, browser, 0),
         ("/chains", {}, browser, 20),
         ("/explorer", {"q": CHARLIE, "status": "REJECTED"}, browser, 30),
+        ("/explorer", {"q": "no label has this", "of": "everybody"}, browser, 0),
     ]
     client.force_login(key.user)
 

@@ -78,6 +78,12 @@ def test_a_parameter_that_the_document_does_not_name_is_refused(path, names):
     assert names in refused.json()["error"]
 
 
+def test_a_parameter_that_is_repeated_is_refused():
+    refused = Client().get("/batch-queries?status=DONE&limit=5&status=REJECTED", headers=header(a_key()))
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+    assert refused.json()["error"] == "The query parameter status is given more than once."
+
+
 def test_of_many_long_names_few_are_told():
     names = "&".join(f"{number:02}{'a' * 500}=1" for number in range(50))
     assert len(Client().get(f"/chains.json?{names}").json()["error"]) < 1000
@@ -92,6 +98,9 @@ def test_a_probe_may_add_a_parameter():
 def test_a_program_learns_in_json_that_nothing_is_at_a_path(path, method):
     answer = getattr(Client(), method)(path, headers={"accept": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    # Programs often ask for anything, as curl does, or name nothing.
+    for accept in ({"accept": "*/*"}, {"accept": "application/json, text/plain, */*"}, {}):
+        assert getattr(Client(), method)(path, headers=accept).json()["code"] == "not_found"
     assert "text/html" in Client().get(path, headers={"accept": "text/html,*/*;q=0.8"}).headers["Content-Type"]
 
 

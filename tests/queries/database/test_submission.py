@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from queries.models import Batch, BatchStatus, Block, Query, StepKind, StepStatus
-from tests.queries.named_slots import NAMED_SLOTS, WRONG_NAMES
+from tests.queries.named_slots import NAMED_SLOTS, STATED, WRONG_NAMES, WRONG_STATEMENTS
 from tests.queries.submissions import LOCKS, STATEMENTS_OF_A_SUBMISSION, faults
 from tests.service import ALICE, BOB, HEADER_FIELDS, header, request, secret_of
 
@@ -116,10 +116,26 @@ def test_slots_by_name_are_those_that_vote_markets_and_compilers_know(post):
     assert Batch.objects.get().size == 1 + len(slots)
 
 
+def test_what_a_sender_states_about_a_slot_changes_no_slot(post):
+    names = [name | STATED for name, _ in NAMED_SLOTS] + [{"slot": "5", "keys": [], "call": "owner()"}]
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"] = {ALICE: {"slots": names}}
+    assert post(body).status_code == 200
+    query, slots = Query.objects.get(), [*(slot for _, slot in NAMED_SLOTS), f"0x{5:064x}"]
+    assert query.slots == slots
+    assert [{key: query.slot_names[slot].get(key) for key in STATED} for slot in slots[:-1]] == [STATED] * (
+        len(slots) - 1
+    )
+    assert query.slot_names[slots[-1]] == {"slot": "0x5", "keys": [], "layout": "solidity", "call": "owner()"}
+
+
 KEYS = f"/data/31337/block:1/accounts/{ALICE}/slots/1"
 
 
-@pytest.mark.parametrize(("where", "name", "sentence"), WRONG_NAMES)
+@pytest.mark.parametrize(
+    ("where", "name", "sentence"),
+    [*WRONG_NAMES, *((where, {"slot": "1", "keys": ["1"]} | stated, why) for where, stated, why in WRONG_STATEMENTS)],
+)
 def test_faults_of_named_slots_are_told_by_their_paths(post, where, name, sentence):
     body = request(ALICE, block=1)
     body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = ["0x1", name]

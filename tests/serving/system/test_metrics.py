@@ -73,6 +73,8 @@ def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(own):
     claimed = "X-Request-Id: chosen-by-the-client"
     key = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
     request = f"GET /nowhere?apiKey={key} HTTP/1.1\r\nHost: 127.0.0.1\r\n{claimed}\r\nReferer: /?a={key}\r\n\r\n"
+    probes = ("/healthz", "/livez", "/readyz", "/metrics")
+    assert {get(own, probe)[0] for probe in probes} <= {200, 503}
     answer = ask(own.port, request.encode())
     told = answer.headers["X-Request-Id"]
     assert re.fullmatch(r"[0-9a-f]{16}", told)
@@ -85,3 +87,4 @@ def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(own):
     assert (access["method"], access["path"], access["status"]) == ("GET", "/nowhere", 404)
     assert access["milliseconds"] >= 0
     assert {"gunicorn.error"} < {line["logger"] for line in lines}
+    assert not {line.get("path") for line in lines}.intersection(probes), "Monitors ask several times a minute."

@@ -73,6 +73,15 @@ def test_a_client_that_reads_only_after_it_has_sent_all_is_told_that_its_body_is
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
+def test_probes_have_no_lines_in_its_log(tmp_path):
+    with running_nginx(tmp_path, behind=1) as nginx:
+        for path in (b"/healthz", b"/readyz", b"/livez", b"/metrics", b"/chain-connections"):
+            ask(nginx, b"GET %s HTTP/1.1\r\n%s\r\n" % (path, HOST))
+        log = tmp_path / "batch-queries.log"
+        until(lambda: "/chain-connections" in log.read_text(), "its line", says=log.read_text)
+        assert log.read_text().count("\n") == 1
+
+
 @pytest.mark.parametrize("path", [b"/metrics", b"//metrics", b"/x/../metrics", b"/%6detrics", b"/metrics?a"])
 def test_nobody_reads_the_metrics_through_nginx(nginx, path):
     answer, _ = ask(nginx, b"GET %s HTTP/1.1\r\n%s\r\n" % (path, HOST))

@@ -123,7 +123,7 @@ WRONG_HOSTS = (
 )
 
 
-@pytest.mark.parametrize("host", WRONG_HOSTS.split())
+@pytest.mark.parametrize("host", [*WRONG_HOSTS.split(), "b\u00fccher.localhost", "a_b.localhost"])
 def test_any_other_host_is_refused_with_the_right_address(web, host):
     page = ask(web.port, to_host(host, "GET /", BY_BROWSER))
     assert page.status == 400

@@ -48,7 +48,7 @@ WRONG = {
 }
 SENTENCES = [
     "BASE_URL: Must look like https://example.org, not 'foo'.",
-    "ALLOWED_HOSTS: Must be host names such as prover.example, without scheme and port, not 'https://a.example'.",
+    "ALLOWED_HOSTS: Must be names of hosts such as a.example, or .example, without port, not 'https://a.example'.",
     "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
     "OPERATOR_WEBHOOK_URL must be an http or https URL.",
     "OPERATOR_WEBHOOK_SECRET must be whsec_ and the base64 of 24 to 64 bytes, if there is a URL.",
@@ -68,6 +68,32 @@ def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, 
     lines = done.stderr.splitlines()
     assert lines[-len(sentences) :] == sentences
     assert all(" INFO gunicorn.error: " in line for line in lines[: -len(sentences)])
+
+
+# Browsers send each of the first ones otherwise, and Django refuses requests to the last ones.
+HOSTS = {
+    "https://Prover.Example": "https://prover.example ['prover.example']",
+    "https://prover.example:443/": "https://prover.example ['prover.example']",
+    "http://prover.example:8000": "http://prover.example:8000 ['prover.example']",
+    "http://[::1]:8000": "http://[::1]:8000 ['[::1]']",
+    "https://b\u00fccher.example": "BASE_URL: Write the name as browsers send it, with xn--",
+    **dict.fromkeys(
+        [
+            *("https://b%C3%BCcher.example", "https://prover_1.example", "https://prover.example."),
+            *("https://prover.example#a", "https://prover..example", "https://a:b@prover.example"),
+        ],
+        "BASE_URL: Must look like https://example.org",
+    ),
+}
+
+
+@pytest.mark.parametrize("url", HOSTS)
+def test_a_base_url_is_as_browsers_send_it_or_refused(tmp_path, url):
+    program = "from config import settings; print(settings.BASE_URL, settings.ALLOWED_HOSTS)"
+    env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "BASE_URL": url, "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout + done.stderr).startswith(HOSTS[url])
 
 
 @pytest.mark.long
@@ -94,6 +120,7 @@ UNREADABLE = {
     "KEEP_PROOFS_DAYS": ("0", "Must be a number of days, 1 or more, or never."),
     "MAX_QUERIES_PER_MINUTE": ("9999", "Must be greater than or equal to 10000."),
     "METRICS_TOKEN_FILE": ("/dev/null", "The file that it names is unreadable or empty."),
+    "CLIENT_ADDRESS_HEADER": ("HTTP_X_REAL_IP", "Must be a header's name such as X-Real-IP, not 'HTTP_X_REAL_IP'."),
 }
 
 

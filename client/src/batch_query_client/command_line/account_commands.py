@@ -91,7 +91,7 @@ def logout(*, url: str | None) -> None:
     """Forget the key. It still works until it is revoked on the page of keys."""
     at = credentials.service_url(url)
     credentials.forget(at)
-    say(f"The key for {at} is forgotten here. It works until you revoke it at {at}/keys.")
+    say(f"The key for {at} is no longer stored here. It works until you revoke it at {at}/keys.")
 
 
 @click.command()

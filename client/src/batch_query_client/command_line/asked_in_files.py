@@ -57,6 +57,7 @@ class BatchOptions:
     is_paid_by_caller: bool
     webhook: str | None
     webhook_events: Any
+    label: str | None = None
     token: str | None = None
     holder: str | None = None
     withdrawals: Sequence[int] = ()
@@ -140,12 +141,12 @@ def batch_body(
         return BatchBody(_body(options, list(_from_arguments(options))))
     text = _text(options.file)
     is_json = text.lstrip().startswith("{")
-    has_more = any(value for name, value in vars(options).items() if name != "file")
+    has_more = any(value for name, value in vars(options).items() if name not in {"file", "label"})
     named = (options.accounts, options.transactions, options.logs, options.block_logs, options.withdrawals)
     if any(named) or (is_json and has_more):
         raise click.UsageError("Name the facts either in a file or with options, not both.")
     if is_json:
-        return BatchBody(_from_json(text))
+        return BatchBody(_from_json(text) | ({"label": options.label} if options.label is not None else {}))
     options = _connected(options, connections)
     faults = LineFaults()
     by_line = _from_csv(options, text, chain_ids, faults)
@@ -169,6 +170,7 @@ def _body(options: BatchOptions, queries: _Queries) -> Mapping[str, Any]:
         fee=options.fee or (None if options.is_paid_by_caller else "auto"),
         is_paid_by_caller=options.is_paid_by_caller,
         webhook=Webhook(options.webhook, events=options.webhook_events) if options.webhook else None,
+        label=options.label,
     )
 
 

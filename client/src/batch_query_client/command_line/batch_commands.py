@@ -56,7 +56,7 @@ from batch_query_client.remote_reads import (
     state_root_slot,
 )
 
-_STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
+_STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED", "CANCELLED")
 _LARGEST_PAGE = 100
 # Seconds to wait for a service that is down, while a command waits for a batch.
 _WATCH_PATIENCE = 300
@@ -64,6 +64,7 @@ _WATCH_PATIENCE = 300
 
 @click.command()
 @with_question
+@click.option("--label", metavar="TEXT", help="A name by which lists find the batch. Others may see it.")
 @click.option("--idempotency-key", metavar="TEXT", help="Repeated requests with the same text make one batch only.")
 @click.option("--wait", is_flag=True, help="Follow the batch until it is done, and print its facts.")
 @with_timeout
@@ -132,10 +133,13 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
         raise click.UsageError(
             f"The balance is not the word of one slot ({slot.certainty}): `bqs find-slots` shows what it follows from."
         )
+    name = json.dumps(slot.slot_name) if slot.slot_name else slot.slot
+    if slot.slot_name and options.holder[2:].casefold() not in name.casefold():
+        raise client.UnexpectedAnswer("The service names a slot that isn't of this holder.")
+    at = slot.slot if slot.account.casefold() == options.token.casefold() else f"{slot.slot} of {slot.account}"
     decimals = found.hints.decimals
     units = "" if decimals is None else f" Divide the balance by 10^{decimals}, as the contract says."
-    say(f"The balance at block {found.block_number} is {slot.value}, in {slot.slot} ({slot.layout}).{units}")
-    name = json.dumps(slot.slot_name) if slot.slot_name else slot.slot
+    say(f"The balance at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
     return replace(
         options, token=None, holder=None, accounts=[slot.account], slots=[name], block=str(found.block_number)
     )
@@ -455,6 +459,7 @@ def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], s
 
 @click.command("list")
 @click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Batches of this status.")
+@click.option("--label", metavar="TEXT", help="Batches with this label.")
 @click.option(
     "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Batches for this chain."
 )
@@ -492,10 +497,11 @@ def list_batches(
             batch.destination_chain_id,
             f"{batch.created_at.astimezone(UTC):%Y-%m-%d %H:%M}",
             batch.rejection.code if batch.rejection else "",
+            batch.label,
         )
         for batch in batches
     ]
-    print_table(("batch", "status", "queries", "sources", "destination", "made (UTC)", "rejected"), rows)
+    print_table(("batch", "status", "queries", "sources", "destination", "made (UTC)", "rejected", "label"), rows)
 
 
 @click.command()

@@ -1,10 +1,12 @@
 """The running of a command. Every error becomes a sentence and an exit code."""
 
+import io
 import json
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,26 +36,34 @@ for command in (*account_commands.COMMANDS, *batch_commands.COMMANDS, *proof_com
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
     # A closed stream is none.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (it is used until the process ends)
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 (it is used until the process ends)
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-    # Scripts and files of Windows leave a carriage return behind each value.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal may have few letters.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    # Scripts and files of Windows leave a carriage return behind each value, and a byte order mark before the first.
     for name in [name for name in os.environ if name.startswith("BQS_")]:
-        os.environ[name] = os.environ[name].strip()
+        os.environ[name] = os.environ[name].strip("\ufeff \t\r\n")
     arguments = [argument.removesuffix("\r") for argument in arguments]
     try:
         ended = bqs.main(args=arguments, prog_name="bqs", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the output has closed it. Without this line, Python would report the same error when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # The reader of the output has closed it, for which click exits. Without this line, Python would report the same
+        # error when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (every error becomes a sentence)
         report = _report(error)
-        click.echo(json.dumps(report.as_json()) if "--json" in arguments else report.as_text(), err=True)
+        # The stream of errors may be on a full disk, too.
+        with suppress(OSError):
+            click.echo(json.dumps(report.as_json()) if "--json" in arguments else report.as_text(), err=True)
         return report.exit_code
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
+_NOT_UTF_8 = "An argument or a file is not UTF-8 text: save it as UTF-8."
 # Sentences that replace the service's, which mention the API's headers and paths.
 _BY_OPTIONS = {
     "unauthorized": "The API key is missing or doesn't work. Run `bqs login URL`, or set BQS_API_KEY.",
@@ -109,10 +119,11 @@ def _report(error: BaseException) -> _ErrorReport:
         case click.Abort() | KeyboardInterrupt():
             return _ErrorReport("Interrupted.", ExitCode.INTERRUPTED, "interrupted")
         case OSError(strerror=str() as why):
-            return _ErrorReport(f"{error.filename or 'A file'}: {why}.", ExitCode.USAGE, "file")
+            return _ErrorReport(f"{error.filename or 'The output'}: {why}.", ExitCode.USAGE, "file")
         case ValueError():
-            # The library raises this for an invalid argument, with a sentence.
-            return _ErrorReport(str(error), ExitCode.USAGE, "usage")
+            # The library raises this for an invalid argument, with a sentence. Python's words about codecs are none.
+            sentence = _NOT_UTF_8 if isinstance(error, UnicodeError) else str(error)
+            return _ErrorReport(sentence, ExitCode.USAGE, "usage")
     return _ErrorReport(_defect(error), ExitCode.DEFECT, "defect")
 
 

@@ -1,0 +1,1 @@
+"""Django's backend for PostgreSQL, also behind a pooler such as PgBouncer."""

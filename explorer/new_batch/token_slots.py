@@ -1,0 +1,180 @@
+"""Slots from which tokens answer: the search for a row, and what it found, as the form keeps it between posts.
+
+The page keeps the answer of `/find-slots`, signed, because the next search may take seconds and counts.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from django.core import signing
+
+from accounts.models import User
+from api import find_slots
+from config.configured_chains import get_chains
+from config.error_answers import Refused
+from explorer.formatting.amounts import whole_units
+from explorer.new_batch import storage_slots
+from explorer.new_batch.form_sentences import CERTAINTY_SENTENCES, FIELD_SENTENCES, LAYOUT_SENTENCES
+from queries import submission
+from queries.api_endpoint import status_of
+from queries.batch_request import ADDRESS_FAULT, BodyFault, InvalidRequest, pointer
+from queries.ens_names import is_name
+from queries.submission import SHOWN_PROOFS
+
+_SALT = "slots of tokens in the form"
+# Fields of a row by names of the search's request.
+_FIELDS = {"/sourceChainId": "source", "/block": "block", "/contract": "token", "/arguments/0": "holder"}
+
+
+@dataclass(frozen=True)
+class TokenQuestion:
+    """A call of a token's view function, as it is typed."""
+
+    source: str
+    token: str
+    holder: str
+    call: str
+    block: str
+
+    @property
+    def empty_fields(self) -> Sequence[str]:
+        return [name for name in ("token", "holder") if not getattr(self, name)]
+
+
+@dataclass(frozen=True)
+class ShownSlot:
+    slot: str
+    elsewhere: str
+    """The account that holds the slot. Empty: it is the token, as it is typed."""
+    name: Mapping[str, Any] | None
+    layout: str
+    certainty: str
+    value: str
+    units: str
+    """The value by the number of decimals that the token hints at. Empty: there is no hint."""
+
+
+@dataclass(frozen=True)
+class TokenSlots:
+    """The answer of a search."""
+
+    question: TokenQuestion
+    answer: Mapping[str, Any]
+
+    @property
+    def block(self) -> int:
+        return int(self.answer["blockNumber"])
+
+    @property
+    def accounts(self) -> Mapping[str, Sequence[str]]:
+        """Return the slots to prove by their accounts, as the form has them. They keep all that the search names."""
+        ((_, blocks),) = self.answer["batch"]["data"].items()
+        ((_, asked),) = blocks.items()
+        return {account: storage_slots.as_typed(of["slots"]) for account, of in asked["accounts"].items()}
+
+    @property
+    def is_of_block(self) -> bool:
+        """Return whether the slots hold at this block only."""
+        return any(slot["onlyAtThisBlock"] for slot in self.answer["slots"])
+
+    @property
+    def is_proxy(self) -> bool:
+        return any(slot["role"] != "length" for slot in self.answer["dependsOn"])
+
+    @property
+    def decimals(self) -> int | None:
+        decimals: int | None = self.answer["hints"]["decimals"]
+        return decimals
+
+    @property
+    def slots(self) -> Iterator[ShownSlot]:
+        """Yield the slots that the batch proves."""
+        for slot in self.answer["slots"]:
+            if slot["certainty"] == "path_only":
+                continue
+            value, decimals = slot["value"], self.decimals
+            yield ShownSlot(
+                slot["slot"],
+                "" if slot["account"].lower() == self.question.token.lower() else slot["account"],
+                slot["slotName"],
+                LAYOUT_SENTENCES[slot["layout"]],
+                CERTAINTY_SENTENCES[slot["certainty"]].format(**(slot["part"] or {})),
+                value or "",
+                whole_units(int(value), decimals) if value and decimals else "",
+            )
+
+    @property
+    def signed(self) -> str:
+        return signing.dumps([asdict(self.question), self.answer], salt=_SALT, compress=True)
+
+
+class SlotNotFound(Exception):
+    """The search found nothing. `faults` has sentences by the row's fields."""
+
+    def __init__(self, faults: Mapping[str, str], status: int) -> None:
+        super().__init__()
+        self.faults = faults
+        self.status = status
+
+
+def read(signed: str, question: TokenQuestion) -> TokenSlots | None:
+    """Return what an earlier search found, if it was for this question."""
+    try:
+        asked, answer = signing.loads(signed, salt=_SALT)
+    except signing.BadSignature:
+        return None
+    return TokenSlots(question, answer) if asked == asdict(question) else None
+
+
+def find(user: User, question: TokenQuestion, destination: str) -> TokenSlots:
+    """Search for the slots within the user's limits. Slots that hold at one block only are a question about it.
+
+    Raises `SlotNotFound`.
+    """
+    try:
+        token, holder = _addresses(user, question, destination)
+        body = {
+            "sourceChainId": question.source,
+            "contract": token,
+            "signature": question.call,
+            "arguments": [holder],
+            "block": question.block,
+        }
+        found = find_slots.search(user.pk, json.dumps(body).encode).dict()
+    except InvalidRequest as invalid:
+        faults = {_FIELDS.get(fault.path, "token"): _sentence(fault) for fault in invalid.faults}
+        raise SlotNotFound(faults, status_of(invalid)) from None
+    except Refused as refused:
+        is_of_call = refused.code in {"call_failed", "slots_unknown"}
+        sentence = FIELD_SENTENCES["not_found"].format(call=question.call) if is_of_call else ""
+        raise SlotNotFound({"token": f"{sentence} {refused.sentence}".strip()}, status_of(refused)) from None
+    slots = TokenSlots(question, found)
+    return replace(slots, question=replace(question, block=f"block:{slots.block}")) if slots.is_of_block else slots
+
+
+def _addresses(user: User, question: TokenQuestion, destination: str) -> Sequence[str]:
+    """Return the addresses of the token and the holder. The API resolves their names, within its limits.
+
+    Raises `InvalidRequest` and `Refused`.
+    """
+    words = {question.token: "/contract", question.holder: "/arguments/0"}
+    names = [word for word in words if is_name(word)] if get_chains().ens else []
+    if not names:
+        return [question.token, question.holder]
+    accounts = {name: {"props": ["BALANCE"]} for name in names}
+    body = {"destinationChainId": destination, "data": {question.source: {"latest": {"accounts": accounts}}}}
+    try:
+        request = submission.read(user, json.dumps(body).encode(), SHOWN_PROOFS)
+    except InvalidRequest as invalid:
+        of_source = pointer("data", question.source)
+        paths = {of_source: "/sourceChainId"}
+        paths |= {of_source + pointer("latest", "accounts", name): words[name] for name in names}
+        raise InvalidRequest(replace(fault, path=paths.get(fault.path, "")) for fault in invalid.faults) from None
+    resolved = dict(zip(names, [query.address for query in request.queries], strict=True))
+    return [resolved.get(word, word) for word in (question.token, question.holder)]
+
+
+def _sentence(fault: BodyFault) -> str:
+    return fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
