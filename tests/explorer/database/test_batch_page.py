@@ -118,11 +118,11 @@ def test_a_fact_has_one_line_and_the_rest_is_folded():
 def test_what_this_service_did_not_send_is_said_to_be_its_sender_s(settings):
     settings.PUBLIC_BATCH_LIST = True
     batch = batches.finish(batches.a_batch())
-    assert "The registry held this already" in batches.page(batch)
+    assert "The registry already had this" in batches.page(batch)
     Batch.objects.update(sender=Sender.SELF, fee=0)
     text = text_of(batches.page(batch))
     assert "Its submitter, or somebody else, sent the transaction." in text
-    assert "held this already" not in text
+    assert "already had this" not in text
     assert "by its sender" in text_of(Client().get(f"/facts?account={ALICE}", headers={"accept": "text/html"}).text)
 
 

@@ -604,7 +604,7 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
     [
         ("", "No line has an account, a transaction or a header field."),
         (f"tx,log\n{TRANSACTION},one", "Line 2: The index of a log must be a decimal string without sign "),
-        (f"tx,block\n{TRANSACTION}1,1", "Line 2: A transaction is named by its hash, or by its index in the "),
+        (f"tx,block\n{TRANSACTION}1,1", "Line 2: Name a transaction by its hash, or by its index in the "),
         (
             f"tx,props\n{TRANSACTION},BALANCE",
             "Line 2: 'BALANCE' must be 'STATUS', 'TYPE', 'CUMULATIVE_GAS_USED', 'LOG_COUNT' or 'HASH'.",
