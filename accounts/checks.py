@@ -38,7 +38,7 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
     """Report an allowed entry that is neither a user nor `*` (E001), and an operator that isn't a user (E002)."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = (
-        "Write an address as 0x and 40 hex digits, and for a contract wallet the chain id and a colon before it. In "
+        "Write an address as 0x and 40 hex digits. For a contract wallet, put the chain id and a colon first. In "
         "mixed case its EIP-55 checksum must be right."
     )
     return [
@@ -128,7 +128,7 @@ def check_secrets(**_: Any) -> list[CheckMessage]:
         if secret and _is_weak(secret)
     ]
     equal = [
-        f"{name} and {other} are equal: who learns one has the other."
+        f"{name} and {other} are equal: anybody who learns one has both."
         for name, other in combinations(secrets, 2)
         if secrets[name] and secrets[name] == secrets[other]
     ]
@@ -151,14 +151,14 @@ def check_openness(**_: Any) -> list[CheckMessage]:
     """Warn if requests for any host are answered (W004), and if webhooks may go to a wide private network (W005)."""
     warnings: list[CheckMessage] = []
     if "*" in settings.ALLOWED_HOSTS:
-        hint = "Name the hosts, such as the address that probes use. That of BASE_URL is one already."
-        warnings.append(Warning("ALLOWED_HOSTS holds *: any name leads here.", hint=hint, id="accounts.W004"))
+        hint = "Name the hosts, such as the address that probes use. BASE_URL's host is always allowed."
+        warnings.append(
+            Warning("ALLOWED_HOSTS holds *: the service answers to any name.", hint=hint, id="accounts.W004")
+        )
     wide = [str(item) for item in settings.WEBHOOK_ALLOW if not isinstance(item, str) and _is_wide(item)]
     if wide:
         hint = "Name the hosts or the small networks that receive webhooks. Public ones need no entry."
-        sentence = (
-            f"WEBHOOK_ALLOW holds {', '.join(wide)}: users may have webhooks sent to this machine's own networks."
-        )
+        sentence = f"WEBHOOK_ALLOW holds {', '.join(wide)}: users' webhooks may reach this machine's own networks."
         warnings.append(Warning(sentence, hint=hint, id="accounts.W005"))
     return warnings
 

@@ -29,13 +29,13 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the library is unt
 REQUESTS = Counter("batchquery_requests_total", "Answered requests.", ("route", "status"))
 REQUEST_SECONDS = Histogram(
     "batchquery_request_seconds",
-    "Seconds to answer a request, since a thread took it up.",
+    "Seconds to answer a request, from the start of its thread.",
     ("route",),
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
 DATABASE_RETRIES = Counter(
-    "batchquery_database_retries_total", "Database transactions that were run again, because of a deadlock."
+    "batchquery_database_retries_total", "Database transactions that ran again because of a deadlock."
 )
 
 

@@ -127,7 +127,7 @@ def _content(path: str) -> str:
         text = ""
     if not text:
         # The name isn't quoted, because by mistake it may be the secret itself.
-        raise ValidationError("The file that it names can't be read, or is empty.")
+        raise ValidationError("The file that it names is unreadable or empty.")
     return text
 
 
@@ -184,7 +184,7 @@ def _generated(path: Path) -> str:
         if not path.exists():
             with suppress(FileExistsError), new_private_file(path) as draft:
                 draft.write_text(secrets.token_urlsafe(64))
-        return path.read_text().strip() or sys.exit(f"{path} is empty: a secret belongs in it.")
+        return path.read_text().strip() or sys.exit(f"{path} is empty: it must have a secret.")
     except OSError as error:
         sys.exit(f"{path} can't be kept: {error.strerror}. STATE_DIR must be writable, or secrets must be set.")
 

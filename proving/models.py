@@ -414,7 +414,7 @@ class StopCode(models.TextChoices):
     """The reason for a stop of sending. Its label is a sentence for people."""
 
     OPERATOR = "operator", ""
-    NOT_BELIEVED = "not_believed", "Nodes say again and again what can't be true of its transactions."
+    NOT_BELIEVED = "not_believed", "Nodes repeatedly report impossible states of the signer's transactions."
 
 
 class Stop(models.Model):

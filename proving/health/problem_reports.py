@@ -41,7 +41,7 @@ _HELD, _ABSENT = timedelta(seconds=30), SEEN
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
 _MESSAGES = 8
-_AWAY = f"The database has not answered a worker for {_HELD.total_seconds():.0f} s, or takes no writes."
+_AWAY = f"The database has not answered a worker for {_HELD.total_seconds():.0f} s, or accepts no writes."
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class OutageWatch:
             try:
                 self.tick()
             except Exception:
-                logger.exception("the watch over the database failed")
+                logger.exception("the observation of the database failed")
 
     def tick(self) -> None:
         """Count a second, and send the first message if it is due."""

@@ -106,7 +106,7 @@ def find(
             return _jump(connection, target, jump, is_self_funded=is_self_funded)
         except NodeUnavailable as error:
             if awaits_branch:
-                raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
+                raise BranchUnavailable(f"The data for a jump is not available. {error}") from None
     planned = planning.survey(connection, target, hints=hints)
     begun = planned if isinstance(planned, NotYet | TooFar) else begin(connection, planned)
     return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)

@@ -227,13 +227,13 @@ def why_no_jump(row: FactsRegistry) -> str:
     """Return a sentence if the registry can't jump although its source chain has a beacon chain. Empty if it can."""
     if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
         return ""
-    return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
+    return f"The facts registry at {row} was deployed without a beacon history, so only hops reach old blocks."
 
 
 def why_replaceable(row: FactsRegistry) -> str:
     """Return a sentence if a new registry could do more than this one, which may be used. Empty if it couldn't."""
     if not _is_current(row):
-        return f"The facts registry at {row} is of an earlier version."
+        return f"The facts registry at {row} has an earlier version."
     return why_no_jump(row)
 
 
@@ -429,13 +429,13 @@ def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[
     configured = get_chains().chain(source).history_window
     if not code:
         why = (
-            f"chain {destination} has no code there. Is it another chain now, or was a development chain started anew?"
+            f"chain {destination} has no code there. Is it another chain now, or was a development chain started again?"
         )
     elif code not in {expected_code(row), earlier_registry().deployed(**_immutables(row))}:
-        why = "its code is not that of this version's contract."
+        why = "its code differs from this version's contract."
     elif row.history_window != configured:
         why = (
-            f"it was deployed for a history of {row.history_window} slots, and chain {source} has {configured} by "
+            f"it was deployed for a history with {row.history_window} slots, and chain {source} has {configured} by "
             f"chains.toml{', as it was when this process began' if have_changed() else ''}."
         )
     elif row.multicall and not codes[row.multicall]:
@@ -467,8 +467,8 @@ def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words:
     if codes[row.beacon_history] == load_artifact("BeaconHistory").deployed(**immutables):
         return ""
     return (
-        f"the code of its beacon history at {row.beacon_history} is not that of this version's contract with the "
-        f"values of chain {chain.id}."
+        f"the code of its beacon history at {row.beacon_history} differs from this version's contract with the values "
+        f"of chain {chain.id}."
     )
 
 

@@ -209,7 +209,7 @@ def _replace(
         return newest
     signing.sign_and_store(chain, lane, [version])
     if cancel and not newest.is_cancellation:
-        logger.info("%s is no longer wanted, or can't be paid for: cancelled", newest.hash)
+        logger.info("%s is no longer needed, or too expensive: cancelled", newest.hash)
     return version
 
 

@@ -157,7 +157,7 @@ def ends(connection: Connection) -> dict[str, int]:
 def trust_in_rollup(connection: Connection) -> str:
     """Return the sentence about trust if a rollup vouches for the chain from which it is derived."""
     destination, source = named(connection.destination_id), named(connection.source_id)
-    return f"Whoever can upgrade {destination}; and its sequencer, until its block is derived from {source}."
+    return f"Whoever can upgrade {destination}; and its sequencer, until the block is derived from {source}."
 
 
 def named(chain_id: int) -> str:

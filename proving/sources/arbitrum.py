@@ -42,8 +42,8 @@ class Arbitrum(Recorder):
 
     def trust(self, connection: Connection) -> str:
         return (
-            f"The fault proofs of {named(connection.source_id)}, and whoever can upgrade the contracts of its rollup "
-            f"on {named(_parent_id(connection))}. A block counts when the rollup has confirmed it, which takes days."
+            f"The fault proofs of {named(connection.source_id)}, and whoever can upgrade its rollup contracts on "
+            f"{named(_parent_id(connection))}. A block counts when the rollup has confirmed it, after some days."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:

@@ -10,11 +10,11 @@ from proving.registries.registry_setup import change_attesters
 
 
 class Command(BaseCommand):
-    help = "Replaces a connection's attesters. The present attesters must have signed the change (sign_attester_set)."
+    help = "Replaces a connection's attesters. The present attesters must first sign the change (sign_attester_set)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("destination", type=int, help="id of the chain on which facts are readable")
-        parser.add_argument("source", type=int, help="id of the chain that is attested")
+        parser.add_argument("destination", type=int, help="id of the chain where facts are readable")
+        parser.add_argument("source", type=int, help="id of the attested chain")
         parser.add_argument("attesters", nargs="+", metavar="address", help="all attesters after the change")
         parser.add_argument(
             "--threshold", type=int, required=True, help="number of attesters that must agree after the change"

@@ -11,17 +11,18 @@ from proving.registries.registry_setup import deploy_prover
 
 class Command(BaseCommand):
     help = (
-        "Deploys a state prover over a connection's facts registry, and a pointer to it (ERC-7888). Nobody can change "
+        "Deploys a state prover for a connection's facts registry, and a pointer to the prover (ERC-7888). Nobody can "
+        "change "
         "either. A second run deploys nothing."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("destination", type=int, help="id of the chain that has the registry: the home chain")
-        parser.add_argument("source", type=int, help="id of the chain whose messages are taken: the target chain")
+        parser.add_argument("destination", type=int, help="id of the chain with the registry: the home chain")
+        parser.add_argument("source", type=int, help="id of the chain whose messages are received: the target chain")
         parser.add_argument(
             "--by-hash",
             action="store_true",
-            help="commitments are block hashes, for routes that go on with a prover of others",
+            help="use block hashes as commitments, for routes that continue with another kind of prover",
         )
         parser.add_argument(
             "--copy", type=int, action="append", default=[], metavar="CHAIN", help="deploy a copy on this chain, too"

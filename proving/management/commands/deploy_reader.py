@@ -12,7 +12,7 @@ class Command(BaseCommand):
     help = "Deploys the FactsReader of all registries in use on a chain. A second run deploys nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("destination", type=int, help="id of the chain on which facts are readable")
+        parser.add_argument("destination", type=int, help="id of the chain where facts are readable")
 
     def handle(self, *, destination: int, **_: Any) -> None:
         with told_in_a_sentence():

@@ -12,12 +12,12 @@ class Command(BaseCommand):
     help = "Deploys the facts registry of a connection and records its address. A second run deploys nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("destination", type=int, help="id of the chain on which facts are to be readable")
-        parser.add_argument("source", type=int, help="id of the chain whose facts are proven")
+        parser.add_argument("destination", type=int, help="id of the chain where facts become readable")
+        parser.add_argument("source", type=int, help="id of the chain that the facts are about")
         parser.add_argument(
             "--replace",
             action="store_true",
-            help="deploy a new registry if the recorded one may not be used, or can't jump",
+            help="deploy a new registry if the recorded one is unusable, or can't jump",
         )
 
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:

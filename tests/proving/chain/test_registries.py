@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 OTHER_CODE = "0x5f195f5260205ff3"
 # PUSH0 PUSH0 REVERT
 REVERTING_CODE = "0x5f5ffd"
-OTHER = "its code is not that of this version's contract"
+OTHER = "its code differs from this version's contract"
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
 
@@ -191,7 +191,7 @@ def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(s
     assert work_until_done(after).status == BatchStatus.DONE
     assert registry().address != row.address
     assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
-    assert "is of an earlier version" in FactsRegistry.objects.get(address=row.address).replaced_because
+    assert "has an earlier version" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
 # --- Intervals of code checks -----------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_facts_of_open_batches_on_a_replaced_registry_are_proven_to_its_successo
     half_proven.refresh_from_db()
     batch.refresh_from_db()
     assert half_proven.step == StepKind.BLOCKHASH_AVAILABLE
-    assert f"{old.address} is replaced by a new one" in batch.went_back_because
+    assert f"{old.address} is replaced" in batch.went_back_because
     service.mine(40)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert len(transactions_of(half_proven)) == 1

@@ -490,7 +490,7 @@ def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, 
 
 def test_a_receiver_that_speaks_no_tls_is_told_as_that(hook, outcome_of):
     without_tls = hook.url.replace("http:", "https:")
-    told = "The receiver speaks no TLS, or none that this machine speaks (wrong version number)."
+    told = "The receiver speaks no TLS, or no version that this machine knows (wrong version number)."
     assert outcome_of(without_tls, allow=[ip_network("127.0.0.1")]) == told
 
 
