@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.service import ALICE, a_key, header, request
 
-pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from queries.models import BatchStatus, Block
 from tests.factories import act, client_of, log_of_operators
 from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
