@@ -1,9 +1,9 @@
 """The admin pages, on which operators look at rows and cancel batches."""
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
-from proving import stops
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.factories import act, client_of, log_of_operators
@@ -18,7 +18,7 @@ def operated_by_alice(unreachable_chain, settings, db) -> None:
 
 
 def test_stops_are_listed():
-    stops.stop(31337, by=ALICE, reason="A test.")
+    call_command("stop", "31337", reason="A test.")
     client = client_of(ALICE)
     assert "A test." in client.get("/admin/proving/stop/").text
     assert client.post("/admin/proving/stop/add/", {}).status_code == 403
