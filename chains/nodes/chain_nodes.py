@@ -90,13 +90,9 @@ _REFUSED_RANGE = {
     HTTPStatus.UNPROCESSABLE_ENTITY,
     HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-# Statuses with which proxies refuse a method. The node's answer to another one tells whether it refuses everything.
-_REFUSED_METHOD = {
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.METHOD_NOT_ALLOWED,
-    HTTPStatus.NOT_IMPLEMENTED,
-}
+# Methods that can be done without. A proxy may refuse them by any status, and the node's answer to another method tells
+# whether it refuses everything.
+_REPLACEABLE = {"eth_getBlockReceipts", "eth_maxPriorityFeePerGas", "eth_feeHistory"}
 MAX_REST_SECONDS = 60
 _MOST_REDIRECTS = 3
 # A node may ask for a longer rest in the header Retry-After. It is asked again after this time.
@@ -598,10 +594,9 @@ class RpcNode:
             is_error = is_error and status != HTTPStatus.FORBIDDEN
         elif status == HTTPStatus.BAD_REQUEST and (isinstance(reply, list) or _has_id(reply)):
             return reply
-        elif len(batch) == 1 and status in _REFUSED_METHOD and batch[0][0] != "eth_chainId":
+        is_of_method = is_error or batch[0][0] in _REPLACEABLE
+        if is_of_method and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
             return refusal
-        if is_error and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
-            return reply
         fault: NodeUnavailable = BadStatus(f"{self.host} answered with HTTP status {status}")
         if status in _LIMIT_STATUSES:
             fault = LimitsRequests(f"{self.host} limits our requests (HTTP status {status})")

@@ -1,6 +1,7 @@
 """Rows for pages about the whole service: chains, the operator's page, a user's usage in a month."""
 
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 from eth_utils.crypto import keccak
@@ -21,7 +22,7 @@ def seen_chains() -> None:
     """Store answers of both chains and of one of two attesters."""
     now = timezone.now()
     seen = {"looked_at": now, "seen_at": now, "timestamp": int(now.timestamp()), "keeps_hashes": True}
-    heads = {
+    heads: dict[int, dict[str, Any]] = {
         31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI, "measured_head": 9, "oldest_provable": 1},
         SOURCE: {"number": 9_104_221, "measured_head": 9_104_000, "oldest_provable": 9_103_872},
     }

@@ -269,7 +269,7 @@ def tells_fees(devchain: DevChain, suggested: Any, paid: Any) -> AbstractContext
         (None, [], 0, 10**6),
         # status-im/status-go leaves null out. A proxy may refuse the method alone, by a status.
         (MISSING, [], 0, 10**6),
-        *((Raw(b"no", status), [], 0, 10**6) for status in (400, 404, 405, 501)),
+        *((Raw(b"no", status), [], 0, 10**6) for status in (400, 403, 404, 405, 500, 501)),
         (hex(2**255), [], 0, 10**6),
         # A suggestion far above what blocks took counts as much as that.
         (hex(150 * GWEI), [GWEI, 2 * GWEI, 3 * GWEI], 0, 2 * GWEI),

@@ -167,7 +167,7 @@ NO_LISTS: dict[str, Any] = {
     "null among them": [{}, None],
     "hashes": ["0x"],
     "an object": {},
-    **{f"status {status}": Raw(b"<html>", status) for status in (400, 404, 405, 501)},
+    **{f"status {status}": Raw(b"<html>", status) for status in (400, 403, 404, 405, 500, 501)},
     "no result": Raw(b'{"id": 2}'),
     "an error in words": Raw(b'{"error": "Method not supported"}'),
 }

@@ -157,9 +157,20 @@ def test_proofs_of_withdrawals_are_asked_for_and_shown(capsys, monkeypatch):
 def test_a_service_that_finds_another_slot_than_it_was_asked_for_is_found_out(monkeypatch, capsys):
     """The slot of a vault's balance may be another contract's: that is told."""
     token, name = "0x" + "cc" * 20, {"slot": "0x0", "keys": [ALICE], "layout": "solidity"}
-    slot = {"account": token, "slot": f"0x{5:064x}", "slotName": name, "layout": "solidity", "certainty": "is_value"}
+    slot: dict[str, Any] = {
+        "account": token,
+        "slot": f"0x{5:064x}",
+        "slotName": name,
+        "layout": "solidity",
+        "certainty": "is_value",
+    }
     slot |= {"word": f"0x{6:064x}", "value": "6", "onlyAtThisBlock": False}
-    honest = {"sourceChainId": "1", "blockNumber": "9", "blockHash": DIGEST, "foundBy": "eth_createAccessList"}
+    honest: dict[str, Any] = {
+        "sourceChainId": "1",
+        "blockNumber": "9",
+        "blockHash": DIGEST,
+        "foundBy": "eth_createAccessList",
+    }
     honest |= {"slots": [slot], "batch": {}}
     answers: list[dict[str, Any]] = []
     monkeypatch.setenv("BQS_API_KEY", KEY)

@@ -118,7 +118,7 @@ def test_a_fact_has_one_line_and_the_rest_is_folded():
 def test_what_this_service_did_not_send_is_said_to_be_its_sender_s(settings):
     settings.PUBLIC_BATCH_LIST = True
     batch = batches.finish(batches.a_batch())
-    assert "The registry already had this" in batches.page(batch)
+    assert "The registry already had this" in text_of(batches.page(batch))
     Batch.objects.update(sender=Sender.SELF, fee=0)
     text = text_of(batches.page(batch))
     assert "Its submitter, or somebody else, sent the transaction." in text
@@ -135,7 +135,11 @@ def shown_to_alice(batch: Batch) -> list[bool]:
     line = " ".join(re.sub("<[^>]+>", "", client_of(ALICE).get("/explorer").text).split())
     assert f"Balance of {ALICE} at block 12" in line
     (title,) = re.findall(r'og:title" content="([^"]*)"', html)
-    return [str(10**18) in html, re.search(r"\b1\sETH", unescape(title)) is not None, "at block 12 = 1 ETH" in line]
+    return [
+        str(10**18) in html,
+        re.search(r"\b1\sETH", unescape(title)) is not None,
+        re.search(r"at block 12 1\sETH", line) is not None,
+    ]
 
 
 @pytest.mark.long
