@@ -133,9 +133,7 @@ def test_what_cannot_be_deployed_is_said_in_a_sentence(service):
 def test_nothing_is_sent_that_the_signer_cannot_pay(service):
     before = signer_nonce(service, "pending")
     service.rpc("anvil_setBalance", SIGNER, "0x1")
-    with pytest.raises(
-        CommandError, match=r"The signer 0x\w+ on chain 31337 holds .* less than the 0.01 at which it stops"
-    ):
+    with pytest.raises(CommandError, match=r"The signer 0x\w+ on chain 31337 has .*, and it stops below 0.01"):
         deploy(31337, 31337)
     assert signer_nonce(service, "pending") == before
 

@@ -56,7 +56,7 @@ def test_an_operator_stops_and_resumes_sending(what, source, signer, subject):
 def test_an_operator_cancels_a_batch():
     batch = submit(a_key(BOB), request(ALICE, block=1))
     client = client_of(ALICE)
-    assert "Say why" in act(client, "queries/batch", "cancel", batch.pk, reason=" ")
+    assert "Give a reason" in act(client, "queries/batch", "cancel", batch.pk, reason=" ")
     assert log_of_operators() == []
     act(client, "queries/batch", "cancel", batch.pk, reason="A test.")
     batch.refresh_from_db()
