@@ -1,5 +1,6 @@
-"""System checks of the schema, the allowed users, the secrets, and settings that are too open for a deployment."""
+"""System checks of the schema, the allowed users, the secrets, and settings that are gone or too open."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
@@ -21,6 +22,15 @@ from config.database import pooler, schema
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
 # Bits of the widest private networks: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
 _WIDEST = {4: 8, 6: 7}
+# Settings of earlier versions. An operator is told of them, because otherwise they would silently have no effect.
+_GONE = {
+    "CONFIRM_ABOVE_QUERIES": "the form asks once more above 1000 queries.",
+    "CONFIRM_ABOVE_WEI": "the form asks once more above 0.01 of a real currency.",
+    "DOCUMENTATION_URL": "pages link to the documentation at SOURCE_URL.",
+    "KEEP_WEBHOOK_DELIVERIES_DAYS": "ended deliveries to webhooks are kept for 30 days.",
+    "MAX_OPEN_QUERIES": "open batches of a user may have ten times MAX_QUERIES_PER_BATCH.",
+    "SENTRY_DSN": "errors are in the log.",
+}
 
 
 @register("settings")
@@ -63,6 +73,16 @@ def check_database(**_: Any) -> list[CheckMessage]:
         if lacking := pooler.problem():
             return [Warning(lacking, id="accounts.W006")]
     return []
+
+
+@register("settings")
+def check_gone_settings(**_: Any) -> list[CheckMessage]:
+    """Warn of settings of the environment that this version doesn't read any more (W007)."""
+    return [
+        Warning(f"{name} is no longer a setting: {instead}", id="accounts.W007")
+        for name, instead in _GONE.items()
+        if name in os.environ or f"{name}_FILE" in os.environ
+    ]
 
 
 @register()

@@ -285,9 +285,6 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
     for connection in get_chains().connections:
         ends = connection.source_id, connection.destination_id
         registry, source, usual = registries.get(ends), sources.of(connection), recent[ends]
-        proves = bool(registry and deployments.proves_transactions(registry))
-        is_refused = bool(registry and registry.refused)
-        lacks_logs = [str(deployments.lacks_logs(registry))] if registry and not proves and not is_refused else []
         is_read = registry and not registry.refused and registry.reader == readers.get(ends[1])
         gas, price = balance_costs.expected_gas(connection), watches[connection.destination_id].gas_price
         yield ConnectionDetail(
@@ -298,7 +295,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
             trust=source.trust(connection),
             factsRegistry=registry.address if registry else None,
             sameAddressEverywhere=bool(registry and ends not in special),
-            provesTransactions=proves,
+            provesTransactions=bool(registry and not registry.refused),
             factsReader=registry.reader if registry and is_read else None,
             readerSameAddressEverywhere=bool(
                 is_read and not any((source_id, ends[1]) in special for source_id in usable[ends[1]])
@@ -306,7 +303,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
             blockHashSource=registry.block_hash_source if registry else None,
             codeHash=(registry and registry.code_hash) or None,
             codeIsRight=bool(registry and registry.code_hash and not registry.refused),
-            notes=[*found.about_connection(*ends), *lacks_logs],
+            notes=found.about_connection(*ends),
             reach=_reach(connection, registry, watches[connection.source_id]),
             oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
             usualTime=UsualTime(seconds=round(statistics.median(usual.seconds), 1), batches=len(usual.seconds))

@@ -179,8 +179,6 @@ def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
     if registry_setup.has_derived_address(connection, row):
         with_these = ", with these attesters" if connection.attesters else ""
         sentence += f" It has the same address everywhere{with_these}."
-    if not deployments.proves_transactions(row):
-        sentence += f" {deployments.lacks_logs(row)}"
     if row.reader:
         sentence += f" The facts reader {row.reader} reads it."
     if row.beacon_history:

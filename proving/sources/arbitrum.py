@@ -29,8 +29,6 @@ from proving.sources import (
 )
 from queries.waits import wait
 
-# Measured gas to record a block.
-_GAS = Amount(67_000, 100_000)
 # Seconds without a confirmation after which the operator is told. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
 # The last second of a `datetime`, in unix seconds, because a node may send any number.
@@ -40,6 +38,7 @@ _LATEST = 253_402_300_799
 class Arbitrum(Recorder):
     contract = "ArbitrumBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on the destination"
+    recording_gas = Amount(67_000, 100_000)
 
     def trust(self, connection: Connection) -> str:
         return (
@@ -49,9 +48,6 @@ class Arbitrum(Recorder):
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return connection.source_id, connection.outbox
-
-    def gas(self, connection: Connection) -> Amount:
-        return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         (newest_recorded,) = read_words(connection, self.contract, "newest")

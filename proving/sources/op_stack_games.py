@@ -47,13 +47,12 @@ _PROBES, _GAMES, _LOOKS = 16, 32, 4
 _CLAIMS = 8
 # The call in a clone of a game's implementation: PUSH20, GAS, DELEGATECALL. The clone's arguments follow.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
-# Measured gas to record a block.
-_GAS = Amount(150_000, 200_000)
 
 
 class OpStackGames(Recorder):
     contract = "OpStackGamesBlockHashSource"
     title = "OP Stack: blocks that dispute games have settled on the destination"
+    recording_gas = Amount(150_000, 200_000)
 
     def trust(self, connection: Connection) -> str:
         below = named(connection.destination_id)
@@ -65,9 +64,6 @@ class OpStackGames(Recorder):
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return connection.source_id, connection.anchor_state_registry
-
-    def gas(self, connection: Connection) -> Amount:
-        return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         config = connection.config

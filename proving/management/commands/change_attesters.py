@@ -3,11 +3,9 @@
 from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from chains.nodes.node_errors import ChainError
-from chains.signer_keys import SignerError
-from proving.registries.creations import DeploymentError
+from proving.management.command_failures import told_in_a_sentence
 from proving.registries.registry_setup import change_attesters
 
 
@@ -39,12 +37,8 @@ class Command(BaseCommand):
         signature: list[bytes],
         **_: Any,
     ) -> None:
-        try:
+        with told_in_a_sentence():
             ordered = change_attesters(destination, source, attesters, threshold, signature)
-        except ChainError as error:
-            raise CommandError(error.for_operators) from None
-        except (DeploymentError, SignerError) as error:
-            raise CommandError(str(error)) from None
         self.stdout.write(
             f"{threshold} of these attesters must agree from now on. Set them and the threshold in chains.toml:"
         )

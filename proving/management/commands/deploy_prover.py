@@ -2,13 +2,10 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.nodes.node_errors import ChainError
-from chains.signer_keys import SignerError
-from proving.registries.creations import DeploymentError
+from proving.management.command_failures import told_in_a_sentence
 from proving.registries.registry_setup import deploy_prover
 
 
@@ -32,14 +29,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, destination: int, source: int, by_hash: bool, copy: list[int], **_: Any) -> None:
-        try:
+        with told_in_a_sentence():
             prover = deploy_prover(destination, source, by_hash=by_hash, copies=copy, tell=self.stderr.write)
-        except ChainError as error:
-            raise CommandError(error.for_operators) from None
-        except UnknownChain as error:
-            raise CommandError(str(error)) from None
-        except (DeploymentError, SignerError) as error:
-            raise CommandError(str(error)) from None
         inputs = "uint256 blockNumber, bytes32 blockHash" if prover.by_hash else "uint256 blockNumber"
         for name, value in (
             ("prover", prover.address),

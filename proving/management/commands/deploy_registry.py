@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from chains.nodes.node_errors import ChainError
-from chains.signer_keys import SignerError
-from proving.registries.creations import DeploymentError
+from proving.management.command_failures import told_in_a_sentence
 from proving.registries.registry_setup import deploy
 
 
@@ -23,10 +21,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
-        try:
+        with told_in_a_sentence():
             registry = deploy(destination, source, replace=replace, tell=self.stderr.write)
-        except ChainError as error:
-            raise CommandError(error.for_operators) from None
-        except (DeploymentError, SignerError) as error:
-            raise CommandError(str(error)) from None
         self.stdout.write(f"The facts registry for chain {source} on chain {destination} is at {registry.address}")

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.service import ALICE, a_key, header, request
 
-pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.long
@@ -86,7 +86,7 @@ def test_an_index_with_a_colour_for_each_method_stays_beside_what_is_read(page: 
 
 @pytest.mark.long
 def test_the_choice_of_colours_stays_on_the_footers_first_line(page: Page, context, alice, settings):
-    settings.SOURCE_URL = settings.DOCUMENTATION_URL = "https://forge.example/bqs"
+    settings.SOURCE_URL = "https://forge.example/bqs"
     page.goto("/keys")
     boxes = [page.locator(f".foot .{name}").bounding_box() for name in ("about", "theme")]
     about, theme = (box["y"] + box["height"] / 2 for box in boxes if box)

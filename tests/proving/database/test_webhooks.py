@@ -535,8 +535,7 @@ def test_a_delivery_answered_by_204_is_delivered_though_the_connection_breaks_of
 
 
 @pytest.mark.long
-def test_delivered_webhooks_are_pruned_with_age_and_then_their_address(hook, settings):
-    settings.KEEP_WEBHOOK_DELIVERIES_DAYS = 30
+def test_delivered_webhooks_are_pruned_with_age_and_then_their_address(hook):
     batch = done(hook.url)
     deliver_all(batch)
     pending = done(hook.url, block=13, events=["DONE"])
@@ -560,8 +559,7 @@ def test_delivered_webhooks_are_pruned_with_age_and_then_their_address(hook, set
     assert list(Webhook.objects.all()) == [pending.webhook]
 
 
-def test_a_batch_that_may_still_go_back_keeps_its_webhook(hook, settings):
-    settings.KEEP_WEBHOOK_DELIVERIES_DAYS = 30
+def test_a_batch_that_may_still_go_back_keeps_its_webhook(hook):
     batch = done(hook.url, events=["WENT_BACK"])
     Batch.objects.update(finished_at=timezone.now() - timedelta(days=31))
     call_command("prune", stdout=StringIO())
