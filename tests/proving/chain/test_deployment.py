@@ -83,7 +83,7 @@ def test_no_reader_is_made_of_code_that_is_not_right(service):
 
 
 @pytest.mark.parametrize(
-    ("chain_id", "why"), [(31337, "has no facts registry"), (5, "No chain with id 5 is configured")]
+    ("chain_id", "why"), [(31337, "has no usable facts registry"), (5, "No chain with id 5 is configured")]
 )
 def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
