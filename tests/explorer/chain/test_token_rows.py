@@ -55,7 +55,7 @@ def searched(client: Client, token: str, kind: str = "token", **more: Any) -> st
     html = post(client, "find-0", row(token, kind, **more))
     is_found = token not in WITHOUT_SLOT
     assert ("Found the slot of row 1. Nothing is submitted yet." in html) is is_found
-    assert ("Row 1 has no slot with the answer." in html) is not is_found
+    assert ("Row 1: no single slot has the answer." in html) is not is_found
     return html
 
 
