@@ -51,7 +51,7 @@ class _Call:
     parameters: tuple[_Argument, ...]
     answer: str = "bytes32"
     of_others: str = ""
-    """How to read the same of another holder."""
+    """The comment that says how to read the same of another holder."""
 
     def declared(self, parts: Iterable[str]) -> str:
         return f"{self.function}({', '.join(parts)})"
@@ -138,7 +138,7 @@ def _contract(kind: str, address: str, call: _Call) -> str:
         kind=kind,
         address=address,
         what=call.what,
-        more=f"\n    // {call.of_others}" if call.of_others else "",
+        more=call.of_others,
         answer=call.answer,
         declaration=call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters),
         call=call.declared(parameter.value for parameter in call.parameters),
@@ -175,12 +175,12 @@ def _call(block_number: int, fact: Fact) -> _Call:
 
 
 def _slot_of_others(fact: SlotFact) -> str:
-    """Return a sentence with the slot of another key of a mapping by address. Empty: it is no such slot."""
+    """Return the comment about the slot of another key of a mapping by address. Empty: it is no such slot."""
     name = fact.name or {}
     keys = name.get("keys", ())
     if name.get("layout") != "solidity" or len(keys) != 1 or checksummed(str(keys[0])) is None:
         return ""
-    return f"Another holder's slot: ProvenFacts.mappingSlot({read_number(name['slot'])}, holder)."
+    return "\n" + _TEXTS["slot_of_others"].format(slot=read_number(name["slot"]))
 
 
 def _of_transaction(block: _Argument, fact: EntryFact | LogFact) -> _Call:
@@ -194,7 +194,7 @@ def _of_transaction(block: _Argument, fact: EntryFact | LogFact) -> _Call:
         case LogFact():
             log = _Argument("uint32", "logIndex", str(fact.log))
             # A contract that only compares the hash with zero would take the log of any emitter.
-            warning = "The hash of any emitter's log: compare it by ProvenFacts.requireLog"
+            warning = "The hash of any emitter's log: compare it with ProvenFacts.requireLog"
             return _Call(warning, "logHash", (block, index, log))
 
 
