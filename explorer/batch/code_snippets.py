@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chains.encoding import checksummed
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
 from queries.columns import AccountField, EntryField, HeaderField
+from queries.storage_layout import read_number
 
 _TEXTS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "code_snippets.toml").read_text("utf-8"))
 # The reader has Satellite's reads alone: no later properties, and none that a registry holds as a hash.
@@ -48,6 +50,8 @@ class _Call:
     function: str
     parameters: tuple[_Argument, ...]
     answer: str = "bytes32"
+    of_others: str = ""
+    """The comment that says how to read the same of another holder."""
 
     def declared(self, parts: Iterable[str]) -> str:
         return f"{self.function}({', '.join(parts)})"
@@ -134,6 +138,7 @@ def _contract(kind: str, address: str, call: _Call) -> str:
         kind=kind,
         address=address,
         what=call.what,
+        more=call.of_others,
         answer=call.answer,
         declaration=call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters),
         call=call.declared(parameter.value for parameter in call.parameters),
@@ -157,7 +162,8 @@ def _call(block_number: int, fact: Fact) -> _Call:
         case SlotFact():
             account = _Argument("address", "account", fact.address)
             slot = _Argument("bytes32", "slot", fact.slot)
-            return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot))
+            others = _slot_of_others(fact)
+            return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot), of_others=others)
         case EntryFact() | LogFact():
             return _of_transaction(block, fact)
         case HeaderFact():
@@ -166,6 +172,15 @@ def _call(block_number: int, fact: Fact) -> _Call:
         case TimeFact():
             time = _Argument("uint256", "timestamp", str(fact.timestamp))
             return _Call("The latest block at that time", "blockAtTimestamp", (time,), answer="uint256")
+
+
+def _slot_of_others(fact: SlotFact) -> str:
+    """Return the comment about the slot of another key of a mapping by address. Empty: it is no such slot."""
+    name = fact.name or {}
+    keys = name.get("keys", ())
+    if name.get("layout") != "solidity" or len(keys) != 1 or checksummed(str(keys[0])) is None:
+        return ""
+    return "\n" + _TEXTS["slot_of_others"].format(slot=read_number(name["slot"]))
 
 
 def _of_transaction(block: _Argument, fact: EntryFact | LogFact) -> _Call:

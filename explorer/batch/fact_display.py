@@ -12,7 +12,7 @@ from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.batch.log_display import LogDisplay
 from explorer.formatting import slot_words
-from explorer.formatting.amounts import shortened, whole_units
+from explorer.formatting.amounts import in_groups, shortened, whole_units
 from explorer.formatting.slot_words import ADDRESS_ENDS, WORD_ENDS
 from explorer.formatting.utc_times import utc
 from proving import facts
@@ -25,10 +25,10 @@ from queries.models import Query
 # Slots of one account, or logs of one transaction, on a page.
 SLOTS_PAGE = 50
 _STATUS_MEANINGS = {0: "= failure", 1: "= success"}
-# A longer number is shown as a shortened word: in titles, in titles of named slots, and in tables, which have room for
-# amounts of tokens. The word of a named slot is rarely an address.
-_MOST_DIGITS, _MOST_DIGITS_OF_NAMED, _MOST_WHOLE_DIGITS = 18, 27, 31
+# A longer number is shown as a shortened word. There is room for amounts of tokens.
+_MOST_DIGITS = 31
 _BITS_OF_ADDRESS = 160
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,17 @@ class InShort:
     unit: str = ""
     ends: tuple[int, int] | None = None  # characters shown at the start and the end of a long value
     exact: str = ""  # the exact number if the text doesn't have all its digits
+    note: str = ""  # how the text follows from the word, where there is room for it
 
     @classmethod
     def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
         """Return an amount, given in the smallest units, in whole units."""
-        sign, size = "-" if amount < 0 else "", abs(amount)
-        text = shortened(size, decimals, min(4, decimals))
-        exact = f"{sign}{whole_units(size, decimals)}" if text.endswith("…") else ""
-        return cls(f"{sign}{text}", unit, exact=exact)
+        text = shortened(amount, decimals)
+        return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
+
+    @property
+    def unit_and_note(self) -> str:
+        return ", ".join(filter(None, [self.unit, self.note]))
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,7 @@ class Value:
 
     @property
     def in_short(self) -> InShort:
-        number, digits = int(self.word, 16), next((each.text for each in self.meanings if each.label == "decimal"), "")
-        word = InShort(self.word, ends=WORD_ENDS, exact=digits if len(digits) <= _MOST_WHOLE_DIGITS else "")
+        number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
         if self.slot_name:
             return _named_slot_in_short(self.slot_name, number) or word
         match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
@@ -213,24 +215,30 @@ class _StatedPart:
             return cls(number, f"0x{number % (1 << part.size):0{-(-part.size // 4)}x}", bits)
         return cls(number, str(number), bits, decimals)
 
+    @property
+    def divided(self) -> str:
+        """Return the number in whole units, with all its digits."""
+        return f"{'-' if self.number < 0 else ''}{whole_units(abs(self.number), self.decimals)}"
+
+    @property
+    def division(self) -> str:
+        return f"divided by 10{str(self.decimals).translate(_SUPERSCRIPTS)}, as its sender says"
+
 
 def _slot_meanings(name: Mapping[str, Any], word: int) -> Iterator[Meaning]:
     stated = _StatedPart.of(name, word)
     yield Meaning(stated.bits or "decimal", stated.text)
-    if decimals := stated.decimals:
-        sign = "-" if stated.number < 0 else ""
-        text = f"{sign}{whole_units(abs(stated.number), decimals)}"
-        yield Meaning(f"divided by 10^{decimals}, as its sender says", text)
+    if stated.decimals:
+        yield Meaning(stated.division, stated.divided)
 
 
 def _named_slot_in_short(name: Mapping[str, Any], word: int) -> InShort | None:
     """Return the number of a slot that the request has named. None: it is long."""
     stated = _StatedPart.of(name, word)
-    if decimals := stated.decimals:
-        # The same number, so that a wrong hint makes nothing wrong.
-        return InShort.of_amount(stated.number, f"\u00d7 10^{decimals} {stated.bits}".strip(), decimals)
-    if not stated.bits and len(stated.text) > _MOST_DIGITS_OF_NAMED:
+    if stated.decimals and sum(map(str.isdigit, stated.divided)) <= _MOST_DIGITS:
+        return InShort(in_groups(stated.divided), stated.bits, note=stated.division)
+    if not stated.bits and len(stated.text) > _MOST_DIGITS:
         return None
     if stated.text.removeprefix("-").isdecimal():
-        return InShort(f"{stated.number:,}", stated.bits)
+        return InShort(in_groups(stated.text), stated.bits)
     return InShort(stated.text, stated.bits, ends=ADDRESS_ENDS if len(stated.text) > slot_words.MOST_OF_KEY else None)

@@ -10,6 +10,13 @@ def whole_units(amount: int, decimals: int = 18) -> str:
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
+def in_groups(number: str) -> str:
+    """Return a decimal number with commas for thousands."""
+    whole, point, fraction = number.partition(".")
+    digits = whole.removeprefix("-")
+    return f"{'-' if digits != whole else ''}{int(digits):,}{point}{fraction}"
+
+
 def shortened(amount: int, decimals: int = 18, places: int = 4, *, is_cost: bool = False) -> str:
     """Return the text of `in_units`, without trailing zeros if it is exact."""
     written = in_units(amount, decimals, places, is_cost=is_cost)

@@ -47,7 +47,7 @@ class Headline:
         subject = " ".join(filter(None, parts))
         if self.answer:
             value = _by_its(self.answer.ends, self.answer.text) if self.answer.ends else self.answer.text
-            return f"{subject}: {value} {self.answer.unit}".strip()
+            return f"{subject}: {value} {self.answer.unit_and_note}".strip()
         return f"{subject}: {self.state}" if self.state else subject
 
 

@@ -34,8 +34,9 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
 
 
 def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
-    """Return the estimate of a valid batch that is above the operator's limits. Empty: it needs no confirmation.
+    """Return the estimate of a valid batch to confirm. Empty: it needs no confirmation.
 
+    It is above the operator's limits, or proves words from which a token's answer only follows.
     Nothing asks for the cost where the fee already limits it, or where no node tells it now.
     Raises `Refused` where the user has used up the estimates.
     """
@@ -43,7 +44,8 @@ def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
     fee = form.document.get("fee", "0")  # A self-funded batch costs the service nothing.
     is_real = form.destination is not None and not form.destination.test_network
     may_be_dear = is_real and (fee == AUTO or int(fee) > most)
-    if not is_large and not may_be_dear:
+    must_confirm = is_large or bool(form.rows_of_words)
+    if not must_confirm and not may_be_dear:
         return {}
     try:
         panel = _estimated(user, form)
@@ -51,7 +53,7 @@ def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
         if refused.code != "chain_unavailable":
             raise
         panel = {"not_estimated": refused.sentence}
-    return panel if is_large or ("estimate" in panel and panel["estimate"].cost.wei.bound > most) else {}
+    return panel if must_confirm or ("estimate" in panel and panel["estimate"].cost.wei.bound > most) else {}
 
 
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:

@@ -245,6 +245,11 @@ class RowForm(forms.Form):
         return token_slots.read(self["found"].value() or "", self.question) if self.proves.call else None
 
     @property
+    def proves_words_only(self) -> bool:
+        """Return whether the batch proves words from which the token's answer follows, and not the answer."""
+        return self.found_slots is not None and not self.found_slots.has_answer
+
+    @property
     def is_to_be_searched(self) -> bool:
         return bool(self.proves.call) and not self.question.empty_fields and self.found_slots is None
 
@@ -449,6 +454,11 @@ class NewBatchForm:
     def row_to_search(self) -> int | None:
         """Return the number of the first row whose slot is to be searched for, from 0."""
         return next((number for number, row in enumerate(self.rows) if row.is_to_be_searched), None)
+
+    @property
+    def rows_of_words(self) -> Sequence[int]:
+        """Return the numbers of the rows that prove words only, from 1."""
+        return [number for number, row in enumerate(self.rows, 1) if row.proves_words_only]
 
     @cached_property
     def request(self) -> BatchRequest | None:

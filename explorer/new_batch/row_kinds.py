@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from explorer.new_batch.form_sentences import KIND_HINTS, KIND_LABELS
+from explorer.new_batch.form_sentences import ANSWER_NAMES, KIND_HINTS, KIND_LABELS, WORDS_LABELS
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,14 @@ class RowKind:
     @property
     def hint(self) -> str:
         return KIND_HINTS[self.name]
+
+    @property
+    def label_of_words(self) -> str:
+        return WORDS_LABELS[self.name]
+
+    @property
+    def answer(self) -> str:
+        return ANSWER_NAMES[self.name]
 
 
 BALANCE = RowKind("balance", ("accounts", "props"), "accounts")

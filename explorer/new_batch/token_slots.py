@@ -16,7 +16,13 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.new_batch import storage_slots
-from explorer.new_batch.form_sentences import CERTAINTY_SENTENCES, FIELD_SENTENCES, LAYOUT_SENTENCES
+from explorer.new_batch.form_sentences import (
+    API_FAULT_SENTENCES,
+    CERTAINTY_SENTENCES,
+    FIELD_SENTENCES,
+    LAYOUT_SENTENCES,
+)
+from proving.slots.slot_search import BlockNotYet, NoCode
 from queries import submission
 from queries.api_endpoint import status_of
 from queries.batch_request import ADDRESS_FAULT, BodyFault, InvalidRequest, pointer
@@ -42,6 +48,11 @@ class TokenQuestion:
     def empty_fields(self) -> Sequence[str]:
         return [name for name in ("token", "holder") if not getattr(self, name)]
 
+    @property
+    def block_field(self) -> str:
+        """Return the row's field that a fault of the block is about. At the newest block it is the token's."""
+        return "block" if self.block.startswith("block:") else "at" if self.block == "finalized" else "token"
+
 
 @dataclass(frozen=True)
 class ShownSlot:
@@ -51,6 +62,7 @@ class ShownSlot:
     name: Mapping[str, Any] | None
     layout: str
     certainty: str
+    word: str
     value: str
     units: str
     """The value by the number of decimals that the token hints at. Empty: there is no hint."""
@@ -89,11 +101,26 @@ class TokenSlots:
         return decimals
 
     @property
+    def _proven(self) -> Sequence[Mapping[str, Any]]:
+        return [slot for slot in self.answer["slots"] if slot["certainty"] != "path_only"]
+
+    @property
+    def count(self) -> int:
+        return len(self._proven)
+
+    @property
+    def has_answer(self) -> bool:
+        """Return whether one word has the answer. Otherwise the answer only follows from the words."""
+        return [slot["certainty"] for slot in self._proven] in (["is_value"], ["part_of_word"])
+
+    @property
+    def is_certain(self) -> bool:
+        return [slot["certainty"] for slot in self._proven] == ["is_value"]
+
+    @property
     def slots(self) -> Iterator[ShownSlot]:
         """Yield the slots that the batch proves."""
-        for slot in self.answer["slots"]:
-            if slot["certainty"] == "path_only":
-                continue
+        for slot in self._proven:
             value, decimals = slot["value"], self.decimals
             yield ShownSlot(
                 slot["slot"],
@@ -101,6 +128,7 @@ class TokenSlots:
                 slot["slotName"],
                 LAYOUT_SENTENCES[slot["layout"]],
                 CERTAINTY_SENTENCES[slot["certainty"]].format(**(slot["part"] or {})),
+                str(int(slot["word"], 16)),
                 value or "",
                 whole_units(int(value), decimals) if value and decimals else "",
             )
@@ -144,12 +172,14 @@ def find(user: User, question: TokenQuestion, destination: str) -> TokenSlots:
         }
         found = find_slots.search(user.pk, json.dumps(body).encode).dict()
     except InvalidRequest as invalid:
-        faults = {_FIELDS.get(fault.path, "token"): _sentence(fault) for fault in invalid.faults}
+        fields = {_FIELDS.get(fault.path, "token"): _sentence(fault) for fault in invalid.faults}
+        faults = {name: API_FAULT_SENTENCES["block"] if name == "block" else text for name, text in fields.items()}
         raise SlotNotFound(faults, status_of(invalid)) from None
     except Refused as refused:
         is_of_call = refused.code in {"call_failed", "slots_unknown"}
         sentence = FIELD_SENTENCES["not_found"].format(call=question.call) if is_of_call else ""
-        raise SlotNotFound({"token": f"{sentence} {refused.sentence}".strip()}, status_of(refused)) from None
+        field = question.block_field if isinstance(refused, BlockNotYet | NoCode) else "token"
+        raise SlotNotFound({field: f"{sentence} {refused.sentence}".strip()}, status_of(refused)) from None
     slots = TokenSlots(question, found)
     return replace(slots, question=replace(question, block=f"block:{slots.block}")) if slots.is_of_block else slots
 

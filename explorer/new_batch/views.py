@@ -357,9 +357,13 @@ class _Post:
             row.add_error("at", FIELD_SENTENCES["of_one_block"])
             return _answer(self.request, form)
         rows[self.number] |= {"found": found.signed}
+        outcome = "slot_found" if found.has_answer else "words_found"
+        is_last = not any(other.is_to_be_searched for other in form.rows if other is not row)
+        if is_last and found.is_certain and self.request.POST["do"].startswith("submit"):
+            outcome = "slot_to_check"
         if found.is_of_block:
             rows[self.number] |= {"at": "block", "block": str(found.block)}
-        return self._changed(rows, f"id_rows-{self.number}-found", "slot_found", self.number + 1)
+        return self._changed(rows, f"id_rows-{self.number}-found", outcome, self.number + 1)
 
     def paste(self) -> HttpResponse:
         form, rows = self.form, self._rows

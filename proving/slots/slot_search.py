@@ -111,6 +111,14 @@ class CallFailed(Refused):
         super().__init__("call_failed", sentence)
 
 
+class NoCode(CallFailed):
+    """The contract has no code at the block."""
+
+
+class BlockNotYet(ChainUnavailable):
+    """The chain has no such block yet."""
+
+
 def find(rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> SlotFindings:
     """Search for the slots behind a call, in the state of a block. The client has the budget, too.
 
@@ -129,7 +137,7 @@ def confirmed_header(rpc: RpcClient, number: int | Literal["latest", "finalized"
         number = "finalized" if confirmations == "finalized" else max(0, head.number - confirmations + 1)
     if (header := rpc.header(number)) is None:
         which = "a final block" if number == "finalized" else f"block {number}"
-        raise ChainUnavailable(f"{label} doesn't have {which} yet.")
+        raise BlockNotYet(f"{label} doesn't have {which} yet.")
     return header
 
 
@@ -215,7 +223,8 @@ class _Search:
         data, position = result(answer), self._asked.position
         if position is None and len(data) != _WORD:
             why = "The contract has no code" if not data else f"The call answers {len(data)} bytes"
-            raise CallFailed(f"{why}: name a view function that returns one word, or the `position` of a word.")
+            failure = CallFailed if data else NoCode
+            raise failure(f"{why}: name a view function that returns one word, or the `position` of a word.")
         if len(data) > _MOST_BYTES:
             raise CallFailed(f"The call answers {len(data)} bytes, and {_MOST_BYTES} can be searched.")
         if len(data) < _WORD * ((position or 0) + 1):

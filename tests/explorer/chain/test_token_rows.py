@@ -1,6 +1,7 @@
 """Rows of the form about tokens: the slot that is searched for, and the batch that proves it."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,10 @@ def alice(key, alice) -> Client:
     return signed_in
 
 
+# Tokens that compute the balance.
+WITHOUT_SLOT = {"Rebasing", "Sum"}
+
+
 def row(token: str, kind: str = "token", holder: str = ALICE, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "token": _deployed[-1].addresses.get(token, token), "holder": holder, **more}
 
@@ -48,7 +53,9 @@ def searched(client: Client, token: str, kind: str = "token", **more: Any) -> st
     # The limit has its own test.
     ThrottleCount.objects.all().delete()
     html = post(client, "find-0", row(token, kind, **more))
-    assert "Found the slot of row 1. Nothing is submitted yet." in html
+    is_found = token not in WITHOUT_SLOT
+    assert ("Found the slot of row 1. Nothing is submitted yet." in html) is is_found
+    assert ("Row 1: no single slot has the answer." in html) is not is_found
     return html
 
 
@@ -125,6 +132,56 @@ def test_what_is_not_certain_is_said(chain, alice, key, token, sentence):
     assert sentence in text_of(html)
     ((_, of_search),) = data_of_search(key, token, "balanceOf(address)").items()
     assert request_of(alice, filled(html))["data"]["31337"] == {"latest": of_search}
+    assert ("not the balance." in text_of(html)) is (token in WITHOUT_SLOT)
+
+
+def test_words_that_a_balance_follows_from_are_not_taken_for_it(chain, alice):
+    deploy_on(chain)
+    html = searched(alice, "Rebasing")
+    said = text_of(html)
+    assert "The token computes the balance from 3 slots: the batch proves these words, not the balance." in said
+    assert "Words that a token balance follows from:" in said
+    assert "slot found" not in said
+    # Its word of each slot, as a number.
+    assert [number in said for number in ("10", "20", "10010")] == [True] * 3
+    assert 'class="success"' not in html
+    warning = "Row 1 proves words, and not the answer that follows from them."
+    live = alice.post("/new-batch/estimate", filled(html), headers={"hx-request": "true"}).text
+    assert warning in " ".join(live.split())
+    # They are submitted only by the button under the warning.
+    asked = alice.post("/new-batch", filled(html) | {"do": "submit"})
+    assert (asked.status_code, Batch.objects.count()) == (200, 0)
+    assert f"Nothing was submitted yet. {warning}" in text_of(asked.text)
+    (button,) = set(re.findall(r'value="(submit-[0-9a-f]+)"', asked.text))
+    answer = alice.post("/new-batch", filled(asked.text) | {"do": button})
+    assert (answer.status_code, Batch.objects.count()) == (303, 1)
+
+
+def test_submitting_searches_first_and_the_next_press_submits(chain, alice):
+    deploy_on(chain)
+    ThrottleCount.objects.all().delete()
+    to_check = "Found the slot of row 1. Nothing is submitted yet. Check the slot, then submit."
+    html = post(alice, "submit", row("Token"))
+    assert to_check in text_of(html)
+    token = _deployed[-1].addresses["Token"]
+    (title,) = re.findall(r'<span id="row-0">(.*?)</span></span></summary>', html, re.DOTALL)
+    assert " ".join(re.sub("<[^>]+>", "", title).split()) == (
+        f"Token balance: {ALICE}, token {token} Development chain (31337), latest block · slot found"
+    )
+    # Another holder is searched for anew.
+    html = alice.post("/new-batch", filled(html) | {"rows-0-holder": BOB, "do": "submit"}).text
+    assert to_check in text_of(html)
+    assert not Batch.objects.exists()
+    # One row is searched for with each press. What isn't certain is not called checked.
+    html = alice.post("/new-batch", filled(html) | filled_row(1, row("Flagged")) | {"do": "submit"}).text
+    assert "Found the slot of row 2. Nothing is submitted yet." in html
+    assert "Check the slot" not in html
+    assert alice.post("/new-batch", filled(html) | {"do": "submit"}).status_code == 303
+
+
+def filled_row(number: int, fields: dict[str, Any]) -> dict[str, Any]:
+    fields = {"source": "31337", "at": "latest"} | fields
+    return {f"rows-{number}-{name}": value for name, value in fields.items()}
 
 
 def test_another_question_is_searched_for_anew(chain, alice):
@@ -167,8 +224,10 @@ NO_SLOT = "balanceOf(address) leads to no slot. "
         ({"token": BOB}, "token", 422, f"{NO_SLOT}The contract has no code: "),
         ({"kind": "votes"}, "token", 422, "getVotes(address) leads to no slot. The call reverts."),
         ({"source": "5"}, "source", 400, "Chain 5 is no source chain of this service."),
-        ({"at": "block", "block": "999999"}, "token", 503, "Development chain (31337) doesn't have block 999999 yet."),
-        ({"at": "block", "block": "x"}, "block", 400, "A block is block:<number>, latest or finalized, not 'block:x'."),
+        # The token is newer than the block, which may be the wrong one.
+        ({"at": "block", "block": "0"}, "block", 422, NO_SLOT),
+        ({"at": "block", "block": "999999"}, "block", 503, "Development chain (31337) doesn't have block 999999 yet."),
+        ({"at": "block", "block": "x"}, "block", 400, "A block number has decimal digits, such as 26,441,180."),
     ],
 )
 def test_a_failure_is_a_sentence_at_its_field_and_keeps_what_was_typed(chain, alice, asked, control, status, sentence):

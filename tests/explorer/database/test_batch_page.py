@@ -367,13 +367,24 @@ SHORT = "0xf39F…2266"
         (
             BALANCE_OF,
             TOKENS,
-            f"Slot said to be balanceOf {SHORT} of {{}} at block 12 of Development chain: 2.5 \u00d7 10^18",
+            (
+                f"Slot said to be balanceOf {SHORT} of {{}} at block 12 of Development chain: "
+                "2.5 divided by 10¹⁸, as its sender says"
+            ),
         ),
-        (BALANCE_OF | {"decimals": 2}, TOKENS + 1, "25,000,000,000,000,000.01 \u00d7 10^2"),
+        (BALANCE_OF | {"decimals": 2}, TOKENS + 1, ": 25,000,000,000,000,000.01 divided by 10²"),
+        (BALANCE_OF | {"decimals": 6}, 123_456_789, ": 123.456789 divided by 10⁶, as its sender says"),
+        (BALANCE_OF, 10**30 + 1, ": 1,000,000,000,000.000000000000000001 divided by"),
+        # Divided, they have too many digits.
+        (BALANCE_OF | {"decimals": 77}, 5, ": 5"),
+        (BALANCE_OF, 10**31 + 1, ": 0x00000000…"),
         (BALANCE_OF | {"decimals": 0}, 2_500_000_000, ": 2,500,000,000"),
         ({"slot": "2", "keys": [ALICE]}, TOKENS, ": 2,500,000,000,000,000,000"),
-        ({"slot": "2", "keys": [ALICE]}, 10**27, ": 0x00000000…"),
-        ("0x2", TOKENS, ": 0x00000000…"),
+        # Words that are numbers look alike, whether a name is known or not.
+        ({"slot": "2", "keys": [ALICE]}, 10**30, f": {10**30:,}"),
+        ("0x2", 10**30, f": {10**30:,}"),
+        ({"slot": "2", "keys": [ALICE]}, 10**31, ": 0x00000000…"),
+        ("0x2", 10**31, ": 0x00000000…"),
         ({"slot": "2", "keys": [ALICE]}, 7, f"Slot 0x2[{SHORT}] of {{}} at block 12 of Development chain: 7"),
         ({"slot": "2", "keys": [], "call": "totalSupply()"}, 7, "Slot said to be totalSupply of"),
         # The arguments aren't known.
@@ -427,7 +438,7 @@ def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(setting
         for url in (batches.path(batch), "/explorer", f"/facts?account={BOB}")
     )
     assert "said by its sender to be balanceOf(address) , not proven" in of_batch
-    assert "2.5 divided by 10^18, as its sender says" in re.sub(r"(divided .* says) (2.5)", r"\2 \1", of_batch)
+    assert "2.5 divided by 10¹⁸, as its sender says" in re.sub(r"(divided .* says) (2.5)", r"\2 \1", of_batch)
     assert "said by its sender to be balanceOf(address) , not proven" in of_facts
     for text in (of_batch.partition("What was submitted")[0], of_list, of_facts):
         assert (
@@ -437,6 +448,24 @@ def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(setting
         head, line, *_ = Client().get(url).text.splitlines()
         cells = dict(zip(head.split(","), line.split(","), strict=True))
         assert (cells["slot_said_to_be"], cells["value"]) == (f"balanceOf {ALICE}", str(TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("name", "comment"),
+    [
+        (BALANCE_OF, "// Another holder's slot: ProvenFacts.mappingSlot(2, holder)."),
+        (BALANCE_OF | {"layout": "vyper"}, ""),
+        ({"slot": "2", "keys": ["7"]}, ""),
+        ("0x2", ""),
+    ],
+)
+def test_a_contract_can_read_another_holder(name, comment):
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}})
+    batches.finish(batch)
+    html = unescape(batches.page(batch))
+    assert "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n\ninterface IFactsRegistry" in html
+    assert (comment or "// A storage slot; reverts where nothing is proven.\n    function") in html
+    assert ("mappingSlot" in html) is bool(comment)
 
 
 # --- Visitors ---------------------------------------------------------------------------------------------------------

@@ -132,8 +132,8 @@ def receipt_of(chain: DevChain, sent: str) -> Any:
 
 
 def read_by_solidity(codes: Codes, service: DevChain, language: str) -> list[str]:
-    beginning = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n"
-    sources = {f"{index}.sol": {"content": beginning + code[language]} for index, (code, _) in enumerate(codes)}
+    # They compile as they are, without a warning.
+    sources = {f"{index}.sol": {"content": code[language]} for index, (code, _) in enumerate(codes)}
     compiled = subprocess.run(
         [NODE, "-e", _COMPILE], input=json.dumps(sources).encode(), capture_output=True, cwd=PROJECT, check=True
     )
