@@ -6,8 +6,6 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import checks  # noqa: F401, PLC0415 (importing registers them, which needs loaded apps)
-        from config import error_reports  # noqa: PLC0415 (same)
         from config.database import lookups  # noqa: PLC0415 (same)
 
-        error_reports.start()
         lookups.register()

@@ -1,5 +1,6 @@
-"""System checks of the schema, the allowed users, the secrets, and settings that are too open for a deployment."""
+"""System checks of the schema, the allowed users, the secrets, and settings that are gone or too open."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
@@ -21,6 +22,15 @@ from config.database import pooler, schema
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
 # Bits of the widest private networks: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
 _WIDEST = {4: 8, 6: 7}
+# Settings of earlier versions. An operator is told of them, because otherwise they would silently have no effect.
+_GONE = {
+    "CONFIRM_ABOVE_QUERIES": "the form asks once more above 1000 queries.",
+    "CONFIRM_ABOVE_WEI": "the form asks once more above 0.01 of a real currency.",
+    "DOCUMENTATION_URL": "pages link to the documentation at SOURCE_URL.",
+    "KEEP_WEBHOOK_DELIVERIES_DAYS": "ended deliveries to webhooks are kept for 30 days.",
+    "MAX_OPEN_QUERIES": "open batches of a user may have ten times MAX_QUERIES_PER_BATCH.",
+    "SENTRY_DSN": "errors are in the log.",
+}
 
 
 @register("settings")
@@ -28,7 +38,7 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
     """Report an allowed entry that is neither a user nor `*` (E001), and an operator that isn't a user (E002)."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = (
-        "Write an address as 0x and 40 hex digits, and for a contract wallet the chain id and a colon before it. In "
+        "Write an address as 0x and 40 hex digits. For a contract wallet, put the chain id and a colon first. In "
         "mixed case its EIP-55 checksum must be right."
     )
     return [
@@ -63,6 +73,16 @@ def check_database(**_: Any) -> list[CheckMessage]:
         if lacking := pooler.problem():
             return [Warning(lacking, id="accounts.W006")]
     return []
+
+
+@register("settings")
+def check_gone_settings(**_: Any) -> list[CheckMessage]:
+    """Warn of settings of the environment that this version doesn't read any more (W007)."""
+    return [
+        Warning(f"{name} is no longer a setting: {instead}", id="accounts.W007")
+        for name, instead in _GONE.items()
+        if name in os.environ or f"{name}_FILE" in os.environ
+    ]
 
 
 @register()
@@ -108,7 +128,7 @@ def check_secrets(**_: Any) -> list[CheckMessage]:
         if secret and _is_weak(secret)
     ]
     equal = [
-        f"{name} and {other} are equal: who learns one has the other."
+        f"{name} and {other} are equal: anybody who learns one has both."
         for name, other in combinations(secrets, 2)
         if secrets[name] and secrets[name] == secrets[other]
     ]
@@ -131,14 +151,14 @@ def check_openness(**_: Any) -> list[CheckMessage]:
     """Warn if requests for any host are answered (W004), and if webhooks may go to a wide private network (W005)."""
     warnings: list[CheckMessage] = []
     if "*" in settings.ALLOWED_HOSTS:
-        hint = "Name the hosts, such as the address that probes use. That of BASE_URL is one already."
-        warnings.append(Warning("ALLOWED_HOSTS holds *: any name leads here.", hint=hint, id="accounts.W004"))
+        hint = "Name the hosts, such as the address that probes use. BASE_URL's host is always allowed."
+        warnings.append(
+            Warning("ALLOWED_HOSTS holds *: the service answers to any name.", hint=hint, id="accounts.W004")
+        )
     wide = [str(item) for item in settings.WEBHOOK_ALLOW if not isinstance(item, str) and _is_wide(item)]
     if wide:
         hint = "Name the hosts or the small networks that receive webhooks. Public ones need no entry."
-        sentence = (
-            f"WEBHOOK_ALLOW holds {', '.join(wide)}: users may have webhooks sent to this machine's own networks."
-        )
+        sentence = f"WEBHOOK_ALLOW holds {', '.join(wide)}: users' webhooks may reach this machine's own networks."
         warnings.append(Warning(sentence, hint=hint, id="accounts.W005"))
     return warnings
 

@@ -63,9 +63,9 @@ def visible_line(text: str, most: int) -> str:
 
 
 HIDDEN_ORIGIN = (
-    "Your browser sent Origin: null, or neither Origin nor Referer, so nothing says that the form is of this site. A "
-    "privacy setting, an extension or a proxy does that, such as with Referrer-Policy: no-referrer. Switch it off for "
-    "this site, reload the page, then send the form again."
+    "Your browser sent Origin: null, or neither Origin nor Referer, so the service can't see that the form belongs to "
+    "this site. A privacy setting, an extension or a proxy may cause this, for example with Referrer-Policy: "
+    "no-referrer. Turn that off for this site, reload the page, then send the form again."
 )
 
 

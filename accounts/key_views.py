@@ -90,7 +90,7 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
     """
     if request.method != "POST":
         return redirect("accounts:keys")
-    lost = "This service can no longer read the secret, so it signs nothing with it. Rotate it."
+    lost = "This service can no longer read the secret, so it can't sign. Rotate the secret."
     return _revealed(
         request,
         user,
@@ -194,7 +194,7 @@ def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
         event_log.record(request, user, EventKind.KEY_REVOKED, key)
     if wants_json(request):
         return JsonResponse({"id": key.pk, "revoked": True})
-    messages.success(request, f"The key {key.name} was revoked. Requests with it are refused from now on.")
+    messages.success(request, f"The key {key.name} was revoked. The service now refuses requests with this key.")
     return redirect("accounts:keys")
 
 
@@ -215,7 +215,7 @@ def rotate_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
         return _refused(request, refused, partial(_form, request, "accounts/rotate_webhook_secret.html", context))
     webhook_secrets.rotate(user, overlap)
     end = timezone.now() + overlap
-    fate = f"The one before signs beside it until {end:%Y-%m-%d %H:%M} UTC." if overlap else "The one before is void."
+    fate = f"The old secret also signs until {end:%Y-%m-%d %H:%M} UTC." if overlap else "The old secret is void."
     event_log.record(request, user, EventKind.WEBHOOK_SECRET_ROTATED, detail=fate)
     if wants_json(request):
         return JsonResponse({"previousSignsUntil": end.isoformat() if overlap else None}, status=201)

@@ -198,7 +198,7 @@ def _consume_nonce(message: str) -> SignInNonce:
     if not address or not consumed:
         raise SignInError(
             "unknown_nonce",
-            "The message was used before, has expired or was not made for this address. Ask for a new one.",
+            "The message was already used, has expired, or belongs to another address. Ask for a new one.",
         )
     return SignInNonce.objects.get(nonce=nonce[1])
 
@@ -234,7 +234,8 @@ def _verify(message: str, signature: str, issued: SignInNonce) -> int | None:
     if not may_sign_in(name):
         raise SignInError(
             "address_not_allowed",
-            f"The signature is not that of {issued.address} itself, and a contract wallet there may not sign in here. "
+            f"The signature does not belong to {issued.address} itself, and a contract wallet there may not sign in "
+            f"here. "
             f"Ask the operator to allow {name}.",
         )
     _verify_contract_wallet(verify, signature, issued, chain)
@@ -276,13 +277,14 @@ def _verify_contract_wallet(verify: Callable[..., None], signature: str, issued:
     if seconds := throttle.take("checks of a message", issued.nonce, _CHECKS_PER_MINUTE):
         raise UndecidedSignature(
             "too_many_sign_ins",
-            "This message was answered too often. Wait a minute, then try again.",
+            "This message has had too many signatures. Wait a minute, then try again.",
             retry_after=seconds,
         )
     if not _checks.acquire(blocking=False):
         raise UndecidedSignature(
             "too_many_checks",
-            "Other signatures of contract wallets are being checked. The message stays valid: try again in a moment.",
+            "The service is checking other contract wallets' signatures. The message stays valid: try again in a "
+            "moment.",
             retry_after=_BUSY_RETRY_SECONDS,
         )
     try:
@@ -292,7 +294,8 @@ def _verify_contract_wallet(verify: Callable[..., None], signature: str, issued:
     if accepts is None:
         raise UndecidedSignature(
             "node_unavailable",
-            f"The signature is not that of {issued.address} itself, and no node of {chain.name} can be asked whether a "
+            f"The signature does not belong to {issued.address} itself, and no node of {chain.name} can be asked "
+            f"whether a "
             "contract wallet accepts it. The message stays valid: correct the signature, or try again later.",
         )
     if not accepts:

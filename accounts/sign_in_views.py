@@ -146,7 +146,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return error_answer(
         403,
         "csrf_failed",
-        f"First get /sign-in, then also send its cookie {settings.CSRF_COOKIE_NAME} as the header X-CSRFToken.",
+        f"First get /sign-in, then send its cookie {settings.CSRF_COOKIE_NAME} as the header X-CSRFToken.",
     )
 
 
@@ -195,5 +195,5 @@ def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 def _chain_id(text: str) -> int:
     if not re.fullmatch(f"[0-9]{{1,{_MAX_CHAIN_DIGITS}}}", text):
-        raise SignInError("unknown_chain", "Give the chain by its id, a decimal number.")
+        raise SignInError("unknown_chain", "Name the chain by its id, a decimal number.")
     return int(text)

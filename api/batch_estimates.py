@@ -18,17 +18,17 @@ router = Router(tags=["Batch queries"])
 
 class EstimatedGas(Schema):
     expected: int
-    bound: int = Field(description="The upper bound, which is compared with budgets.")
+    bound: int = Field(description="The upper bound, for comparison with budgets.")
 
 
 class EstimatedWei(Schema):
     expected: str = Field(description="The cost at the present gas price, decimal.")
-    bound: str = Field(description="The cost at a gas price a quarter above it, which a fee must cover, decimal.")
+    bound: str = Field(description="The cost at a gas price one quarter higher, decimal. A fee must cover this.")
 
 
 class EstimatedPart(Schema):
     count: int
-    inRegistry: int = Field(description="Number of these that the registry already holds: they cost nothing.")
+    inRegistry: int = Field(description="Number of these that the registry already has. They cost nothing.")
     gas: EstimatedGas
 
 
@@ -40,19 +40,19 @@ class EstimatedParts(Schema):
     transactions: EstimatedPart | None = Field(None, description="Counted at each block.")
     logs: EstimatedPart | None = None
     times: EstimatedPart | None = None
-    paths: EstimatedPart | None = Field(None, description="Paths by which the registry comes to trust old blocks.")
+    paths: EstimatedPart | None = Field(None, description="Paths that let the registry trust old blocks.")
 
 
 class EstimatedJumps(Schema):
-    count: int = Field(description="Number of blocks that are reached by the beacon chain.")
+    count: int = Field(description="Number of blocks on paths through the beacon chain.")
     fromBlock: str | None = Field(None, description="The block where the jumps begin. Left out if they need none.")
 
 
 class EstimatedSource(Schema):
     sourceChainId: str
     gas: EstimatedGas
-    jumps: EstimatedJumps | None = Field(None, description="Left out if no block is reached by the beacon chain.")
-    parts: EstimatedParts = Field(description="The requested parts. On Arbitrum, data takes gas beside these.")
+    jumps: EstimatedJumps | None = Field(None, description="Left out if no path leads through the beacon chain.")
+    parts: EstimatedParts = Field(description="The requested parts. On Arbitrum, data costs gas in addition.")
 
 
 class FeeCheck(Schema):
@@ -63,7 +63,7 @@ class ExpectedRejection(Schema):
     sourceChainId: str | None = Field(
         None, description="The source chain. Left out if the rejection is about the whole batch."
     )
-    code: str = Field(description="The code of the rejection, or of the error that a submission would get now.")
+    code: str = Field(description="The code of the rejection, or the code of a submission's error now.")
     error: str
     retryable: bool
 
@@ -79,8 +79,10 @@ class Estimate(Schema):
         description="The approximate time until the batch is done, with the time until all blocks exist."
     )
     fee: FeeCheck | None = Field(None, description="Whether the fee covers the bound. Left out if the fee is `auto`.")
-    rejections: list[ExpectedRejection] = Field(description="Each reason why the batch would be rejected now.")
-    waits: list[str] = Field(description="Sentences about what the batch would wait for, or what could not be asked.")
+    rejections: list[ExpectedRejection] = Field(description="Each reason why the service would reject the batch now.")
+    waits: list[str] = Field(
+        description="Sentences about what the batch would wait for, or which chains did not answer."
+    )
 
 
 @router.post(

@@ -133,7 +133,7 @@ def _bundle(
     if batch.proofs_pruned_at:
         raise ApiError(410, "proofs_pruned", batch.why_no_proofs)
     if not writing.is_there(queries):
-        raise ApiError(404, "no_proof", "The proof is not kept here.")
+        raise ApiError(404, "no_proof", "This service keeps no such proof.")
     if refusal := refusal_of_size(request, queries, items):
         return refusal
     # The bundle is sent in parts, because it may have tens of megabytes.

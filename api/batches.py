@@ -57,8 +57,8 @@ _FACTS_AT_ONCE, ITEMS_OF_RECEIPT = 500, 50
 # An answer has about as many facts at most.
 MOST_ITEMS = 3000
 _CANCELLED_SENTENCES = {
-    "key": "The batch was cancelled with an API key of the user who submitted it.",
-    "page": "The batch was cancelled on its page by the user who submitted it.",
+    "key": "The user who submitted the batch has cancelled it with an API key.",
+    "page": "The user who submitted the batch has cancelled it on its page.",
 }
 
 
@@ -193,7 +193,7 @@ class SentTransaction(Schema):
     chainId: str
     nonce: int
     status: TransactionState
-    gasUsed: int | None = Field(description="Of the whole transaction, once it is mined.")
+    gasUsed: int | None = Field(description="The whole transaction's, once it is mined.")
     blockNumber: str | None
 
 
@@ -208,25 +208,27 @@ class QueryStep(Schema):
 class AskedQuery(Schema):
     number: int = Field(description="From 1, in the order of the request.")
     sourceChainId: str
-    selector: str = Field(description="As the request named the block.")
+    selector: str = Field(description="How the request named the block.")
     blockNumber: str | None = Field(description="null: not found yet.")
     blockHash: str | None
     blockTimestamp: str | None = Field(description="Unix seconds.")
     account: str | None = Field(description="null: the query is about a transaction, or else the header.")
-    transaction: ShownTransaction | None = Field(description="null: the query is about none.")
+    transaction: ShownTransaction | None = Field(description="null: the query is about no transaction.")
     name: str = Field(description="The ENS name that the request gave. Empty: it gave none.")
     isCompleted: bool
-    step: StepKind | None = Field(description="The open one. null: all are completed.")
+    step: StepKind | None = Field(description="The open step. null: all steps are completed.")
     steps: list[QueryStep] = Field(description="Those that have begun.")
-    facts: list[Fact] = Field(description="Of many, the answer from `next` on tells more, under the same number.")
+    facts: list[Fact] = Field(
+        description="If there are many, the answer from `next` on continues, under the same number."
+    )
 
 
 FROM_NUMBER = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}(\.[0-9]{1,9})?$", description=CURSOR)
 
 
 class BatchDetail(BatchState):
-    batchQuery: BatchQuery = Field(description="The same once more, for clients of older versions of this path.")
-    transactions: list[SentTransaction] = Field(description="The newest comes first, of at most 1,000.")
+    batchQuery: BatchQuery = Field(description="The same again, for clients of older versions of this path.")
+    transactions: list[SentTransaction] = Field(description="At most 1,000, the newest first.")
     queryList: list[AskedQuery]
     next: str | None = Field(description="The `cursor` of the next page of `queryList`. null: there is none.")
 

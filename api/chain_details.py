@@ -48,21 +48,23 @@ Decimal = Annotated[int, PlainSerializer(str, return_type=str)]
 class ReachOfConnection(Schema):
     anyFinalBlock: bool = Field(description="Whether any final block needs no path.")
     directBlocks: int | None = Field(description="The newest blocks, which need no path. null: any final one.")
-    pathOf: str | None = Field(description="`hops`: of what paths to older blocks are. null: not known.")
+    pathOf: str | None = Field(description="`hops`: the kind of paths to older blocks. null: not known.")
     blocksEach: int
-    most: int = Field(description="The most hops of a path. 0: none leads to older blocks.")
+    most: int = Field(description="The maximum number of hops in a path. 0: no path leads to older blocks.")
     gasEach: int
-    seconds: float = Field(description="How far back all of that leads, about.")
-    toFirstBlock: bool = Field(description="Whether it leads to the chain's first block.")
-    jumps: bool = Field(description="Whether older blocks are reached by the beacon chain, whatever their age.")
-    whyNoJump: str = Field(description="Why not, a sentence; empty if no beacon chain is known.")
-    gasOfJump: int | None = Field(description="Of reaching a block so, beside its header. null: none is.")
+    seconds: float = Field(description="The approximate time that all of this reaches back.")
+    toFirstBlock: bool = Field(description="Whether paths reach the chain's first block.")
+    jumps: bool = Field(description="Whether paths through the beacon chain reach older blocks of any age.")
+    whyNoJump: str = Field(description="A sentence: why not. Empty if no beacon chain is known.")
+    gasOfJump: int | None = Field(
+        description="The gas of such a path, without the block's header. null: there are no such paths."
+    )
 
 
 class BalanceCost(Schema):
-    gas: int = Field(description="Expected, if the source chain were as large as Ethereum.")
+    gas: int = Field(description="The expected gas, for a source chain as large as Ethereum.")
     wei: Decimal | None = Field(
-        description="At the present gas price, decimal, without what rollups take for data. null: that is not known."
+        description="The cost at the present gas price, decimal, without rollups' data fees. null: not known."
     )
 
 
@@ -85,16 +87,16 @@ class ProvingNode(Schema):
 class AttesterAnswer(Schema):
     address: str
     host: str
-    answer: str | None = Field(description="`signed`, `contradicts`, or why there is none. null: not asked yet.")
+    answer: str | None = Field(description="`signed`, `contradicts`, or why there is no answer. null: not asked yet.")
     sentence: str
-    since: Time | None = Field(description="Since when it has answered so.")
+    since: Time | None = Field(description="Since when the attester has given this answer.")
 
 
 class AttesterRound(Schema):
     threshold: int = Field(description="How many must agree.")
     attesters: list[AttesterAnswer]
-    blockNumber: Decimal | None = Field(description="About which they were asked.")
-    askedAt: Time | None = Field(description="When they were last asked, also in vain. null: they are asked soon.")
+    blockNumber: Decimal | None = Field(description="The block in the request to the attesters.")
+    askedAt: Time | None = Field(description="When a worker last asked, also without success. null: it asks soon.")
     answeredAt: Time | None
 
     @property
@@ -114,33 +116,39 @@ class ConnectionDetail(Schema):
     sourceChainId: Decimal
     destinationChainId: Decimal
     kind: str = Field(
-        description="Of the block hash source: `native`, `attested`, `op-stack`, `op-stack-games`, `beacon-roots`, "
+        description="The kind of block hash source: `native`, `attested`, `op-stack`, `op-stack-games`, "
+        "`beacon-roots`, "
         "`arbitrum`, `arbitrum-slot` or `arbitrum-buffer`."
     )
     title: str = Field(description="The same in words.")
-    trust: str = Field(description="Who must be trusted for what, a sentence.")
+    trust: str = Field(description="A sentence: who must be trusted for what.")
     factsRegistry: str | None = Field(description="null: it is not deployed yet.")
     sameAddressEverywhere: bool = Field(
-        description="Whether whoever deploys the registry gets this address, on any chain. Attesters are a part of it."
+        description="Whether every deployment of the registry gets this address, on any chain. It depends on the "
+        "attesters."
     )
     provesTransactions: bool = Field(
-        description="Whether the registry proves transactions, receipts and logs. One of an earlier version doesn't."
+        description="Whether the registry proves transactions, receipts and logs. Earlier versions don't."
     )
     factsReader: str | None = Field(
         description="A contract that reads this registry and all others in use on the destination. null: none is known."
     )
-    readerSameAddressEverywhere: bool = Field(description="The same of the facts reader, and so of all its registries.")
-    blockHashSource: str | None
-    codeHash: str | None = Field(description="Keccak-256 of the registry's code, as last compared. null: not yet.")
-    codeIsRight: bool = Field(
-        description="Whether that is the code of this version, or of an earlier one that is still right."
+    readerSameAddressEverywhere: bool = Field(
+        description="The same for the facts reader, and so for all its registries."
     )
-    notes: list[str] = Field(description="What stands in the way, in sentences.")
+    blockHashSource: str | None
+    codeHash: str | None = Field(
+        description="Keccak-256 of the registry's code at the last comparison. null: not compared yet."
+    )
+    codeIsRight: bool = Field(
+        description="Whether this code belongs to this version, or to an earlier version that is still right."
+    )
+    notes: list[str] = Field(description="Sentences about obstacles.")
     reach: ReachOfConnection
-    oneBalance: BalanceCost = Field(description="Of one account's balance at a new block.")
-    usualTime: UsualTime | None = Field(description="Of the batches that ended last. null: of too few.")
+    oneBalance: BalanceCost = Field(description="The cost of one account's balance at a new block.")
+    usualTime: UsualTime | None = Field(description="The time of recent batches. null: there are too few.")
     usualCost: UsualCost | None = Field(
-        description="What the same batches spent, if they sent transactions. null: too few did."
+        description="The cost of recent batches that sent transactions. null: there are too few."
     )
     attesters: AttesterRound | None = Field(description="null: the connection has none.")
 
@@ -153,17 +161,17 @@ class ChainDetail(Schema):
     head: Decimal | None = Field(description="Number of the newest block that was seen.")
     headAt: Time | None = Field(description="The time of that block.")
     seenAt: Time | None = Field(description="When a node told it.")
-    finalBlock: Decimal | None = Field(description="null: its nodes don't tell.")
+    finalBlock: Decimal | None = Field(description="null: the chain's nodes don't report it.")
     gasPrice: Decimal | None = Field(description="Wei, decimal; of a destination.")
     keepsHashes: bool | None = Field(description="Whether its state has a history of block hashes (EIP-2935).")
     provesBack: Decimal | None = Field(
-        description="Of a source: at least so many blocks below the newest one its nodes prove accounts, as measured "
-        "once a day. null: not measured yet, or none is proven."
+        description="For a source: the number of blocks below the newest one for which nodes prove accounts, at "
+        "least. Workers measure it once a day. null: not measured yet, or no proof."
     )
-    provesEveryBlock: bool = Field(description="Whether they prove accounts at every block.")
+    provesEveryBlock: bool = Field(description="Whether nodes prove accounts at every block.")
     provingNodes: list[ProvingNode] = Field(description="The same measurement for each node. Empty: not measured yet.")
-    observedAt: Time | None = Field(description="When a worker last looked, whether a node answered or not.")
-    problems: list[str] = Field(description="What is wrong, in sentences.")
+    observedAt: Time | None = Field(description="When a worker last asked, with or without an answer.")
+    problems: list[str] = Field(description="Sentences about problems.")
 
     @property
     def behind(self) -> int:
@@ -202,7 +210,9 @@ def _is_older(at: datetime | None, age: timedelta) -> bool:
     url_name="chains_json",
 )
 def as_json(request: HttpRequest) -> HttpResponse:
-    """Return what can be proven where (trust, contracts, reach and cost), and the last observations of each chain."""
+    """Return the connections between chains (trust, contracts, reach and cost), and the last observations of each
+    chain.
+    """
     content = read().model_dump_json().encode()
     response = conditional(request, content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
     patch_cache_control(response, max_age=_KEPT_SECONDS, public=True)
@@ -275,9 +285,6 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
     for connection in get_chains().connections:
         ends = connection.source_id, connection.destination_id
         registry, source, usual = registries.get(ends), sources.of(connection), recent[ends]
-        proves = bool(registry and deployments.proves_transactions(registry))
-        is_refused = bool(registry and registry.refused)
-        lacks_logs = [str(deployments.lacks_logs(registry))] if registry and not proves and not is_refused else []
         is_read = registry and not registry.refused and registry.reader == readers.get(ends[1])
         gas, price = balance_costs.expected_gas(connection), watches[connection.destination_id].gas_price
         yield ConnectionDetail(
@@ -288,7 +295,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
             trust=source.trust(connection),
             factsRegistry=registry.address if registry else None,
             sameAddressEverywhere=bool(registry and ends not in special),
-            provesTransactions=proves,
+            provesTransactions=bool(registry and not registry.refused),
             factsReader=registry.reader if registry and is_read else None,
             readerSameAddressEverywhere=bool(
                 is_read and not any((source_id, ends[1]) in special for source_id in usable[ends[1]])
@@ -296,7 +303,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
             blockHashSource=registry.block_hash_source if registry else None,
             codeHash=(registry and registry.code_hash) or None,
             codeIsRight=bool(registry and registry.code_hash and not registry.refused),
-            notes=[*found.about_connection(*ends), *lacks_logs],
+            notes=found.about_connection(*ends),
             reach=_reach(connection, registry, watches[connection.source_id]),
             oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
             usualTime=UsualTime(seconds=round(statistics.median(usual.seconds), 1), batches=len(usual.seconds))

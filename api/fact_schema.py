@@ -36,7 +36,7 @@ class Call(Schema):
 
 
 class ShownTransaction(Schema):
-    index: str | None = Field(description="In its block, decimal. null: not known yet.")
+    index: str | None = Field(description="The index in the block, decimal. null: not known yet.")
     hash: str | None = Field(description="null: not known. The proof of a receipt doesn't show it.")
 
 
@@ -54,9 +54,11 @@ class Fact(Schema):
     transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
     log: ShownLog | None = Field(description="Of LOG, as soon as `word`, which is its hash, is shown.")
     word: str | None = Field(description="32 bytes. null: its query is not completed.")
-    value: str | None = Field(description="The word as a number, decimal. null: it isn't one, or is not known.")
+    value: str | None = Field(description="The word as a decimal number. null: it isn't a number, or is not known.")
     registry: str | None = Field(description="The facts registry on the destination chain. null: there is none yet.")
-    call: Call | None = Field(description="How to read it there. null: the registry or the block isn't known yet.")
+    call: Call | None = Field(
+        description="How to read the fact there. null: the registry or the block isn't known yet."
+    )
 
 
 def fact_json(

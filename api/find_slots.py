@@ -62,21 +62,21 @@ def _address(value: object) -> str:
 
 
 class SlotRequest(BaseModel):
-    """A view call whose slot is looked for."""
+    """The view call whose slot to find."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     sourceChainId: Annotated[str, _text(_CHAIN, "A chain is its id, in decimal")]
     block: Annotated[str, _text(_BLOCK, "A block is block:<number>, latest or finalized")] = "latest"
     contract: Annotated[str, BeforeValidator(_address)]
-    signature: str = Field(description="Of a view function, such as `balanceOf(address)`.")
+    signature: str = Field(description="The signature of a view function, such as `balanceOf(address)`.")
     arguments: list[str] = Field(
         default_factory=list,
         max_length=signatures.MOST_ARGUMENTS,
         description="Addresses, numbers in decimal or with 0x, true or false, bytes with 0x, and texts.",
     )
     position: Annotated[str, _text(_POSITION, "A position is a number below 100, in decimal")] | None = Field(
-        default=None, description="The word of the answer, where it has several: decimal, from 0."
+        default=None, description="The position of the word, if the answer has several: decimal, from 0."
     )
 
 
@@ -91,22 +91,24 @@ _BODY = {"content": {"application/json": {"schema": SlotRequest.model_json_schem
 
 
 class SlotOfCall(Schema):
-    account: str = Field(description="The contract that holds the slot: of a proxy, the proxy.")
+    account: str = Field(description="The contract with the slot. For a proxy, this is the proxy.")
     slot: str
     slotName: SlotName | None = Field(description="Its name, if it has one.")
     layout: Literal["solidity", "vyper", "vyper-0.2.12", "solady", "fixed", "layout_unknown"] = Field(
         description="How the slot follows from the arguments. `fixed`: it doesn't. `layout_unknown`: no layout is "
-        "confirmed, and the slot stands for these arguments only."
+        "confirmed, so the slot is valid only for these arguments."
     )
     certainty: Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"] = Field(
-        description="`is_value`: the word is the answer. `part_of_word`: a part of it. `one_of_several`: it is the "
-        "answer, and other slots change it too. `computed`: the answer follows from it otherwise. `path_only`: the "
-        "call reads it, and its word doesn't change the answer."
+        description="`is_value`: the word is the answer. `part_of_word`: a part of it. `one_of_several`: the slot has "
+        "the answer, and other slots change the answer too. `computed`: the answer follows from the slot "
+        "in another way. `path_only`: the call reads the slot, but its word doesn't change the answer."
     )
-    part: SlotPart | None = Field(description="The part of the word that is the answer. null: it isn't one.")
+    part: SlotPart | None = Field(description="The part of the word that is the answer. null: no part is.")
     word: str = Field(description="32 bytes, proven at the block.")
     value: str | None = Field(description="The part as a number, decimal.")
-    onlyAtThisBlock: bool = Field(description="The slot is an array's last: once the array grows it is another one.")
+    onlyAtThisBlock: bool = Field(
+        description="The slot is an array's last element. When the array grows, another slot is the last."
+    )
 
 
 class DependingSlotOfCall(Schema):
@@ -118,7 +120,7 @@ class DependingSlotOfCall(Schema):
 
 
 class SlotHints(Schema):
-    decimals: int | None = Field(description="The contract's `decimals()`, as a node tells it: nothing proves it.")
+    decimals: int | None = Field(description="The contract's `decimals()`, as a node returns it, without proof.")
 
 
 class SlotsOfAccount(Schema):
@@ -139,7 +141,7 @@ class FoundSlots(Schema):
     blockHash: str
     foundBy: Literal["eth_createAccessList", "debug_traceCall"]
     slots: list[SlotOfCall]
-    dependsOn: list[DependingSlotOfCall] = Field(description="Slots of proxies, and of the lengths of arrays.")
+    dependsOn: list[DependingSlotOfCall] = Field(description="Slots of proxies, and slots with arrays' lengths.")
     hints: SlotHints
     batch: SlotBatch = Field(description="`data` of a batch query that proves the slots.")
 
@@ -152,9 +154,9 @@ class FoundSlots(Schema):
     openapi_extra={"requestBody": {"required": True, **_BODY}},
 )
 def find_slots(request: HttpRequest) -> FoundSlots:
-    """Find the storage slot from which a view call answers, with its layout, for a batch query.
+    """Find the storage slot that a view call reads, with its layout, for a batch query.
 
-    Words are proven. How the answer follows from them is tried with other words in their place.
+    Words are proven. The service tries other words in these slots to see how the answer follows from them.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     return search(key.user_id, lambda: body_of(request))
@@ -172,7 +174,7 @@ def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
         why = f"Chain {chain_id} is no source chain of this service; see /chain-connections."
         raise InvalidRequest([BodyFault("/sourceChainId", why, UNSUPPORTED)])
     if not _places.acquire(blocking=False):
-        raise ApiError(503, "busy", "The service is searching for others. Ask again in a moment.", retry_after=2)
+        raise ApiError(503, "busy", "The service is busy with other searches. Ask again in a moment.", retry_after=2)
     try:
         # Its own client: a call that takes long lets nodes rest for nobody else.
         budget = ExchangeBudget(_MOST_EXCHANGES, _MOST_SECONDS)

@@ -35,7 +35,7 @@ _migrated = False
 
 class WorkerHealth(Schema):
     running: bool
-    lastBeat: str | None = Field(description="ISO 8601, UTC. null: no worker was ever heard of.")
+    lastBeat: str | None = Field(description="ISO 8601, UTC. null: no worker has ever run.")
 
 
 class Health(Schema):
@@ -43,15 +43,15 @@ class Health(Schema):
     database: str = Field(description="`ok` or `unavailable`.")
     worker: WorkerHealth
     standstillSeconds: dict[str, float] = Field(
-        description="By stage of the work: for how long none that is due was advanced. Empty: not known."
+        description="For each stage of the work: how long due work has not advanced. Empty: not known."
     )
     version: str
-    problems: list[str] = Field(description="What keeps the service from working, in sentences for the operator.")
-    codes: list[str] = Field(description="The stable words of the problems.")
+    problems: list[str] = Field(description="Sentences for the operator about what keeps the service from working.")
+    codes: list[str] = Field(description="The problems' codes.")
     critical: list[str] = Field(
         description="Those of them that can't wait: money is lost, or all batches to a chain of value stand still."
     )
-    notices: list[str] = Field(description="What the operator must look into, in sentences for the operator.")
+    notices: list[str] = Field(description="Sentences for the operator about what to look into.")
 
 
 @router.get(
@@ -84,7 +84,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
             last_beat, by_stage = beats.aggregate(last=Max("beat_at"))["last"], standstill.by_stage()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
-        why = "The database does not answer, so nothing is known of the worker."
+        why = "The database does not answer, so the worker's state is unknown."
         found = Findings([Problem("database_unavailable", why)])
     codes = [problem.code for problem in found.problems]
     # Without chains nothing works.

@@ -35,7 +35,7 @@ class SubmittedRequest(Schema):
 
 class PresentQuery(Schema):
     internal_id: str = Field(description="The batch's identifier and the query's number, from 1.")
-    status: str = Field(description="COMPLETED, once it can be read; FAILED; or IN_PROGRESS.")
+    status: str = Field(description="COMPLETED, once it is readable; FAILED; or IN_PROGRESS.")
     typ: str = Field(description="ACCOUNT, TRANSACTION or HEADER.")
     created_at: str
     completed_at: str | None
@@ -67,7 +67,7 @@ class PresentActions(Schema):
 def submit_request(request: HttpRequest) -> HttpResponse:
     """Submit a batch query as `/submit-batch-query` does.
 
-    The destination is named `destination_chain_id`. Without a `fee` it is `auto`. Fields of headers may have
+    The destination is named `destination_chain_id`. Without a `fee`, the fee is `auto`. Fields of headers may have
     Satellite's names.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ def _translated(body: bytes) -> bytes:
 def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
     """List all queries of one of your batch queries.
 
-    A query that is COMPLETED can be read. Those of a rejected batch that aren't are FAILED.
+    A query that is COMPLETED can be read. Other queries of a rejected batch are FAILED.
     """
     batch = own_batch(request, request_id)
     pending = "FAILED" if batch.status == BatchStatus.REJECTED else "IN_PROGRESS"

@@ -34,9 +34,9 @@ class ProofRoot(Schema):
         description="STORAGE_ROOT of the account, or STATE_ROOT, RECEIPTS_ROOT or WITHDRAWALS_ROOT of the block."
     )
     word: str
-    isFact: bool = Field(description="Whether the registry holds it: else the view reverts.")
+    isFact: bool = Field(description="Whether the registry has the root. Otherwise, the view reverts.")
     batch: dict[str, Any] | None = Field(
-        description="A batch query without its `fee` that makes it a fact, if it is none."
+        description="A batch query, without its `fee`, that proves the root if it isn't a fact yet."
     )
 
 
@@ -56,17 +56,19 @@ class ShownWithdrawal(Schema):
 
 class ReadProof(Schema):
     sourceChainId: str
-    selector: str = Field(description="As the request named the block.")
+    selector: str = Field(description="How the request named the block.")
     blockNumber: str
     account: str | None = Field(description="null: it is about a transaction or a withdrawal.")
     property: str = Field(description="The name of a property, or SLOT, LOG or WITHDRAWAL.")
     slot: str | None = Field(description="Of SLOT: 0x and 64 hexadecimal digits.")
     slotName: SlotName | None = Field(description="Of a SLOT that the request has named.")
     transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
-    log: ShownLog | None = Field(description="Of LOG: what the view returns.")
-    withdrawal: ShownWithdrawal | None = Field(description="Of WITHDRAWAL: what the view returns, and its place.")
+    log: ShownLog | None = Field(description="For LOG: what the view returns.")
+    withdrawal: ShownWithdrawal | None = Field(
+        description="For WITHDRAWAL: what the view returns, and the withdrawal's place."
+    )
     word: str = Field(
-        description="32 bytes, as the view returns it. Of LOG: the hash that a registry stores. Of WITHDRAWAL: the "
+        description="32 bytes, as the view returns it. For LOG: the hash that a registry stores. For WITHDRAWAL: the "
         "amount, in Gwei."
     )
     value: str | None = Field(description="The word as a number, decimal. null: it isn't one.")
@@ -87,10 +89,10 @@ class ReadProofs(Schema):
     openapi_extra=dict(BATCH_REQUEST),
 )
 def read_proofs(request: HttpRequest) -> HttpResponse:
-    """Return accounts, slots, receipts, logs and withdrawals, each with the proof that a contract reads it by.
+    """Return accounts, slots, receipts, logs and withdrawals, each with a proof for a contract.
 
-    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. `fee` may be left out.
-    Nothing is stored.
+    `data` is as in a submission, and may name transactions and withdrawals, at most 100 of all. You may leave out
+    `fee`. Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     parsed = submission.read_counted(key, lambda: body_of(request), SHOWN_PROOFS)
@@ -113,10 +115,10 @@ def _unsupported(request: BatchRequest) -> Iterator[BodyFault]:
     for query in request.queries:
         block = "data", str(query.source_chain_id), Selector.of(query).text
         if EntryField.HASH in query.transaction_fields:
-            why = "No view takes a proof of a transaction: submit a batch query, and read its HASH."
+            why = "No view accepts a proof of a transaction: submit a batch query, and read the transaction's HASH."
             yield BodyFault(pointer(*block, "transactions", query.transaction_name, "props"), why, UNSUPPORTED)
         elif query.kind == QueryKind.HEADER:
-            why = "No view takes a proof of a header: submit a batch query, and read its fields."
+            why = "No view accepts a proof of a header: submit a batch query, and read the header's fields."
             yield BodyFault(pointer(*block, "header"), why, UNSUPPORTED)
 
 

@@ -25,7 +25,7 @@ class HeldFact(Fact):
     destinationChainId: str
     blockNumber: str
     account: str | None = Field(description="null: it is a fact of the block, or of a transaction.")
-    transactionHash: str | None = Field(description="Of the transaction that proved it, where it is known.")
+    transactionHash: str | None = Field(description="The hash of the transaction that proved the fact, if it is known.")
 
 
 class HeldFacts(Schema):
@@ -46,12 +46,12 @@ def list_facts(
     limit: int = LIMIT,
     cursor: str = functions.Query(fact_search.START, pattern=fact_search.CURSOR, description=CURSOR),
 ) -> dict[str, Any] | HttpResponse:
-    """List the facts that the facts registries in use hold of an account, or of a block and its transactions.
+    """List the facts in the registries in use about an account, or about a block and its transactions.
 
-    Those of the block that was asked for last come first.
+    Facts of the block that was requested last come first.
 
-    Any user may have asked for them, and other services may have proven more. A later page may list a fact again that
-    several queries have. A client address may search by a slot, or read a file, 30 times a minute.
+    The facts may come from any user's batch, and other services may have proven more. If several queries have a fact, a
+    later page may repeat it. A client address may search by a slot, or read a file, 30 times a minute.
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")

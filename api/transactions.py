@@ -40,10 +40,10 @@ class WalletCall(Schema):
 
 
 class UnsignedTransaction(WalletCall):
-    gas: str = Field(description="A gas limit that suffices, as JSON-RPC writes numbers.")
-    chainId: str = Field(description="As JSON-RPC writes numbers.")
+    gas: str = Field(description="A sufficient gas limit, as JSON-RPC writes numbers.")
+    chainId: str = Field(description="A number in the form of JSON-RPC.")
     what: str = Field(description="What it does, a sentence.")
-    queries: list[int] = Field(description="Numbers of the queries that it is for, from 1.")
+    queries: list[int] = Field(description="Numbers of the queries that need it, from 1.")
 
 
 class WalletCalls(Schema):
@@ -57,9 +57,9 @@ class WalletCalls(Schema):
 
 class LeftToSend(Schema):
     chainId: str = Field(description="The destination chain, decimal.")
-    isComplete: bool = Field(description="Whether nothing is missing once these transactions are on the chain.")
-    waits: list[str] = Field(description="What the batch waits for besides, sentences.")
-    transactions: list[UnsignedTransaction] = Field(description="To be sent in this order, by anybody.")
+    isComplete: bool = Field(description="Whether the batch is complete once these transactions are on the chain.")
+    waits: list[str] = Field(description="Sentences about what else the batch waits for.")
+    transactions: list[UnsignedTransaction] = Field(description="Anybody may send these, in this order.")
     calls: WalletCalls = Field(description="The same in the form of EIP-5792.")
 
 
@@ -114,7 +114,7 @@ def _left_of(batch: Batch) -> MissingTransactions:
     except UnknownChain as gone:
         sentence = str(gone)
     except (NodeUnavailable, RpcRefused) as error:
-        sentence = f"What is missing can't be told at this moment. {error}"
+        sentence = f"The service can't tell just now which transactions are missing. {error}"
     raise ApiError(503, "chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
 
 

@@ -17,7 +17,7 @@ router = Router(tags=["Webhooks"])
 
 class DeliveryAttempt(Schema):
     at: str = Field(description="When it began, ISO 8601 in UTC.")
-    httpStatus: int | None = Field(description="Of the answer; null if there was none.")
+    httpStatus: int | None = Field(description="The status of the answer; null if there was none.")
     outcome: str = Field(description="A sentence.")
     seconds: float = Field(description="How long it took.")
 
@@ -86,7 +86,7 @@ def list_webhook_deliveries(
 def send_webhook_delivery_again(request: HttpRequest, deliveryId: str) -> Status[dict[str, str]]:
     """Send a delivery again now, whether it was delivered or not. Its id stays the same.
 
-    If it fails, it is retried for a day.
+    If the delivery fails, the service retries for a day.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     message_id = columns.message_id(deliveryId)

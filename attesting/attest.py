@@ -39,8 +39,9 @@ def attest(question: AttestationRequest) -> Attestation:
     stored = _store(chain, number, block_hash)
     if stored != block_hash:
         logger.critical(
-            "CONFLICT: block %d of %s is %s now, but this attester has signed %s for it. It signs nothing more for "
-            "this number. Either a final block was reorganised, or the nodes lied once or lie now: find out which.",
+            "CONFLICT: block %d of %s is %s now, but this attester has signed %s for it. The attester signs nothing "
+            "more for this number. Either a final block was reorganised, or the nodes lied once or lie now: find out "
+            "which.",
             *(number, chain.label, hex_data(block_hash), hex_data(stored)),
         )
         raise Refused("conflict", f"This attester has signed another hash for block {number} of chain {chain.id}.")

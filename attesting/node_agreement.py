@@ -84,7 +84,7 @@ class AttesterNodes:
             views = [view if view.knows_finalized else replace(view, final=None) for view in views]
         for view in views:
             if view.final is None:
-                logger.warning("%s does not tell which block of %s is final.", view.host, self._chain.label)
+                logger.warning("%s does not report the final block of %s.", view.host, self._chain.label)
         return views
 
     def newest_final(self, views: Sequence[NodeView]) -> int:
@@ -98,9 +98,9 @@ class AttesterNodes:
             raise TooFewNodes(f"No node of chain {self._chain.id} answers this attester.")
         if len(views) < needed:
             raise TooFewNodes(f"Too few {whose} answer this attester: {len(views)} of {named}, and it needs {needed}.")
-        sentence = f"Too few {whose} tell which block is final: {len(finals)} of {named}, and {needed} are needed."
+        sentence = f"Too few {whose} report a final block: {len(finals)} of {named}, and {needed} are needed."
         if not self._has_finality:
-            sentence += " Where the chain has no finality, the attester's operator sets confirmations to a number."
+            sentence += " If the chain has no finality, the attester's operator must set confirmations to a number."
         raise NoFinality(sentence)
 
     def _view(self, rpc: RpcClient, number: int | None) -> NodeView:
@@ -124,7 +124,7 @@ class AttesterNodes:
     def _note_finality(self, host: str) -> None:
         if not self._has_finality and self._chain.confirmations != "finalized":
             logger.warning(
-                "%s tells which block of %s is final. From now on a node that does not is not counted, although "
+                "%s reports the final block of %s. From now on, nodes without a final block don't count, although "
                 "confirmations is a number.",
                 *(host, self._chain.label),
             )

@@ -58,7 +58,7 @@ def attest_block(request: HttpRequest) -> JsonResponse:
     except UnreadablePostError:
         return error_answer(400, "bad_request", "The request's body ended early.")
     except ValidationError as error:
-        return error_answer(400, "bad_request", f"The request can't be read: {'; '.join(_faults(error))}.")
+        return error_answer(400, "bad_request", f"The request is malformed: {'; '.join(_faults(error))}.")
     try:
         attestation = attest(body.question())
     except Refused as refused:
@@ -79,7 +79,7 @@ def _faults(error: ValidationError) -> list[str]:
         for fault in faults
         # An unknown field's name comes from the client, so it isn't repeated.
         if fault["type"] != "extra_forbidden"
-    ] or ["it has other fields than sourceChainId, blockNumber, destinationChainId and verifyingContract"]
+    ] or ["it has fields other than sourceChainId, blockNumber, destinationChainId and verifyingContract"]
 
 
 # --- GET /healthz -----------------------------------------------------------------------------------------------------

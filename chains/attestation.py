@@ -133,7 +133,7 @@ def recover(message: SignableMessage, signature: bytes) -> str:
     try:
         address: str = Account.recover_message(message, signature=signature)
     except BadSignature:
-        raise ValueError("a signature that no key can have made") from None
+        raise ValueError("a signature that no key could make") from None
     return address
 
 

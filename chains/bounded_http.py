@@ -145,7 +145,7 @@ def failure(error: Exception) -> Failed:
         if "CERTIFICATE_REQUIRED" in cause.reason:
             return Failed("wants a TLS certificate of its clients")
         reason = cause.reason.replace("_", " ").lower()
-        return Failed(f"speaks no TLS, or none that this machine speaks ({reason})")
+        return Failed(f"speaks no TLS, or no version that this machine knows ({reason})")
     if isinstance(error, aiohttp.ClientConnectorError):
         # Such an end comes after the connection, in the handshake.
         is_ended = isinstance(error.os_error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)

@@ -67,11 +67,11 @@ def _none_twice(urls: tuple[str, ...]) -> tuple[str, ...]:
 def _node_quorum(written: object, info: ValidationInfo) -> object:
     nodes = len(info.data.get("rpc_urls", ()))
     if nodes == 1 and written != 1:
-        raise ValueError("must be 1, because one node is named")
+        raise ValueError("must be 1, because there is one node")
     if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):
         raise ValueError(
-            f"must be a number from 2 to {nodes}, because {nodes} nodes are named: with 1, a node that lies would "
-            "decide alone while the others are down"
+            f"must be a number from 2 to {nodes}, because {nodes} nodes: with 1, a lying node would decide alone "
+            f"while the others are down"
         )
     return written
 
@@ -165,7 +165,9 @@ class BeaconChainTable(Table):
     def _forks_follow_each_other(self) -> Self:
         forks = [self.bellatrix, self.capella, self.deneb, self.electra, self.end]
         if forks != sorted(forks):
-            raise ValueError("bellatrix, capella, deneb, electra and end must not fall: they are the slots of forks")
+            raise ValueError(
+                "bellatrix, capella, deneb, electra and end must not fall, because they are slots of forks"
+            )
         return self
 
     def beacon_chain(self, chain_id: int) -> "BeaconChain":
@@ -430,7 +432,7 @@ def _faults(error: ValidationError) -> list[str]:
         )
         of_type = {
             "model_type": "must be a table",
-            "tuple_type": "must be a list; tables in one are written in double brackets, [[...]]",
+            "tuple_type": "must be a list; write its tables in double brackets, [[...]]",
             "extra_forbidden": "is not known here",
         }
         sentences.append(f"{place[1:]}: {of_type.get(fault['type'], fault['msg'].removeprefix('Value error, '))}")

@@ -53,17 +53,11 @@ class Artifact:
 
     def deployed(self, **immutables: int) -> bytes:
         """Return the deployed code with the values of all immutables. Addresses are given as numbers."""
-        return _filled(
-            self.runtime, {place: immutables[name] for name in self.immutables for place in self.immutables[name]}
-        )
-
-
-def _filled(code: bytes, words: Mapping[int, int]) -> bytes:
-    """Return the code with these words at their places."""
-    filled = bytearray(code)
-    for place, value in words.items():
-        filled[place : place + 32] = value.to_bytes(32)
-    return bytes(filled)
+        code = bytearray(self.runtime)
+        for name, places in self.immutables.items():
+            for place in places:
+                code[place : place + 32] = immutables[name].to_bytes(32)
+        return bytes(code)
 
 
 @cache
@@ -106,59 +100,3 @@ def code_digest() -> str:
     """
     names = sorted(path.stem for path in ARTIFACTS_DIR.glob("*.json"))
     return "0x" + keccak(b"".join(keccak(load_artifact(name).bytecode) for name in names)).hex()
-
-
-@dataclass(frozen=True)
-class _BadVersion:
-    """A deployed version that must not be trusted any more, recognised by its code.
-
-    Deployed contracts differ in their immutables, so `code_hash` is the keccak-256 of the code with zeros for them. The
-    compiler returns that code as `evm.deployedBytecode.object`, for the version's sources and the settings in
-    `contracts.build`. `immutables` are the offsets in its `immutableReferences`.
-    """
-
-    code_hash: str
-    immutables: tuple[int, ...]  # the offset of each, which takes 32 bytes
-    why: str  # a clause
-
-    def is_of(self, code: bytes) -> bool:
-        return "0x" + keccak(_filled(code, dict.fromkeys(self.immutables, 0))).hex() == self.code_hash
-
-
-_FORGED_FACTS = "facts can be forged there, because a branch of a proof could pop below the bottom of the stack"
-
-_BAD_VERSIONS = (
-    # Versions of FactsRegistry, oldest first.
-    _BadVersion("0xa6b557313a5e348e67cf39efaf5ccc17a575f9c2f892f0483b3c7fb1c760a823", (253, 1452, 8523), _FORGED_FACTS),
-    _BadVersion("0x3022b7fb1d068b480df93f0716dd5a3ae9e85b193a24ddee4bc84c6bcfda3b2b", (253, 1452, 8475), _FORGED_FACTS),
-    _BadVersion("0x9f3e4c7126d26ffa16822503d482a1da1d08f023da396da3943ea559f1720bfa", (264, 1588, 8427), _FORGED_FACTS),
-    _BadVersion("0xc5e893d1f302d6cf57589c2caacd1a7f7947baaa0b79b5447e5cd3ae120eedf7", (264, 1588, 8603), _FORGED_FACTS),
-)
-
-
-def why_bad(code: bytes) -> str | None:
-    """Return a clause that says why a contract with this code must not be trusted.
-
-    None if nothing is known against it.
-    """
-    return next((version.why for version in _BAD_VERSIONS if version.is_of(code)), None)
-
-
-# FactsRegistry before it proved receipts, logs and transactions: the hash of its code as in `_BadVersion`, and the
-# offsets of its immutables. Whoever has such a registry goes on to use it for everything else.
-_EARLIER_HASH = "0x92cd21a6707d82d9eece43b4c7864612140c61a59937a7f3efd20a5a6341aaaf"
-_EARLIER_IMMUTABLES = {
-    "beaconChainHistory": (875, 7818, 9381, 9551),
-    "blockHashSource": (286, 8723),
-    "historyWindow": (1662, 6801),
-    "sourceChainId": (1884,),
-}
-
-
-def is_earlier_registry(code: bytes, **immutables: int) -> bool:
-    """Return whether this is the code of an earlier FactsRegistry, which is still right, with these immutables."""
-    if code == earlier_registry().deployed(**immutables):
-        return True
-    places = {place: immutables[name] for name, found in _EARLIER_IMMUTABLES.items() for place in found}
-    empty = _filled(code, dict.fromkeys(places, 0))
-    return "0x" + keccak(empty).hex() == _EARLIER_HASH and _filled(empty, places) == code

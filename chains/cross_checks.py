@@ -52,7 +52,7 @@ OF_CHAIN: Checks[Chain] = (
     (lambda entry: entry.signer and entry.signers, "must have [chains.signer] or [[chains.signers]], not both"),
     (
         lambda entry: entry.id == MAINNET_ID and entry.beacon_chain_table,
-        "must have no [chains.beacon_chain]: that of Ethereum, chain 1, is known",
+        "must have no [chains.beacon_chain]: the service knows Ethereum's (chain 1)",
     ),
 )
 OF_CONNECTION: Checks[Connection] = (
@@ -180,7 +180,7 @@ _AMONG_CONNECTIONS: ChecksAmongAll[Connection] = (
     ),
     (
         _is_rollup_with_beacon_chain,
-        ": chain {rollup} is a rollup, so it has no beacon chain: by it facts of another chain would pass as its own",
+        ": chain {rollup} is a rollup, so it has no beacon chain: facts about another would pass as its own",
     ),
     (
         lambda entry, chains: entry.window > chains.chain(entry.source_id).history_window,

@@ -48,7 +48,7 @@ def normalized(name: str) -> str:
     try:
         normal: str = normalize_name(name)
     except ENSException as invalid:
-        raise InvalidName(f"is not as ENSIP-15 has it: {node_errors.plain(invalid).rstrip('.')}") from None
+        raise InvalidName(f"is not a valid name (ENSIP-15): {node_errors.plain(invalid).rstrip('.')}") from None
     if not normal or len(normal.encode()) > MAX_NAME_BYTES:
         raise InvalidName("is empty" if not normal else f"is longer than {MAX_NAME_BYTES} bytes")
     return normal
@@ -94,7 +94,7 @@ def _address(chain: Chain, answer: bytes | ChainError) -> str | NotAnswered:
     if isinstance(answer, Reverted):
         if answer.data[:4] != _OFFCHAIN_LOOKUP:
             return nobody
-        refers = NotAnswered("has a resolver that refers to a gateway (EIP-3668), and none is asked here")
+        refers = NotAnswered("has a resolver that refers to a gateway (EIP-3668), and this service asks no gateways")
         refers.is_supported = False
         return refers
     if isinstance(answer, RpcRefused):

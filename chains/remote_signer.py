@@ -148,8 +148,8 @@ class RemoteSigner(Table):
         except (OSError, UnicodeDecodeError):
             token = ""
         if not token.isprintable() or not token:
-            logger.error("the token of %s can't be read from %s", self.host, self.token_file)
-            raise SignerSilent("can't be asked, because its token can't be read")
+            logger.error("the token of %s in %s is unreadable", self.host, self.token_file)
+            raise SignerSilent("can't be asked, because its token is unreadable")
         return {"Authorization": f"Bearer {token}"}
 
     def _tls(self) -> ssl.SSLContext | None:
@@ -162,7 +162,7 @@ class RemoteSigner(Table):
                 context.load_cert_chain(self.client_certificate_file, self.client_key_file, password="")
         except OSError:  # `ssl.SSLError` is one.
             logger.error("the files for TLS with %s can't be used", self.host)  # noqa: TRY400
-            raise SignerSilent("can't be asked, because the files for its TLS can't be used") from None
+            raise SignerSilent("can't be asked, because its TLS files are unusable") from None
         return context
 
 

@@ -97,7 +97,7 @@ class TransactionFields:
         except ValueError:
             raise ValueError("a signature that is not canonical") from None
         if parity > 1 or not r or not 0 < s <= HIGHEST_S:
-            raise ValueError("a signature that nodes refuse, such as one with the higher of its two s values")
+            raise ValueError("a signature that nodes refuse, for example with the higher of its two s values")
         try:
             sender: str = Account.recover_transaction(raw)
         except (BadSignature, ValueError):

@@ -13,7 +13,7 @@ from django.http import HttpRequest, JsonResponse
 FULL = "The disk of this service is full or fails, so nothing can be stored."
 LOCKED = "The database of this service is locked for longer than usual."
 READ_ONLY = "The database of this service can't be written to."
-AWAY = "The database of this service can't be reached, or takes no more connections."
+AWAY = "The database of this service can't be reached, or accepts no more connections."
 
 # Keys are SQLite's primary result codes (https://www.sqlite.org/rescode.html) and PostgreSQL's SQLSTATE
 # (https://www.postgresql.org/docs/current/errcodes-appendix.html).

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -66,17 +66,17 @@ def redact_keys(text: str) -> str:
 _NAME_OF_KEY = re.compile(r"(?i)api[-_]?key|authorization|cookie")
 
 
-def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
+def redact_all(value: Any) -> Any:
     """Return the value in JSON's types, with every text redacted, and with values whose names mean a key replaced."""
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
         return {
-            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(entry, redact)
+            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(entry)
             for name, entry in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [redact_all(entry, redact) for entry in value]
+        return [redact_all(entry) for entry in value]
     return redact(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
 
 

@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +19,6 @@ from prometheus_client import (
     multiprocess,
 )
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from config import client_addresses
@@ -30,13 +29,13 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the library is unt
 REQUESTS = Counter("batchquery_requests_total", "Answered requests.", ("route", "status"))
 REQUEST_SECONDS = Histogram(
     "batchquery_request_seconds",
-    "Seconds to answer a request, since a thread took it up.",
+    "Seconds to answer a request, from the start of its thread.",
     ("route",),
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
 DATABASE_RETRIES = Counter(
-    "batchquery_database_retries_total", "Database transactions that were run again, because of a deadlock."
+    "batchquery_database_retries_total", "Database transactions that ran again because of a deadlock."
 )
 
 
@@ -48,28 +47,17 @@ class Exposition:
     content_type: str
 
 
-@dataclass(frozen=True)
-class _Collected:
-    """The metrics of several registries as one, because OpenMetrics has one end."""
-
-    registries: Sequence[CollectorRegistry]
-
-    def collect(self) -> Iterator[Metric]:
-        for registry in self.registries:
-            yield from registry.collect()
-
-
 def exposition(accept: str, collectors: Sequence[Collector] = ()) -> Exposition:
     """Return the metrics of this process, or of all processes of the web server, and of the collectors."""
-    counted: CollectorRegistry = REGISTRY
+    whole = CollectorRegistry()
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        counted = CollectorRegistry()
-        multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]  # the library is untyped
-    more = CollectorRegistry()
+        multiprocess.MultiProcessCollector(whole)  # type: ignore[no-untyped-call]  # the library is untyped
+    else:
+        whole.register(REGISTRY)
     for collector in collectors:
-        more.register(collector)
+        whole.register(collector)
     encode, content_type = choose_encoder(accept)
-    return Exposition(encode(_Collected([counted, more])), content_type)
+    return Exposition(encode(whole), content_type)
 
 
 def count_request(route: str | None, status: int, seconds: float) -> None:

@@ -15,7 +15,7 @@ def new_private_file(path: Path) -> Iterator[Path]:
     exists before the block or at its end.
     """
     if os.path.lexists(path):
-        raise FileExistsError(f"{path} exists already, and is not replaced.")
+        raise FileExistsError(f"{path} exists already. The command does not replace it.")
     for folder in reversed([parent for parent in path.parents if not parent.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -28,6 +28,6 @@ def new_private_file(path: Path) -> Iterator[Path]:
             # Unlike a rename, a hard link fails if the name exists.
             os.link(draft, path)
         except FileExistsError:
-            raise FileExistsError(f"{path} exists already, and is not replaced.") from None
+            raise FileExistsError(f"{path} exists already. The command does not replace it.") from None
     finally:
         draft.unlink()

@@ -127,7 +127,7 @@ def _content(path: str) -> str:
         text = ""
     if not text:
         # The name isn't quoted, because by mistake it may be the secret itself.
-        raise ValidationError("The file that it names can't be read, or is empty.")
+        raise ValidationError("The file that it names is unreadable or empty.")
     return text
 
 
@@ -184,7 +184,7 @@ def _generated(path: Path) -> str:
         if not path.exists():
             with suppress(FileExistsError), new_private_file(path) as draft:
                 draft.write_text(secrets.token_urlsafe(64))
-        return path.read_text().strip() or sys.exit(f"{path} is empty: a secret belongs in it.")
+        return path.read_text().strip() or sys.exit(f"{path} is empty: it must have a secret.")
     except OSError as error:
         sys.exit(f"{path} can't be kept: {error.strerror}. STATE_DIR must be writable, or secrets must be set.")
 
@@ -225,15 +225,11 @@ OPERATOR_ADDRESSES: list[str] = env.items("OPERATOR_ADDRESSES", "")
 # If True, everybody may see the list of all batches. Seeing a batch's page always needs only its link.
 PUBLIC_BATCH_LIST = env.bool("PUBLIC_BATCH_LIST", default=False)
 
-# The addresses of the service's source code and documentation, to which pages link.
+# The address of the service's source code, to which pages link, and to the documentation in it.
 SOURCE_URL: str = env.page_url("SOURCE_URL", "")
-DOCUMENTATION_URL: str = env.page_url("DOCUMENTATION_URL", "")
 
 # Maximum queries in one batch. Each account, slot and header counts as a query, here and below.
 MAX_QUERIES_PER_BATCH = env.int("MAX_QUERIES_PER_BATCH", 10_000, validate=_ONE_OR_MORE)
-# Queries, and wei at most, above which the form asks once more before it submits a batch.
-CONFIRM_ABOVE_QUERIES = env.int("CONFIRM_ABOVE_QUERIES", 1000, validate=_FROM_ZERO)
-CONFIRM_ABOVE_WEI = env.int("CONFIRM_ABOVE_WEI", 10**16, validate=_FROM_ZERO)
 # Maximum blocks above the head that a batch may wait for.
 MAX_BLOCKS_AHEAD = env.int("MAX_BLOCKS_AHEAD", 64, validate=_FROM_ZERO)
 # Seconds after which an unfinished batch is rejected.
@@ -243,14 +239,14 @@ MAX_BATCHES_PER_MINUTE = env.int("MAX_BATCHES_PER_MINUTE", 60, validate=_ONE_OR_
 MAX_QUERIES_PER_MINUTE = env.int(
     "MAX_QUERIES_PER_MINUTE", 3 * (MAX_QUERIES_PER_BATCH or 0), validate=validate.Range(min=MAX_QUERIES_PER_BATCH)
 )
-# Maximum number of a user's unfinished batches, and of queries in them.
+# Maximum number of a user's unfinished batches.
 MAX_OPEN_BATCHES = env.int("MAX_OPEN_BATCHES", 1000, validate=_ONE_OR_MORE)
-MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
 # Maximum sign-ins that a client address may start in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
 # Hours without a request after which a session ends.
 SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=validate.Range(min=1, max=336))
-# Seconds for which a worker holds a lane without renewing it. Then another worker may take the lane.
+# Seconds for which a worker holds a lane without renewing it. Then another worker may take the lane. Only tests and the
+# demo change it.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 20, validate=_ONE_OR_MORE)
 
 # Networks and host names that may receive webhooks although they are not public, also by http and at other ports. For
@@ -266,9 +262,6 @@ KEEP_PROOFS_DAYS: int | None = env.days("KEEP_PROOFS_DAYS", "never")
 KEEP_STEPS_DAYS: int | None = env.days("KEEP_STEPS_DAYS", "never")
 # Days after which a final transaction's calldata is deleted. The chain has it too.
 KEEP_CALLDATA_DAYS: int | None = env.days("KEEP_CALLDATA_DAYS", "90")
-# Days after which webhook data is deleted: a delivery's content after the delivery ended, and a webhook's URL after its
-# batch ended.
-KEEP_WEBHOOK_DELIVERIES_DAYS: int | None = env.days("KEEP_WEBHOOK_DELIVERIES_DAYS", "30")
 
 # The operator's own webhook, which is told of problems: any address, also a private one and by http. Empty: nobody is.
 OPERATOR_WEBHOOK_URL = _secret("OPERATOR_WEBHOOK_URL")
@@ -278,8 +271,6 @@ OPERATOR_WEBHOOK_SECRET = _secret("OPERATOR_WEBHOOK_SECRET")
 _log_level = env.log_level("LOG_LEVEL", logging.INFO)
 # `line` logs text for people, `json` logs JSON for a log collector. config/gunicorn.py reads this variable too.
 LOG_FORMAT = env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"]))
-# The server that gets reports of errors, in addition to the log. Empty disables reports.
-SENTRY_DSN = _secret("SENTRY_DSN")
 # A bearer token that grants access to the metrics: `Authorization: Bearer …`.
 METRICS_TOKEN = _secret("METRICS_TOKEN")
 # Networks whose clients may read the metrics without the token. The default is this machine.
@@ -315,6 +306,11 @@ if _faults:
 
 SECRET_KEY = SECRET_KEY or _generated(STATE_DIR / "secret_key")
 API_KEY_SECRET = API_KEY_SECRET or _generated(STATE_DIR / "api_key_secret")
+
+# Maximum number of queries in a user's unfinished batches.
+MAX_OPEN_QUERIES = 10 * MAX_QUERIES_PER_BATCH
+# Queries, and wei at most, above which the form asks once more before it submits a batch.
+CONFIRM_ABOVE_QUERIES, CONFIRM_ABOVE_WEI = 1000, 10**16
 
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 

@@ -21,7 +21,7 @@ _MOST_OF_FORM = 64 * 1024
 _MOST_OF_COOKIES = 16 * 1024
 # Characters of a wrong host that are told, as many as a name has (RFC 1035).
 _MOST_OF_HOST = 255
-_NUL = "The request holds the character NUL. Leave it out."
+_NUL = "The request has the character NUL. Leave it out."
 
 
 class UnusualRequestMiddleware:

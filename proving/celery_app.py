@@ -55,7 +55,7 @@ class Work(bootsteps.StartStopStep):
 
     def __init__(self, parent: Any, **_: object) -> None:
         if not settings.BROKER_URL:
-            raise SystemExit("BROKER_URL is not set. Without a broker, run the worker by manage.py runworker.")
+            raise SystemExit("BROKER_URL is not set. Without a broker, use manage.py runworker.")
         if not issubclass(parent.pool_cls, TaskPool):
             raise SystemExit("The worker's tasks are threads of one process: leave out --pool, or name threads.")
         if problem := obstacle():

@@ -397,6 +397,13 @@ class SignedTransaction(models.Model):
     def __str__(self) -> str:
         return self.hash or f"a version of {self.transaction_id} that isn't signed yet"
 
+    @classmethod
+    def mined_cancellations(cls, transaction: str = "") -> models.Exists:
+        """Select transactions whose cancellation was mined. `transaction` is the lookup path to the transaction."""
+        pk, tx_hash = (transaction, f"{transaction}__hash") if transaction else ("pk", "hash")
+        outer = {"transaction": models.OuterRef(pk), "hash": models.OuterRef(tx_hash)}
+        return models.Exists(cls.objects.filter(**outer, is_cancellation=True))
+
     @property
     def gas(self) -> int:
         """Return the gas limit."""
@@ -407,7 +414,7 @@ class StopCode(models.TextChoices):
     """The reason for a stop of sending. Its label is a sentence for people."""
 
     OPERATOR = "operator", ""
-    NOT_BELIEVED = "not_believed", "Nodes say again and again what can't be true of its transactions."
+    NOT_BELIEVED = "not_believed", "Nodes repeatedly report impossible states of the signer's transactions."
 
 
 class Stop(models.Model):

@@ -447,14 +447,12 @@ def _show_spent(batches: Sequence[str]) -> None:
     The operator pays what exceeds a batch's fee for cancellations, which free the nonce for other batches too, for
     transactions to a replaced registry, and for those that ran out of gas.
     """
-    version = SignedTransaction.objects.filter(
-        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
-    )
+    is_of_operator = SignedTransaction.mined_cancellations("transaction") | _goes_to_replaced_registry()
     shares = Share.objects.filter(batch__in=batches, transaction__state__in=SPENT_STATES)
     gas: Counter[str] = Counter()
     wei: Counter[str] = Counter()
     of_operator: Counter[str] = Counter()
-    for share in shares.annotate(is_of_operator=Exists(version) | _goes_to_replaced_registry() | _ran_out_of_gas()):
+    for share in shares.annotate(is_of_operator=is_of_operator | _ran_out_of_gas()):
         gas[share.batch_id] += share.gas
         wei[share.batch_id] += share.wei
         of_operator[share.batch_id] += share.wei if share.is_of_operator else 0

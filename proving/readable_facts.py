@@ -241,7 +241,7 @@ def _of_withdrawals(
         if place >= len(of_block):
             raise _invalid(f"Block {number} has {len(of_block)} withdrawals, so none has the place {place}.", *where)
         if not withdrawals.are_readable(ways[place]):
-            why = f"Withdrawal {place} of block {number} can't be shown: it is too short, or one beside it."
+            why = f"Withdrawal {place} of block {number} can't be shown: it, or a withdrawal beside it, is too short."
             raise _invalid(why, *where, code=UNSUPPORTED)
         word = of_block[place].amount.to_bytes(32)
         yield at.fact(WithdrawalPart(place, of_block[place]), word, ways[place], root, known)

@@ -58,11 +58,19 @@ def stop_by_operator(subject: Stop, *, reason: str, user: User | None = None) ->
 
 
 def resume_by_operator(subject: Stop, *, user: User | None = None) -> bool:
-    """Remove the stop of the same subject, and record it. Return whether there was one."""
+    """Remove the stop of the same subject, accept a signer's foreign transactions, and record that.
+
+    Return whether there was anything of these. Transactions that were signed before are broadcast again. Later foreign
+    transactions count again.
+    """
+    chain_id, source, signer = subject.chain_id, subject.source_chain_id, subject.signer
     with transaction.atomic():
-        was_stopped = resume(subject.chain_id, source=subject.source_chain_id, signer=subject.signer)
-        if was_stopped:
+        deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
+        foreign = Signer.objects.filter(chain_id=chain_id, address=signer).exclude(foreign_count=0)
+        accepted = foreign.update(accounted_nonce=None, foreign_count=0, foreign_since=None)
+        if was_stopped := bool(deleted or accepted):
             operator_log.record([subject], "Resumed.", user=user)
+            logger.warning("sending goes on %s", subject.subject)
     return was_stopped
 
 
@@ -86,19 +94,6 @@ def stoppable() -> dict[str, Stop]:
     made = {(row.chain_id, row.source_chain_id, row.signer): row for row in Stop.objects.order_by("pk")}
     standing = {name: made.pop((row.chain_id, row.source_chain_id, row.signer), row) for name, row in possible.items()}
     return standing | {row.subject: row for row in made.values()}
-
-
-def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
-    """Remove a stop, and accept a signer's foreign transactions. Return whether there was anything of these.
-
-    Transactions that were signed before are broadcast again. Later foreign transactions count again.
-    """
-    deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
-    foreign = Signer.objects.filter(chain_id=chain_id, address=signer).exclude(foreign_count=0)
-    accepted = foreign.update(accounted_nonce=None, foreign_count=0, foreign_since=None)
-    if deleted or accepted:
-        logger.warning("sending goes on %s", Stop(chain_id=chain_id, source_chain_id=source, signer=signer).subject)
-    return bool(deleted or accepted)
 
 
 def why_stopped(chain_id: int, *, source: int) -> WaitReason | None:

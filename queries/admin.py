@@ -56,16 +56,18 @@ class BatchAdmin(ReadOnlyAdmin):
     def cancel(self, request: HttpRequest, batches: QuerySet[Batch]) -> None:
         why = request.POST["reason"].strip()
         if not why:
-            self.message_user(request, "Say why: the users of the batches read it.", messages.ERROR)
+            self.message_user(request, "Give a reason: the batches' users read it.", messages.ERROR)
             return
         reason = f"The operator has cancelled the batch. The reason given: {why}"
         for batch in batches:
             with transaction.atomic():
                 if not batch_states.withdraw(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
-                    self.message_user(request, f"{batch} is not open any more.", messages.ERROR)
+                    self.message_user(request, f"{batch} is no longer open.", messages.ERROR)
                     continue
                 self.log_change(request, batch, f"Cancelled. Why: {why}")
-            self.message_user(request, f"{batch} was cancelled. What was sent for it stays paid, and is followed.")
+            self.message_user(
+                request, f"{batch} was cancelled. Its sent transactions stay paid, and workers follow them."
+            )
 
 
 @admin.register(Block)

@@ -96,10 +96,10 @@ class Submitted(Schema):
 class Status(Schema):
     queryStatus: status.QueryStatus
     label: str | None = Field(None, description="The batch's label. Left out: it has none.")
-    error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
-    code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
+    error: str | None = Field(None, description="A sentence: why the service rejected the batch.")
+    code: str | None = Field(None, description="A stable word: why the service rejected the batch.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
-    info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
+    info: list[str] | None = Field(None, description="Sentences about what the batch waits for.")
 
 
 SUBMISSION = {
@@ -110,14 +110,14 @@ SUBMISSION = {
             "name": submission.IDEMPOTENCY_HEADER,
             "required": False,
             "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-            "description": "Sent again with the same one and the same body, the request makes no second batch.",
+            "description": "A second request with the same key and the same body makes no second batch.",
         }
     ],
     "responses": {
         200: {
             "headers": {
                 submission.REPLAYED: {
-                    "description": "A former request with the same Idempotency-Key has made this batch.",
+                    "description": "An earlier request with the same Idempotency-Key made this batch.",
                     "schema": {"type": "string", "enum": ["true"]},
                 }
             }
@@ -135,7 +135,9 @@ SUBMISSION = {
     openapi_extra=SUBMISSION,
 )
 def submit_batch_query(request: HttpRequest) -> HttpResponse:
-    """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
+    """Submit a batch query. The answer comes as soon as the service has stored it. The service proves it in the
+    background.
+    """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
@@ -152,15 +154,16 @@ def submit_batch_query(request: HttpRequest) -> HttpResponse:
 def batch_query_status(
     request: HttpRequest,
     batchQueryId: str,
-    wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Seconds to wait for news, at most."),
+    wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Maximum seconds to wait for a change."),
 ) -> HttpResponse:
-    """Tell how far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
+    """Return the progress of one of your batch queries. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
-    While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
-    last answer gets 304 without a body where nothing has changed.
+    If the status is IN_PROGRESS, the header Retry-After says when to ask again, in seconds. With the last answer's ETag
+    in If-None-Match, the answer is 304 without a body if nothing has changed.
 
-    With `wait` the answer comes when `queryStatus` changes, or after these seconds: from what it was in the answer
-    with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
+    With `wait`, the answer comes when `queryStatus` changes, or after these seconds. The change counts from the answer
+    with the ETag in If-None-Match, or from IN_PROGRESS. The answer may come earlier without a change, for example if
+    many requests wait.
     """
     batch = _batch_of(request.auth)  # type: ignore[attr-defined]
     answer = batch.answer()
@@ -208,7 +211,7 @@ def _invalid_body(request: HttpRequest, invalid: InvalidRequest) -> HttpResponse
 
 @api.exception_handler(Refused)
 def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """Answer a request that was refused."""
+    """Answer a refused request."""
     return refused_answer(status_of(refused), refused)
 
 

@@ -88,7 +88,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exception()
     code, why = "storage_unavailable", error and why_unavailable(error)
     if isinstance(error, ChainsError):
-        code, why = "chain_unavailable", "The file of chains of this service can't be used until its operator mends it."
+        code, why = "chain_unavailable", "This service's chains file is unusable until the operator corrects it."
     if not why:
         return defaults.server_error(request)
     if is_of_api(request) or wants_json(request):
@@ -151,11 +151,11 @@ Every error is an `Error`, with one of these codes:
 
 TAGS = {
     "Batch queries": "To submit batch queries, follow and cancel them.",
-    "Present API": "The same as batch queries, as clients of the hosted service's present API send them.",
+    "Present API": "Batch queries in the form of the hosted service's present API.",
     "Facts": "What facts registries hold.",
-    "Webhooks": "What is sent to you when a batch query gets on.",
+    "Webhooks": "Notifications about a batch query's progress.",
     "Chains": "Supported chains.",
-    "Explorer": "What anybody may read, without a key.",
+    "Explorer": "Public data, without a key.",
     "Health": "Whether the service works.",
 }
 
@@ -325,7 +325,7 @@ ETAG: Mapping[str, Any] = {"ETag": {"description": "For If-None-Match.", "schema
 
 def conditional_on(headers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `openapi_extra` of an endpoint that uses `conditional` and answers with these headers."""
-    known = {"description": "As the answer that had the ETag of If-None-Match.", "headers": headers}
+    known = {"description": "Same as the answer with the ETag in If-None-Match.", "headers": headers}
     return {"responses": {200: {"headers": headers}, 304: known}}
 
 

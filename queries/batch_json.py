@@ -23,18 +23,18 @@ class Rejection(Schema):
 class BatchQuery(Schema):
     internalId: str = Field(description="A ULID.")
     status: BatchStatus
-    queryStatus: QueryStatus = Field(description="As /batch-query-status tells it.")
+    queryStatus: QueryStatus = Field(description="The status as in /batch-query-status.")
     label: str | None = Field(description="The name that its owner gave it. null: none.")
     destinationChainId: str
     sourceChainIds: list[str]
-    fee: str = Field(description="The most that it may cost, in wei, decimal.")
-    sender: str | None = Field(description="Who sends its transactions. null: the operator.")
+    fee: str = Field(description="The maximum cost in wei, decimal.")
+    sender: str | None = Field(description="Who sends the batch's transactions. null: the operator.")
     createdAt: str = Field(description="ISO 8601, UTC, as all times.")
     finishedAt: str | None
-    queries: int = Field(description="How many it has: each account at a block is one, and each header.")
+    queries: int = Field(description="The number of queries: each account at a block is one, and each header.")
     queriesCompleted: int
-    gasUsed: int = Field(description="Its share of the gas of its transactions.")
-    spent: str = Field(description="The same in wei, decimal.")
+    gasUsed: int = Field(description="The batch's share of its transactions' gas.")
+    spent: str = Field(description="The batch's share of its transactions' cost in wei, decimal.")
     rejection: Rejection | None
 
 
@@ -53,11 +53,13 @@ class BatchState(BatchQuery):
     """A batch with all that isn't about a single query."""
 
     acceptedAt: str | None
-    deadlineAt: str | None = Field(description="While it is open: it is rejected if it isn't done by then.")
+    deadlineAt: str | None = Field(
+        description="While the batch is open: the service rejects it if it isn't done by then."
+    )
     estimatedGas: int | None
     estimatedWei: str | None
-    waits: list[Wait] = Field(description="What it waits for, while it is open.")
-    wentBackAt: str | None = Field(description="When a reorganisation last took a step back.")
+    waits: list[Wait] = Field(description="What the batch waits for, while it is open.")
+    wentBackAt: str | None = Field(description="When a reorganisation last reopened a step.")
     wentBackBecause: str | None = Field(description="Why it did, a sentence.")
 
 

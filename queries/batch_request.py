@@ -223,7 +223,7 @@ def _account(value: object, info: ValidationInfo) -> Account:
 
 def _account_of(name: str, context: _Context) -> Account:
     if context.chains.ens is None:
-        raise _unsupported(f"{ADDRESS_FAULT}: this service resolves no names, send the address of {_shown(name)}.")
+        raise _unsupported(f"{ADDRESS_FAULT}: this service resolves no names, so send the address of {_shown(name)}.")
     account = context.accounts.get(name, Account(""))  # unknown where the names exceed a limit
     if isinstance(account, Account):
         return account
@@ -239,7 +239,7 @@ def _fee(value: object, info: ValidationInfo) -> int | None:
         raise PydanticCustomError("missing", "Field required")
     fee = None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
     if fee != 0 and context.is_self_funded:
-        raise _invalid("You pay for this batch yourself, so the service takes no fee for it: leave it out, or send 0.")
+        raise _invalid("You pay for this batch yourself, so it has no fee: leave the fee out, or send 0.")
     return fee
 
 
@@ -255,7 +255,7 @@ def _sender(value: object, info: ValidationInfo) -> str | None:
         and not context.chains.chain(context.destination).all_signers
     ):
         raise _unsupported(
-            f"This service has no signer on chain {context.destination}, so it pays for nothing there. Add "
+            f"This service has no signer on chain {context.destination}, so it can't pay there. Add "
             f'"sender": "{_SELF}", and send the transactions yourself.'
         )
     return None
@@ -264,9 +264,7 @@ def _sender(value: object, info: ValidationInfo) -> str | None:
 def _transaction(value: object) -> int | str:
     if isinstance(value, str) and _TRANSACTION.fullmatch(value):
         return value.lower()
-    return _decimal(
-        value, "A transaction is named by its hash, or by its index in the block, which", _MOST_TRANSACTIONS
-    )
+    return _decimal(value, "Name a transaction by its hash, or by its index in the block, which", _MOST_TRANSACTIONS)
 
 
 def _log(value: object) -> int:
@@ -280,8 +278,7 @@ def _withdrawal(value: object) -> int:
 def _only_shown(withdrawals: list[int], info: ValidationInfo) -> list[int]:
     if withdrawals and _context(info).needs_payer:
         raise _unsupported(
-            "Withdrawals are read by proof, and not stored: ask /read-proofs for them, and prove their header's "
-            "WITHDRAWALS_ROOT."
+            "Registries store no withdrawals: get a proof from /read-proofs, and prove their header's WITHDRAWALS_ROOT."
         )
     return withdrawals
 
@@ -370,9 +367,9 @@ class TransactionRequest(_Strict):
     props: list[TransactionProperty] = Field(
         default=[], max_length=16, description="Properties of the receipt, and the transaction's HASH."
     )
-    logs: list[LogIndex] = Field(default=[], description="Logs by their index within the receipt, decimal.")
+    logs: list[LogIndex] = Field(default=[], description="Logs by their index in the receipt, decimal.")
     blockLogs: list[LogIndex] = Field(
-        default=[], description="Logs by their index within the block, as `eth_getLogs` counts, decimal."
+        default=[], description="Logs by their index in the block, as `eth_getLogs` shows it, decimal."
     )
 
     @model_validator(mode="after")
@@ -392,7 +389,8 @@ class BlockRequest(_Strict):
     )
     withdrawals: Annotated[list[WithdrawalPlace], AfterValidator(_only_shown)] = Field(
         default=[],
-        description="Withdrawals by their place in the block, decimal. `/read-proofs` shows them; they aren't stored.",
+        description="Withdrawals by their place in the block, decimal. `/read-proofs` shows them; registries don't "
+        "store them.",
     )
 
     @model_validator(mode="after")
@@ -405,17 +403,17 @@ class BlockRequest(_Strict):
 class BatchRequest(_Strict):
     """A batch query (docs/specification.md, "Batch query")."""
 
-    destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")
+    destinationChainId: DestinationChainId = Field(description="Chain where the facts become readable, decimal.")
     fee: Fee = Field(
         default_factory=int,
         validate_default=True,
-        description="The most that the batch may cost, in wei, decimal. 0 on test networks. `auto`: its estimate. "
+        description="The batch's maximum cost in wei, decimal. 0 on test networks. `auto`: its estimate. "
         "Left out with a sender.",
     )
     sender: Annotated[str | None, BeforeValidator(_sender, json_schema_input_type=Literal["self"])] = Field(
         default=None,
         validate_default=True,
-        description="`self`: you send the transactions, and pay for them. Left out, the service does.",
+        description="`self`: you send the transactions, and pay for them. If left out, the service does.",
     )
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
@@ -516,7 +514,7 @@ def parse(
     needs_payer: bool = True,
     early_checks: Sequence[EarlyCheck] = (),
 ) -> BatchRequest:
-    """Return the request in `body`, with its names resolved. Without `needs_payer`, `fee` may be left out.
+    """Return the request in `body`, with its names resolved. Without `needs_payer`, You may leave out `fee`.
 
     A block that an early check rejects is a fault.
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
@@ -566,7 +564,7 @@ def _excess_of_names(names: Sequence[str]) -> Iterator[BodyFault]:
     if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
         yield BodyFault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")
     if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
-        sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
+        sentence = f"The names have over {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which are slow to check."
         yield BodyFault("/data", sentence)
 
 

@@ -101,5 +101,5 @@ AfterDay = Annotated[datetime, _from_midnight(timedelta(days=1))]
 Ulid = Annotated[str, Field(pattern=f"^{ULID}$"), AfterValidator(columns.batch_id)]
 """The identifier of a batch as rows have it, from any case."""
 
-LIMIT = functions.Query(50, ge=1, le=100, description="The most that one answer lists.")
-CURSOR = "The `next` of the answer before. Without it, the first page."
+LIMIT = functions.Query(50, ge=1, le=100, description="The maximum length of a list.")
+CURSOR = "The `next` of the previous answer. Without it, the first page."

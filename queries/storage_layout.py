@@ -156,8 +156,8 @@ class ArrayElement(_StrictKey):
     """An element of an array. The content of a long string, or of long bytes, is a dynamic array of words."""
 
     index: _Number
-    size: _Number = Field(default="32", description="Bytes of an element, as solc's `numberOfBytes`.")
-    length: _Number | None = Field(default=None, description="Of an array of fixed length.")
+    size: _Number = Field(default="32", description="Bytes of an element, like solc's `numberOfBytes`.")
+    length: _Number | None = Field(default=None, description="The length of a fixed array.")
 
     @model_validator(mode="after")
     def _is_within(self) -> "ArrayElement":
@@ -172,7 +172,7 @@ class StructMember(_StrictKey):
     """A member of a struct."""
 
     member: _Number = Field(
-        description="The member's slot within the struct, as solc's `slot` of a member. In `vyper-0.2.12`, the number "
+        description="The member's slot in the struct, like solc's `slot` of a member. In `vyper-0.2.12`, the number "
         "of members before it. Below 2^64."
     )
 
@@ -201,10 +201,11 @@ SlotKey = Annotated[
 class SlotPart(_StrictKey):
     """A part of a slot's word."""
 
-    offset: Annotated[int, _integer(0, 255)] = Field(description="In bits, from the lowest.")
+    offset: Annotated[int, _integer(0, 255)] = Field(description="In bits, counted from the lowest.")
     size: Annotated[int, _integer(1, 256)] = Field(description="In bits.")
     form: Literal["unsigned", "signed", "left", "bool"] = Field(
-        description="How the call answers it: padded with zeros, with its sign, or on the right; or 1 unless it is 0."
+        description="How the call returns this part: padded with zeros, with its sign, or on the right; or as 1 "
+        "unless it is 0."
     )
 
     @model_validator(mode="after")
@@ -220,7 +221,7 @@ class NamedSlot(_StrictKey):
     `call`, `part` and `decimals` are for readers: the sender states them, and nothing checks or proves them.
     """
 
-    slot: _SlotText = Field(description="Of the variable, in hexadecimal.")
+    slot: _SlotText = Field(description="The variable's slot, in hexadecimal.")
     keys: list[SlotKey] = Field(
         max_length=_MOST_KEYS,
         description="From the variable to the value, the outermost first. None with `call`, `part` or `decimals`: "

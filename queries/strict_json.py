@@ -86,7 +86,7 @@ def parse(text: bytes, *, max_keys: int) -> Document:
     except UnicodeDecodeError:
         raise NotJson("The body is not UTF-8.") from None
     except UnicodeEncodeError:
-        raise NotJson("The body holds half of a surrogate pair, which is not a character.") from None
+        raise NotJson("The body has half of a surrogate pair, which is not a character.") from None
     except RecursionError:
         raise NotJson("The body is nested too deeply.") from None
     except json.JSONDecodeError as error:

@@ -89,8 +89,8 @@ class Earlier:
         if self.body_hash != _hash(body):
             raise Refused(
                 "idempotency_key_reused",
-                f"Another request was sent with this {IDEMPOTENCY_HEADER}. It made a batch, and this one made none. "
-                "Give each request a key of its own.",
+                f"Another request was sent with this {IDEMPOTENCY_HEADER}. That request made a batch, and this one "
+                f"made none. Give each request its own key.",
             )
 
 
@@ -165,7 +165,7 @@ class Busy(Refused):
     def __init__(self) -> None:
         super().__init__(
             "busy",
-            "The service is storing other large batches. It stored nothing of this one; send it again in a moment.",
+            "The service is storing other large batches. The service stored nothing; send the batch again in a moment.",
             retry_after=BUSY_RETRY_SECONDS,
         )
 

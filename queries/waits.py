@@ -150,7 +150,7 @@ class Words:
             case "chain" | "Chain":
                 return _capital(self.chain(whole)) if form == "Chain" else self.chain(whole)
             case "last":
-                return f" The last one that is waited for is {self.number(whole)}."
+                return f" The last one is {self.number(whole)}."
             case "wei" | "data" | "most":
                 amount = self.wei(whole, currency_of, is_cost=form != "most")
                 return f", and {amount} for its data" if form == "data" else amount
@@ -195,7 +195,7 @@ _OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
         f" Nothing was confirmed for {_days(seconds)}: has the rollup stopped, or another Outbox now?"
     ),
     "pace": " A block comes about every {:g} s.".format,
-    "last_time": " The last one that is waited for is {}.".format,
+    "last_time": " The last one is {}.".format,
     "transactions": lambda count: "the transaction" if count == 1 else f"{count} transactions",
     "Transactions": lambda count: "The transaction is" if count == 1 else f"{count} transactions are",
     "nonces": lambda count: "1 nonce" if count == 1 else f"{count:,} nonces",

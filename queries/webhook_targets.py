@@ -187,7 +187,7 @@ def _header_name(value: object) -> str:
     if len(name) > _MAX_NAME_CHARS or not _TOKEN.fullmatch(name):
         raise invalid(f"A header's name has 1 to {_MAX_NAME_CHARS} letters, digits and signs as RFC 9110 allows.")
     if name.lower() in _RESERVED or name.lower().startswith(_RESERVED_BEGINNINGS):
-        raise invalid("This header is the service's to write: it belongs to the connection, the body or the signature.")
+        raise invalid("Only the service may set this header: it belongs to the connection, the body or the signature.")
     return name
 
 
@@ -224,7 +224,7 @@ _HeaderValue = Annotated[str, BeforeValidator(_header_value, json_schema_input_t
 
 
 class WebhookRequest(BaseModel):
-    """The receiver of the batch's events, by a POST that is signed as Standard Webhooks says."""
+    """The receiver of the batch's events. Each event is a POST with a signature as in Standard Webhooks."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -234,7 +234,7 @@ class WebhookRequest(BaseModel):
         json_schema_extra={"maxLength": MAX_URL_CHARS, "examples": ["https://hooks.example.org/batches"]},
     )
     headers: Annotated[dict[_HeaderName, _HeaderValue], BeforeValidator(_headers)] = Field(
-        default={}, repr=False, description="Headers that are sent with each request, such as a token."
+        default={}, repr=False, description="Headers for each request, such as a token."
     )
     events: Annotated[list[Event], AfterValidator(_events)] = Field(
         default=["DONE", "REJECTED", "WENT_BACK"],

@@ -130,7 +130,7 @@ def send_test_to_receiver(user_id: int, receiver: str) -> None:
     """
     webhook = Webhook.objects.filter(user=user_id, receiver=receiver).order_by("-pk").first()
     if webhook is None:
-        raise Refused("unknown_receiver", "None of your webhooks is sent there.")
+        raise Refused("unknown_receiver", "None of your webhooks uses this address.")
     try:
         last = address(webhook)
     except webhook_secrets.CantOpen:
@@ -178,7 +178,7 @@ def _gives_up_at(event: str) -> datetime:
 def _count(user_id: int) -> None:
     """Count a test event, or a repeated delivery, of the user in this minute. Raises `Refused`: too_many_requests."""
     if seconds := throttle.take("webhook events", user_id, _MOST_PER_MINUTE):
-        limit = f"You may send {_MOST_PER_MINUTE} test events and deliveries again in a minute, counted together."
+        limit = f"You may send {_MOST_PER_MINUTE} test events and deliveries again in a minute, in all."
         raise Refused("too_many_requests", f"{limit} Ask again in {seconds} s.", retry_after=seconds)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CERTIFICATE = Path(__file__).parent / "proving" / "hooks.example.pem"
-_NONE = "speaks no TLS, or none that this machine speaks ({})"
+_NONE = "speaks no TLS, or no version that this machine knows ({})"
 
 
 def _answers(content: bytes) -> Callable[[socket.socket], None]:

@@ -12,17 +12,17 @@ class BundledBlock(Schema):
     blockNumber: str
     blockHash: str
     header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
-    nextHeader: str | None = Field(description="RLP of the header after it, where a query names a time.")
+    nextHeader: str | None = Field(description="RLP of the next header, if a query names a time.")
     factsRegistry: str | None
 
 
 class BundledSlot(Schema):
     word: str
-    proof: list[int] = Field(description="Places in `nodes`, from the storage root to the slot.")
+    proof: list[int] = Field(description="Positions in `nodes`, from the storage root to the slot.")
 
 
 class BundledLog(Schema):
-    word: str = Field(description="The hash of the log that the facts registry answers.")
+    word: str = Field(description="The log's hash, as the facts registry returns it.")
     emitter: str
     topics: list[str]
     data: str
@@ -34,16 +34,17 @@ class BundledQuery(Schema):
     selector: str = Field(description="The request's selection of the block.")
     account: str | None = Field(description="null if the query is about a transaction, or else the header.")
     name: str | None = Field(description="The ENS name that the request gave.")
-    accountProof: list[int] | None = Field(description="Places in `nodes`, from the state root to the account.")
-    facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
+    accountProof: list[int] | None = Field(description="Positions in `nodes`, from the state root to the account.")
+    facts: dict[str, str] = Field(description="By property: the words that the facts registry returns.")
     slots: dict[str, BundledSlot]
     transaction: ShownTransaction | None = Field(description="null if the query is about none.")
-    receiptProof: list[int] | None = Field(description="Places in `nodes`, from the root of receipts to the receipt.")
+    receiptProof: list[int] | None = Field(description="Positions in `nodes`, from the receipts' root to the receipt.")
     transactionProof: list[int] | None = Field(
-        description="Places in `nodes`, from the root of transactions to it. It shows the transaction's hash."
+        description="Positions in `nodes`, from the transactions' root to the transaction. It shows the transaction's "
+        "hash."
     )
-    logs: dict[str, BundledLog] = Field(description="By their index within the receipt.")
-    timestamp: str | None = Field(description="Unix seconds. null: the block was named by its number.")
+    logs: dict[str, BundledLog] = Field(description="By index in the receipt.")
+    timestamp: str | None = Field(description="Unix seconds. null: the request named the block by number.")
 
 
 class ProofBundle(Schema):
@@ -52,4 +53,6 @@ class ProofBundle(Schema):
     destinationChainId: str
     blocks: list[BundledBlock]
     nodes: list[str] = Field(description="Trie nodes (EIP-1186), each once.")
-    queries: list[BundledQuery] = Field(description="All of the batch in the order of their numbers, or the only one.")
+    queries: list[BundledQuery] = Field(
+        description="All queries of the batch in the order of their numbers, or the only one."
+    )

@@ -117,7 +117,7 @@ def _blocks(batch: Batch, queries: QuerySet[Query], times: Mapping[int, int | No
 
 def _block(block: Block, following: bytes | None, registries: dict[int, str]) -> dict[str, Any]:
     if block.header_rlp is None:
-        raise Changed(f"The header of {block} is not stored any more.")
+        raise Changed(f"The header of {block} is no longer stored.")
     return {
         "sourceChainId": str(block.source_chain_id),
         "blockNumber": str(block.number),
@@ -186,7 +186,7 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
         ids = [pk for pk, *pair in near if tuple(pair) in pairs]
         proofs = {(proof.block_id, proof.address): proof for proof in AccountProof.objects.filter(pk__in=ids)}
     if len(proofs) < len(pairs):
-        raise Changed("The proof of an account is not stored any more.")
+        raise Changed("The proof of an account is no longer stored.")
     return proofs
 
 
@@ -202,7 +202,7 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
         proofs = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
         for pair in several:
             if pair not in proofs:
-                raise Changed("The proof of a slot is not stored any more.")
+                raise Changed("The proof of a slot is no longer stored.")
             yield proofs[pair]
 
 
@@ -232,7 +232,7 @@ def _entries(queries: Sequence[Query]) -> Iterator[_Entry | None]:
         rows = BlockTrie.objects.filter(block=block, root__in=indexes) if indexes else ()
         tries = {HeaderField(row.root): row.values for row in rows}
         if tries.keys() != indexes.keys():
-            raise Changed("The receipts of a block are not stored any more.")
+            raise Changed("The receipts of a block are no longer stored.")
         nodes = {root: packed_entries.nodes(values, indexes[root]) for root, values in tries.items()}
         for query in of_block:
             index = query.transaction_index or 0
@@ -262,7 +262,7 @@ def _query(
     """
     block = query.block
     if block is None or block.header_rlp is None or block.pk not in places:
-        raise Changed(f"The header of query {query.position + 1} is not stored any more.")
+        raise Changed(f"The header of query {query.position + 1} is no longer stored.")
     item: dict[str, Any] = {
         "number": query.position + 1,
         "block": places[block.pk],

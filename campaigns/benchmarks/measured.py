@@ -25,7 +25,7 @@ AWAY_SECONDS = 0.05
 _STATES = ("--max-persisted-states", "100000")
 _CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
 _FEE = 10**20
-_LIMITS = ("MAX_BATCHES_PER_MINUTE", "MAX_QUERIES_PER_MINUTE", "MAX_OPEN_BATCHES", "MAX_OPEN_QUERIES")
+_LIMITS = ("MAX_BATCHES_PER_MINUTE", "MAX_QUERIES_PER_BATCH", "MAX_QUERIES_PER_MINUTE", "MAX_OPEN_BATCHES")
 _VARIABLES = dict.fromkeys(_LIMITS, "1000000") | {"ALLOWED_ADDRESSES": "*"}
 # A busy machine takes long.
 _PATIENCE_SECONDS = 3600

@@ -151,7 +151,7 @@ class EraFiles:
             snappy.decompress_into(entry[_HEAD:], state)
         roots = PeriodRoots(bytes(state[_BEFORE_ROOTS:-size]), bytes(state[-size:]))
         if period_root(self._chain, roots) != root:
-            raise InvalidEra("Its roots are not those of the period.")
+            raise InvalidEra("Its roots belong to another period.")
         return roots
 
     def _read_block(self, file: _EraFile, slot: int, root: bytes) -> ExecutionBranch:
@@ -166,7 +166,7 @@ class EraFiles:
         encoded = _unpacked(entry[_HEAD:], MOST_BLOCK)
         branch = blocks.execution_branch(encoded, self._chain.layout(slot), preset=self._chain.preset)
         if branch.header.root != root:
-            raise InvalidEra(f"It has another block than that of slot {slot}.")
+            raise InvalidEra(f"It has a block from another slot than {slot}.")
         return branch
 
     def _indices(self, file: _EraFile) -> tuple[list[int | None], int]:
@@ -210,9 +210,9 @@ def _read_records(file: _EraFile, root: bytes) -> list[tuple[bytes, int]]:
     try:
         leaves = jumps.record_leaves(records)
     except OverflowError:
-        raise InvalidEra("Its total difficulty is beyond all bounds.") from None
+        raise InvalidEra("Its total difficulty is too large.") from None
     if ssz.list_root(leaves, RECORDS_DEPTH) != root:
-        raise InvalidEra("Its blocks are not those of the epoch.")
+        raise InvalidEra("Its blocks belong to another epoch.")
     return records
 
 
@@ -240,7 +240,7 @@ def _index(data: bytes, at: int) -> list[int | None]:
     offsets = (int.from_bytes(data[i : i + 8], "little", signed=True) for i in range(_HEAD + 8, len(data) - 8, 8))
     positions = [at + offset if offset else None for offset in offsets]
     if any(position is not None and not 0 <= position < at for position in positions):
-        raise InvalidEra("Its index leads beyond it.")
+        raise InvalidEra("Its index points beyond its end.")
     return positions
 
 
@@ -289,7 +289,7 @@ class _RemoteFile:
         (answer,) = self._ask([(f"-{size}", size)])
         total = answer.range.rpartition("/")[2]
         if not answer.range.startswith("bytes ") or not (total.isascii() and total.isdigit() and len(total) < _ROOT):
-            raise InvalidReply(f"{self.label} doesn't tell the size of a file")
+            raise InvalidReply(f"{self.label} doesn't report a file's size")
         return answer.content, int(total)
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

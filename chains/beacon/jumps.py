@@ -161,7 +161,7 @@ def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes]
     if not 0 <= index < len(summaries):
         raise CannotProve(f"The period of slot {block.header.slot} is none of the {len(summaries)} summaries.")
     if not anchor.is_true:
-        raise CannotProve("The summaries are not those of the state.")
+        raise CannotProve("The summaries don't match the state.")
     return b"".join(
         [
             own(block),
@@ -229,7 +229,7 @@ def before_merge(
 def historical_roots(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
     """Return the branch that proves the chain's historical roots in the state of `anchor`. Raises `CannotProve`."""
     if ssz.climb(chain.historical_roots, state_branch, HISTORICAL_ROOTS) != anchor.state_root:
-        raise CannotProve("The historical roots are not those of the state.")
+        raise CannotProve("The historical roots don't match the state.")
     return _anchor(chain, anchor, state_branch)
 
 
@@ -245,7 +245,7 @@ def _period(
     if len(block_roots) != 1 << chain.period_depth or block_roots[place] != block.header.root:
         raise CannotProve("The block is not among the roots of its period.")
     if ssz.tree_root(block_roots, chain.period_depth) != first:
-        raise CannotProve("The roots of blocks are not those of the period.")
+        raise CannotProve("The block roots don't match the period.")
     return b"".join([*ssz.siblings(block_roots, chain.period_depth, place), second])
 
 

@@ -123,7 +123,7 @@ class BitList:
 
     def root(self, data: bytes) -> bytes:
         if not data or not data[-1]:
-            raise InvalidSsz("A list of bits doesn't tell its length.")
+            raise InvalidSsz("A list of bits has no length.")
         # The highest bit marks the end of the list.
         number = int.from_bytes(data, "little")
         count = number.bit_length() - 1
@@ -216,6 +216,6 @@ def _split(data: bytes, places: Sequence[int], first: int) -> list[bytes]:
         or list(places) != sorted(places)
         or max(places, default=0) > len(data)
     ):
-        raise InvalidSsz("Offsets don't follow each other from where the fixed part ends.")
+        raise InvalidSsz("Offsets don't rise from the end of the fixed part.")
     ends = [*places[1:], len(data)] if places else []
     return [data[start:stop] for start, stop in zip(places, ends, strict=True)]

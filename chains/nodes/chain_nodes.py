@@ -19,7 +19,6 @@ from prometheus_client import Counter, Histogram
 
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest, TooLong
-from chains.chains_file import Chain
 from chains.encoding import read_quantity
 from chains.nodes import short_logs
 from chains.nodes.exchange_budget import ExchangeBudget
@@ -174,26 +173,11 @@ class ChainNodes:
     last for a while.
     """
 
-    def __init__(
-        self,
-        chain: Chain,
-        *,
-        timeout_seconds: float = 10,
-        ask_seconds: float = math.inf,
-        budget: ExchangeBudget | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`ask_seconds` is the time after which no more questions of a list go to the node.
-
-        With a `budget`, every method may raise `OutOfExchanges`.
-        """
-        self._chain = chain
+    def __init__(self, label: str, nodes: "Sequence[RpcNode]", clock: Callable[[], float]) -> None:
+        """`label` is the chain's."""
+        self.all = nodes
+        self._label = label
         self._clock = clock
-        options: dict[str, Any] = {"timeout_seconds": timeout_seconds, "ask_seconds": ask_seconds, "clock": clock}
-        self.all = [
-            RpcNode(chain.id, url, host, budget=budget, **options)
-            for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
-        ]
 
     def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer | ChainError]:
         """Return the answers in the order of the questions. A question without an answer has its error instead."""
@@ -260,7 +244,7 @@ class ChainNodes:
         kind = ReplyTooLong if ReplyTooLong in kinds else kinds.pop() if len(kinds) == 1 else NodeUnavailable
         reasons = tuple(map(str, problems))
         serves = "serves a usable proof" if kind is UnverifiedProof else "can be used"
-        why = kind(f"No node of {self._chain.label} {serves}: {'; '.join(reasons)}.")
+        why = kind(f"No node of {self._label} {serves}: {'; '.join(reasons)}.")
         why.reasons = reasons
         why.message = next((problem.message for problem in problems if problem.message), "")
         return why
@@ -280,6 +264,10 @@ class RpcNode:
         budget: ExchangeBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`ask_seconds` is the time after which no more questions of a list go to the node.
+
+        With a `budget`, every method may raise `OutOfExchanges`.
+        """
         self.host = host
         self.problem: NodeUnavailable | None = None
         """The last fault. None: the node has answered since."""

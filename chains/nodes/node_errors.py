@@ -154,7 +154,7 @@ _MAX_CODE = 1 << 31  # a longer code could fill a page
 
 def other_root(values: str, number: int, refused: str = "") -> str:
     """Return the words for `values` of a block that make another root. `refused` is the method that would help."""
-    sentence = f"{values} of block {number} that make another root than the header's"
+    sentence = f"{values} of block {number} whose root differs from the header's"
     return f"sent {sentence}, and refuses {refused}" if refused else sentence
 
 

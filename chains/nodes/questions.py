@@ -339,7 +339,7 @@ def _read_header(result: Any, requested: int | bytes | Tag) -> Header | Question
     except ValueError as error:
         raise ValueError(f"a block whose number or hash is {error}") from None
     if number >= _BLOCKS:
-        raise ValueError("a block that no chain can have reached")
+        raise ValueError("an impossibly high block number")
     if not isinstance(requested, str) and requested not in {number, block_hash}:
         raise ValueError("another block than the requested one")
     try:
@@ -357,8 +357,8 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
         encoded = read_data(result)
         if keccak(encoded) != block_hash:
             raise ValueError(
-                f"no header of block {number}: The header's hash is not the block's hash. "
-                "It is false, or the chain makes it in a way that is not known"
+                f"no header of block {number}: The header's hash is not the block's hash. It is false, or the chain "
+                f"computes it in an unknown way"
             )
         try:
             header = Header.decode(encoded)
@@ -370,7 +370,8 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
         return header.with_shared_fields()
 
     lacking = UnreadableHeader(
-        f"sent block {number}, {fault}, and refuses debug_getRawHeader, by which headers of other layouts are read"
+        f"sent block {number}, {fault}, and refuses debug_getRawHeader, by which the service needs for other header "
+        f"layouts"
     )
     return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)
 
@@ -449,7 +450,7 @@ def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
 def _read_price(result: Any) -> int:
     price = read_quantity(result)
     if price >= NO_PRICE:
-        raise ValueError("a price that nobody can pay")
+        raise ValueError("an impossibly high price")
     return price
 
 
@@ -477,7 +478,7 @@ def _optional(read: Callable[[Any], Answer]) -> Callable[[Any], Answer | RpcRefu
 def _read_nonce(result: Any) -> int:
     nonce = read_quantity(result)
     if nonce >= _NONCES:
-        raise ValueError("a nonce that no account can have reached")
+        raise ValueError("an impossibly high nonce")
     return nonce
 
 

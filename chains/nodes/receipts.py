@@ -171,7 +171,7 @@ def _of_block(header: Header) -> Question[BlockReceipts]:
         told = sorted(result, key=_index) if isinstance(result, list) else []
         if not told or not all(isinstance(receipt, dict) for receipt in told):
             # Some nodes answer so about a block whose receipts they have by their transactions' hashes.
-            return RpcRefused(0, "no receipts of a block that has some")
+            return RpcRefused(0, "no receipts for a block that has some")
         return _made(told, header.receipts_root) or _raw(header, told)
 
     return Question(("eth_getBlockReceipts", [hex(header.number)]), read)

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Chain
 from chains.encoding import in_units
 from chains.nodes import questions
-from chains.nodes.chain_nodes import ChainNodes, Question
+from chains.nodes.chain_nodes import ChainNodes, Question, RpcNode
 from chains.nodes.exchange_budget import ExchangeBudget
 from chains.nodes.node_errors import (
     FINAL,
@@ -85,9 +85,12 @@ class RpcClient:
         self.chain = chain
         self.log_range = LONGEST_LOG_RANGE
         """The blocks of which nodes may answer the logs at once, as `chains.nodes.log_ranges` has learned."""
-        self._nodes = ChainNodes(
-            chain, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, budget=budget, clock=clock
-        )
+        options: dict[str, Any] = {"timeout_seconds": timeout_seconds, "ask_seconds": ask_seconds, "clock": clock}
+        nodes = [
+            RpcNode(chain.id, url, host, budget=budget, **options)
+            for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
+        ]
+        self._nodes = ChainNodes(chain.label, nodes, clock)
         # The highest tip that nodes' last comparison allows, and when it was, by `time.monotonic`.
         self._most_tip, self._tips_compared_at = 0, -math.inf
 

@@ -138,9 +138,9 @@ class Header:
         if seals[0] == _ISTANBUL_DIGEST:
             # The raw header wouldn't help, because it includes the seals.
             raise InvalidHeader(
-                "The block's hash is not that of its fields, neither with nor without the seals of IBFT or QBFT."
+                "The block's fields don't give its hash, neither with nor without the seals of IBFT or QBFT."
             )
-        raise UnknownLayout("whose fields don't make a header of its hash")
+        raise UnknownLayout("whose fields don't give its hash")
 
     def with_shared_fields(self) -> Self:
         """Return the header without the fields after the shared ones, for other layouts than Ethereum's."""
@@ -181,7 +181,7 @@ def read_beginning(encoded: bytes) -> Beginning:
     # RLP prefixes of the first fields. All have 32 bytes except the coinbase (20) and the bloom (256).
     sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
     if any(encoded[3 + at : 4 + at] != bytes([size]) for at, size in sized) or encoded[189:192] != b"\xb9\1\0":
-        raise InvalidHeader("The fields that a header begins with have other sizes.")
+        raise InvalidHeader("The header's first fields have wrong sizes.")
     # The registry skips the difficulty.
     difficulty, end = _read_string(encoded, 448)
     if len(difficulty) > 32:

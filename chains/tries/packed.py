@@ -166,7 +166,7 @@ def pack_headers(parts: Sequence[bytes | BlockBranch]) -> bytes:
             raise CannotPack(f"A header can't be packed. {invalid}") from None
         if isinstance(before, Beginning):
             if before.parent_hash != keccak(part) or before.number != header.number + 1:
-                raise CannotPack("A header is not that of the parent of the one before.")
+                raise CannotPack("A header does not belong to the parent of the previous block.")
             packed += bytes([PARENT])
         packed += part
         before = header
@@ -218,7 +218,7 @@ def _state_operations(state_root: bytes, accounts: Mapping[bytes, AccountToProve
             store |= flag if account.fields & mask else 0
         if not (account.slots or account.history):
             if not store:
-                raise CannotPack(f"Nothing of account 0x{account.address.hex()} is to be stored.")
+                raise CannotPack(f"No fact of account 0x{account.address.hex()} is requested.")
             return _account_operation(store | flags << 1) + head + account.address + integers + roots
         flags &= CODE_HASH_FOLLOWS
         code_hash = roots[-HASH_BYTES:] if flags else b""

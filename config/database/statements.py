@@ -295,7 +295,7 @@ def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
         except OperationalError as error:
             if is_inside or getattr(error.__cause__, "sqlstate", None) not in _CIRCLES:
                 raise
-            logger.warning("a database transaction is run again, %s: %s", type(error.__cause__).__name__, error)
+            logger.warning("a database transaction runs again, %s: %s", type(error.__cause__).__name__, error)
             from config.metrics_server import DATABASE_RETRIES  # noqa: PLC0415 (slow to load, and seldom needed)
 
             DATABASE_RETRIES.inc()

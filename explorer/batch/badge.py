@@ -15,7 +15,7 @@ _COLOURS = {BatchStatus.DONE: "#0f6b3e", BatchStatus.REJECTED: "#b02219", CANCEL
 _COLOUR_OF_OPEN = "#3847c6"
 # Seconds for which caches keep a badge. A reorg can reopen a batch that is DONE until its last block is final.
 _OPEN_SECONDS, _NOT_FINAL_SECONDS, _FINAL_SECONDS = 5, 60, 7 * 86_400
-_WIDTH_OF_LETTER, _PADDING = 7, 6
+_WIDTH_OF_CAPITAL, _WIDTH_OF_SMALL, _PADDING = 8, 6, 6
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,15 @@ class Badge:
     def drawn(self) -> str:
         """Return the badge as SVG. Its texts have fixed lengths, so that no font makes them too wide."""
         names = {"name": "batch", "status": self.status, "colour": _COLOURS.get(self.status, _COLOUR_OF_OPEN)}
-        lengths = {f"{part}_length": len(names[part]) * _WIDTH_OF_LETTER for part in ("name", "status")}
+        lengths = {f"{part}_length": _length(names[part]) for part in ("name", "status")}
         left = lengths["name_length"] + 2 * _PADDING
         right = lengths["status_length"] + 2 * _PADDING
         places = {"left": left, "right": right, "width": left + right, "padding": _PADDING, "start": left + _PADDING}
         return render_to_string("explorer/batch/badge.svg", {**names, **lengths, **places})
+
+
+def _length(word: str) -> int:
+    return len(word) * (_WIDTH_OF_CAPITAL if word.isupper() else _WIDTH_OF_SMALL)
 
 
 @require_safe

@@ -179,7 +179,7 @@ def _of_transaction(block: _Argument, fact: EntryFact | LogFact) -> _Call:
         case LogFact():
             log = _Argument("uint32", "logIndex", str(fact.log))
             # A contract that only compares the hash with zero would take the log of any emitter.
-            warning = "The hash of any emitter's log: compare it by ProvenFacts.requireLog"
+            warning = "The hash of any emitter's log: compare it with ProvenFacts.requireLog"
             return _Call(warning, "logHash", (block, index, log))
 
 

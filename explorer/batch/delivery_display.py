@@ -15,8 +15,8 @@ from queries import webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
 
 DELIVERY_SENTENCES = {
-    "sent_again": "The delivery is sent again, now.",
-    "test": "The test event is sent now. Reload the page for its result.",
+    "sent_again": "Sending the delivery again.",
+    "test": "Sending the test event. Reload the page to see the result.",
 }
 
 _PAGE_SIZE = 20

@@ -27,13 +27,13 @@ _VALUES_OF_AN_ADDRESS = 4
 # Maximum bytes of a log's data, and characters of a value, that a page shows.
 _MOST_SHOWN = 1024
 _EVENT_SENTENCES = {
-    "another_event": "Topic 0 of this log isn't that of this event. It is of another event, or of an anonymous one.",
+    "another_event": "This log comes from another event, or an anonymous one: its topic 0 differs.",
     "bad_signature": (
-        "This is no event's signature. Write it as in Solidity, such as "
+        "This is not an event's signature. Write it as in Solidity, such as "
         "Transfer(address indexed from, address indexed to, uint256 value)."
     ),
-    "not_its_data": "The data of this log isn't that of this event.",
-    "other_topics": "This event has {named} indexed values, and this log has {held}: look where it says indexed.",
+    "not_its_data": "The log's data doesn't fit this event.",
+    "other_topics": "This event has {named} indexed values, and this log has {held}: check the word indexed.",
 }
 KNOWN_EVENTS: tuple[str, ...] = tuple(
     tomllib.loads((Path(__file__).parent / "known_events.toml").read_text("utf-8"))["events"]

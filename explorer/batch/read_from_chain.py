@@ -19,8 +19,8 @@ from queries.models import Query, QueryKind
 
 READING_SENTENCES = {
     "chain_unavailable": "The chain could not be read. {reason} Try again in a moment.",
-    "no_registry": "The facts registry that held this is no longer in use.",
-    "too_many_requests": "Your network has read the chain too often. Try again in a minute.",
+    "no_registry": "This fact's registry is no longer in use.",
+    "too_many_requests": "Your network has sent too many reads. Try again in a minute.",
     "unknown_chain": "Chain {chain} is no longer configured here.",
 }
 """Problems with a reading of a chain for a page, by code."""

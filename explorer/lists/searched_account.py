@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE | re.ASCII)
 _PROBLEM_SENTENCES = {
     "no_account": "The name {name} {reason}.",
     "names_unavailable": "The name {name} can't be resolved now. Try again in a moment.",
-    "too_many_requests": "Your network has read the chain too often. Try again in {seconds} s.",
+    "too_many_requests": "Your network has sent too many reads. Try again in {seconds} s.",
 }
 _STATUS_BY_CODE = {"no_account": 400, "names_unavailable": 503, "too_many_requests": 429}
 

@@ -33,19 +33,19 @@ _SENTENCES = {
         "{cell!r} is not a block. Name it by its number in digits alone, by a time such as 2026-11-20 12:00:00 in UTC, "
         "or as latest or finalized."
     ),
-    "bad_csv": "It can't be read as CSV: look at its quotation marks.",
-    "column_twice": "It names the column {name} twice.",
-    "nameless": "It has cells in no column: {words}.",
+    "bad_csv": "This is not valid CSV: check the quotation marks.",
+    "column_twice": "The first line names the column {name} twice.",
+    "nameless": "Some cells have no column: {words}.",
     "no_account": "Neither an address, which begins with 0x, nor a name: {words}.",
     "no_account_in_list": (
         "Neither an address, which begins with 0x, nor a name: {words}. "
         "A table's first line names its columns: {names}."
     ),
-    "no_address": "It has no address. One about a transaction or a header needs none.",
+    "no_address": "It has no address. Lines about a transaction or a header need no address.",
     "not_text": "The file is not UTF-8 text. In a spreadsheet, save it as “CSV UTF-8”.",
     "of_chain": "Name the address alone, from 0x on, and its chain in the column chain: {words}.",
     "rounded": "A spreadsheet has rounded {words}. Format its cells as text, and enter all digits again.",
-    "spreadsheet": "The file is a spreadsheet, such as .xlsx. In its program, save it as “CSV UTF-8”.",
+    "spreadsheet": "The file is a spreadsheet, such as .xlsx. In that program, save the file as “CSV UTF-8”.",
     "unknown_column": "Not a column: {words}. The columns are {names}.",
 }
 

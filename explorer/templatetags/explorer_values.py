@@ -352,8 +352,8 @@ def about_service() -> dict[str, str]:
     """Return the version, and the addresses of its source code and documentation, as far as they are known."""
     version, source = settings.VERSION, settings.SOURCE_URL
     # GitHub and GitLab have the files of a tag or a branch at this path. Only a release has a tag.
-    of_version = f"{source}/tree/{'main' if 'dev' in version else f'v{version}'}/docs" if source else ""
-    return {"version": version, "source": source, "documentation": settings.DOCUMENTATION_URL or of_version}
+    documentation = f"{source}/tree/{'main' if 'dev' in version else f'v{version}'}/docs" if source else ""
+    return {"version": version, "source": source, "documentation": documentation}
 
 
 @register.simple_tag

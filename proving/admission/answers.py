@@ -356,13 +356,6 @@ def _find_entries(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
     if not batches:
         return
     connection = answers.connection
-    if not connection.registry.proves_transactions:
-        ends = {"chain": connection.destination_rpc.chain.id, "source": answers.source.id}
-        reason = wait("registry_lacks_logs", registry=connection.registry.contract.address, **ends)
-        for batch in batches:
-            _take_names_out(batch.selected)
-            batch.selected.unprovable.append(reason)
-        return
     answers.read_headers(sorted({number for batch in batches for number in batch.unread}))
     for batch in batches:
         _take_remembered(answers, batch)

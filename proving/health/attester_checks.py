@@ -46,8 +46,8 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
     if agreeing >= threshold:
         return []
     sentence = (
-        f"Of {len(check.answers)} attesters of {label}, {agreeing} sign what our nodes say of block {check.block}, and "
-        f"{threshold} must: nothing of it can be proven on chain {connection.destination_id}."
+        f"Of {len(check.answers)} attesters of {label}, {agreeing} confirm our nodes' hash of block {check.block}, and "
+        f"{threshold} must: nothing about it can be proven on chain {connection.destination_id}."
     )
     return [Problem("too_few_attesters", sentence)]
 

@@ -81,7 +81,7 @@ NETWORKS = "networks"
 def workers() -> Iterator[Problem]:
     running = WorkerHeartbeat.running()
     if not running:
-        yield Problem("no_worker", "No worker is running. Batches are stored, but none is proven.")
+        yield Problem("no_worker", "No worker is running. The service keeps batches, but proves none.")
     old = [worker.worker for worker in running if worker.has_old_chains]
     if old:
         sentence = f"{' and '.join(old)} began before chains.toml was changed, and work by the old one: restart them."
@@ -111,7 +111,7 @@ def chains() -> Iterator[Problem]:
             yield from (Problem(*stored) for stored in problems[chain_id])
         elif is_observing:
             minutes = SEEN.total_seconds() / 60
-            sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so nothing is known of it."
+            sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so its state is unknown."
             yield Problem("chain_not_watched", sentence, _subject(chain_id))
 
 
@@ -186,7 +186,7 @@ def signers() -> Iterator[Problem]:
             is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > patience(chain)
             if is_stuck and signer.address not in signer_by_notice.values():
                 sentence = f"The transaction with nonce {signer.nonce} of the signer {signer.address} on {chain.label} "
-                sentence += "has waited for long to be mined, and later ones wait behind it."
+                sentence += "is pending for long, and later ones wait for it."
                 yield Problem("signer_waits", sentence, _subject(chain.id, signer=signer.address))
 
 
@@ -444,7 +444,7 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
     if isinstance(error, NodeOfWrongChain):
         return Problem("wrong_chain", str(error), _subject(chain.id))
     # A node's own message isn't published.
-    refused = f"No node of {chain.label} can be used: it refuses what any node answers."
+    refused = f"No node of {chain.label} can be used: it refuses requests that any node answers."
     sentence = str(error) if isinstance(error, NodeUnavailable) else refused
     return Problem("chain_unavailable", sentence, _subject(chain.id))
 

@@ -87,7 +87,7 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
     say(f"A node of chain {chain_id}")
     if _check_nodes(chain.model_copy(update={"id": chain_id}), say, must_prove=True):
         return []
-    return [Problem("no_proofs", "The node can't be that of a source chain: it serves no proofs (eth_getProof).")]
+    return [Problem("no_proofs", "The node can't serve a source chain: it has no proofs (eth_getProof).")]
 
 
 def _check_chain(
@@ -124,7 +124,7 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
         ens.resolve(chain, ["eth"])
     except NodeUnavailable as error:
         return [Problem("names_unavailable", error.for_operators)]
-    say("  ENS names can be asked for.")
+    say("  ENS names work.")
     return []
 
 
@@ -179,8 +179,6 @@ def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
     if registry_setup.has_derived_address(connection, row):
         with_these = ", with these attesters" if connection.attesters else ""
         sentence += f" It has the same address everywhere{with_these}."
-    if not deployments.proves_transactions(row):
-        sentence += f" {deployments.lacks_logs(row)}"
     if row.reader:
         sentence += f" The facts reader {row.reader} reads it."
     if row.beacon_history:
@@ -301,7 +299,7 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
             say(f"  Beacon node {host}: {newest} is final, and its state has {count:,} summaries.")
     if tells_summaries or not chain.beacon_urls:
         return []
-    lacking = "tells historical summaries, so no new jump can begin" if answers else "can be used"
+    lacking = "returns historical summaries, so no new jump can begin" if answers else "can be used"
     return [Problem("no_beacon_node", f"No beacon node of {chain.label} {lacking}.")]
 
 
@@ -331,7 +329,7 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
         say(f"  Era files, {label}: {'; '.join(listed)}.")
     if can_be_read or not chain.era_files:
         return []
-    return [Problem("no_era_files", f"No place of era_files of {chain.label} can be read.")]
+    return [Problem("no_era_files", f"No place of era_files of {chain.label} is readable.")]
 
 
 def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:

@@ -27,7 +27,7 @@ from config.database import due_rows
 from proving.health import findings, severities
 from proving.health.findings import Problem
 from proving.health.severities import Severity
-from proving.models import ProblemReport, new_problem_id
+from proving.models import SEEN, ProblemReport, new_problem_id
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
 from proving.working.lanes import HeldLane
 from queries import clock, webhooks
@@ -36,12 +36,12 @@ logger = logging.getLogger(__name__)
 
 # A problem is told when it was first seen this long ago. It ends when it wasn't seen for longer than a node rests, so a
 # problem that comes and goes is one.
-_HELD, _ABSENT = timedelta(seconds=30), timedelta(minutes=2)
+_HELD, _ABSENT = timedelta(seconds=30), SEEN
 # First and longest pause between two attempts, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
 _MESSAGES = 8
-_AWAY = f"The database has not answered a worker for {_HELD.total_seconds():.0f} s, or takes no writes."
+_AWAY = f"The database has not answered a worker for {_HELD.total_seconds():.0f} s, or accepts no writes."
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class OutageWatch:
             try:
                 self.tick()
             except Exception:
-                logger.exception("the watch over the database failed")
+                logger.exception("the observation of the database failed")
 
     def tick(self) -> None:
         """Count a second, and send the first message if it is due."""

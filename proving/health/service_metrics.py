@@ -120,10 +120,10 @@ def _queues() -> Iterator[_Family]:
         ("kind", "destination", "source"),
         rows,
         ("queue_rows", "Rows that are due now or later."),
-        ("queue_due_rows", "Rows that are due and that no worker has."),
+        ("queue_due_rows", "Due rows that no worker has taken."),
         (
             "queue_oldest_due_seconds",
-            "For how long the oldest has been due, also while the database fails; 0: none is.",
+            "How long the oldest row has been due, also while the database fails; 0: none is.",
         ),
     )
 
@@ -145,11 +145,11 @@ def _batches() -> Iterator[_Family]:
         ],
         ("batches_open", "Batches that are neither done nor rejected."),
         ("batches_overdue", "Open batches whose deadline has passed."),
-        ("batches_oldest_seconds", "Age of the oldest open batch that we send."),
+        ("batches_oldest_seconds", "Age of the oldest open batch that this service sends."),
     )
     recent = Batch.objects.filter(finished_at__gt=Now() - _HOUR).order_by()
     ended = recent.values_list(*columns, "rejection_code").annotate(all=Count("pk"))
-    help_text = "Batches that were done or rejected within the last hour. `code` is that of the rejection."
+    help_text = "Batches that were done or rejected within the last hour. `code` is the rejection's code."
     rows = [(of, so_many) for *of, so_many in ended]
     yield from _families((*labels, "code"), rows, ("batches_ended_last_hour", help_text))
 
@@ -158,7 +158,7 @@ def _webhooks() -> Iterator[_Family]:
     ended = WebhookDelivery.objects.filter(ended_at__gt=Now() - _HOUR).order_by()
     counts = dict(ended.values_list("status").annotate(all=Count("pk")))
     rows = [((outcome,), counts.get(outcome, 0)) for outcome in (DeliveryStatus.DELIVERED, DeliveryStatus.FAILED)]
-    help_text = "Events that webhooks were told within the last hour, or that were given up."
+    help_text = "Webhook events that were delivered or given up within the last hour."
     yield from _families(("status",), rows, ("webhook_deliveries_ended_last_hour", help_text))
 
 
@@ -215,9 +215,12 @@ def _signers() -> Iterator[_Family]:
         rows,
         ("signer_paused", "Whether sending by the signer is stopped."),
         ("transactions_pending", "Transactions that are stored and not mined."),
-        ("transactions_pending_oldest_seconds", "Seconds since the oldest pending one was stored; 0: none is pending."),
-        ("transactions_pending_lowest_nonce", "The nonce that must be mined next."),
-        ("signer_next_nonce", "The nonce after the highest that was stored."),
+        (
+            "transactions_pending_oldest_seconds",
+            "Seconds since the oldest pending transaction was stored; 0: none is pending.",
+        ),
+        ("transactions_pending_lowest_nonce", "The next nonce to be mined."),
+        ("signer_next_nonce", "The nonce after the highest stored one."),
     )
 
 
@@ -246,7 +249,7 @@ def _chains() -> Iterator[_Family]:
         ("chain_head_number", "The newest block that a worker has seen."),
         ("chain_head_age_seconds", "Seconds since the time of that block."),
         ("chain_observed_seconds", "Seconds since a worker last observed the chain."),
-        ("daily_spent_wei", "Spending that counts against the daily limit, pending transactions included."),
+        ("daily_spent_wei", "Spending that counts against the daily limit, including pending transactions."),
     )
     yield from _families(
         ("chain",),
@@ -271,7 +274,7 @@ def _chains() -> Iterator[_Family]:
 def _health() -> Iterator[_Family]:
     yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
     seconds = [((stage,), value) for stage, value in standstill.by_stage().items()]
-    help_text = "Seconds since the oldest work that could be done was last advanced; 0: none is due."
+    help_text = "Seconds since the oldest due work last advanced; 0: none is due."
     yield from _families(("kind",), seconds, ("standstill_seconds", help_text))
     found = findings.findings()
     critical = severities.critical(found.problems)
@@ -281,7 +284,7 @@ def _health() -> Iterator[_Family]:
     counts |= {(code, Severity.CRITICAL): 0 for code in findings.CODES if code in severities.CODES}
     counts |= Counter((problem.code, Severity.WARNING) for problem in problems)
     counts |= Counter((problem.code, Severity.CRITICAL) for problem in critical)
-    help_text = "Problems that keep the service from working, by the codes of /healthz. `critical` ones can't wait."
+    help_text = "Problems that keep the service from working, with the codes of /healthz. `critical` ones can't wait."
     yield from _families(("code", "severity"), sorted(counts.items()), ("problems", help_text))
     connections = {(connection.source_id, connection.destination_id) for connection in get_chains().connections}
     registries = [(row, (row.source_chain_id, row.destination_chain_id)) for row in FactsRegistry.in_use.order_by("pk")]

@@ -92,7 +92,7 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
         rows.delete()
     client = get_beacon_client(source.id)
     if client is None:
-        raise NodeUnavailable(f"{source.label} has no beacon_urls, which tell what blocks are proven by.")
+        raise NodeUnavailable(f"{source.label} has no beacon_urls, which have the data for proofs.")
     header = client.header(root)
     if not chain.capella <= header.slot < chain.end:
         raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
@@ -236,7 +236,7 @@ def _tree_of(row: JumpLeaves) -> Period | Epoch:
         if stored.is_true and index < len(stored.summaries):
             summary = stored.summaries[index]
             return Period(source, chain, row.number, ssz.merge(*summary), summary[0])
-    raise NodeUnavailable(f"No state of {source.label} is known that summarises period {row.number}.")
+    raise NodeUnavailable(f"No state of {source.label} is known with a summary of period {row.number}.")
 
 
 def _stored_anchor(row: BeaconAnchor) -> Anchor:

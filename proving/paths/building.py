@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from chains.encoding import HISTORY_CONTRACT
@@ -106,7 +106,7 @@ def find(
             return _jump(connection, target, jump, is_self_funded=is_self_funded)
         except NodeUnavailable as error:
             if awaits_branch:
-                raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
+                raise BranchUnavailable(f"The data for a jump is not available. {error}") from None
     planned = planning.survey(connection, target, hints=hints)
     begun = planned if isinstance(planned, NotYet | TooFar) else begin(connection, planned)
     return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)
@@ -249,10 +249,8 @@ def _history_to_prove(connection: OpenConnection, following: Header, answer: Ver
 def pause_after_failures(connection: OpenConnection) -> float:
     """Return the seconds until the registry's trust may be extended again. They grow with each revert."""
     # A cancelled transaction wasn't needed any more, so it doesn't count as a failure.
-    cancelled = SignedTransaction.objects.filter(
-        transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True
-    )
-    mined = Transaction.objects.filter(~Exists(cancelled), extends=connection.registry.row_id).exclude(succeeded=None)
+    needed = Transaction.objects.filter(~SignedTransaction.mined_cancellations(), extends=connection.registry.row_id)
+    mined = needed.exclude(succeeded=None)
     newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
     failures = len(list(itertools.takewhile(lambda row: not row[0], sent)))

@@ -48,28 +48,28 @@ def why_not(source: Chain, target: Header | int) -> str:
     """
     chain = source.beacon_chain
     if chain is None:
-        return f"{source.label} has no known beacon chain, by which old blocks are proven."
+        return f"{source.label} has no known beacon chain, which is necessary to prove old blocks."
     number = target if isinstance(target, int) else target.number
     if number < chain.blocks_before_merge:
         return _why_not_by_files(source, shipped.epochs(chain))
     if isinstance(target, int):
         has_some = source.beacon_urls or source.era_files
-        return "" if has_some else f"{source.label} has neither beacon_urls nor era_files, which tell of old blocks."
+        return "" if has_some else f"{source.label} has neither beacon_urls nor era_files, which have old blocks."
     try:
         slot = chain.slot_at(target.timestamp)
         chain.layout(slot)
     except CannotProve as cannot:
-        return f"Block {number} of {source.label} can't be proven by the beacon chain: {cannot}"
+        return f"Block {number} of {source.label} can't be proven through the beacon chain: {cannot}"
     if slot < chain.capella:
         return _why_not_by_files(source, shipped.historical_roots(chain))
-    return "" if source.beacon_urls else f"{source.label} has no beacon_urls, which tell what blocks are proven by."
+    return "" if source.beacon_urls else f"{source.label} has no beacon_urls, which have the data for proofs."
 
 
 def _why_not_by_files(source: Chain, shipped_list: Sequence[bytes]) -> str:
     if not shipped_list:
-        return f"No list is known by which blocks of {source.label} before Capella are proven."
+        return f"No list is known for blocks of {source.label} before Capella."
     return (
-        "" if source.era_files else f"{source.label} has no era_files, and blocks before Capella are proven by these."
+        "" if source.era_files else f"{source.label} has no era_files, which are necessary for blocks before Capella."
     )
 
 
@@ -223,7 +223,7 @@ def _before_merge(source: Chain, chain: BeaconChain, target: Header) -> BlockBra
         return content
     records = beacon_fetching.records_of(content)
     if records[place][0] != target.hash:
-        raise CannotProve("Another block was at this number.")
+        raise CannotProve("This number had another block.")
     return BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, target.number, records, epochs))
 
 

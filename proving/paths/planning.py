@@ -220,7 +220,7 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
     if why_not := jumping.why_not(source, target):
         return why_not
     if connection.beacon_chain is None:
-        return "Its registry was deployed without a beacon history, by which blocks of any age are reached."
+        return "The registry was deployed without a beacon history, which is necessary for blocks of any age."
     return ""
 
 

@@ -35,14 +35,15 @@ def asking_nodes() -> Iterator[float]:
     if not _places.acquire(blocking=False):
         raise Refused(
             "busy",
-            "The service is asking nodes for others. Nothing was stored; ask again in a moment.",
+            "The service is busy with other requests. Nothing was stored; ask again in a moment.",
             retry_after=BUSY_RETRY_SECONDS,
         )
     try:
         yield time.monotonic() + _MOST_SECONDS
     except OutOfTime:
         raise ChainUnavailable(
-            f"The chains did not tell within {_MOST_SECONDS} s all that the answer takes. Nothing was stored. Ask for "
+            f"The chains did not answer within {_MOST_SECONDS} s all that the answer takes. Nothing was stored. Ask "
+            f"for "
             "it in parts, or later.",
         ) from None
     except ChainError as error:

@@ -40,7 +40,7 @@ _CHARACTERS_OF_SLOT = 70
 class FactFilters(BaseModel):
     destinationChainId: Number | None = None
     sourceChainId: Number | None = None
-    account: Address | None = Field(None, description="This or `block` must be given.")
+    account: Address | None = Field(None, description="Give this or `block`.")
     block: Number | None = None
     property: PropertyName | None = None
     slot: Slot | None = None

@@ -129,7 +129,7 @@ def _order(
             return orders.Order([extension.first], partial(_note_path, context, path, extension.leg))
 
 
-def _note_path(context: WorkContext, path: Path, leg: Leg, _: str, __: int) -> None:
+def _note_path(context: WorkContext, path: Path, leg: Leg) -> None:
     checkpoints.note(context.connection, leg.checkpoints)
     if isinstance(path, Jump) and path.origin:
         checkpoints.note_origin(context.registry.row_id, path.origin)

@@ -271,7 +271,7 @@ def _why_lost(old: str, completed: Gone) -> str:
     new = f"at {completed.registry}" if completed.registry else "that follows"
     return (
         f"The destination chain was reorganised, and the facts registry at {old}, which is no longer used, has lost "
-        f"facts: they are proven again to the one {new}."
+        f"facts. The service proves them again to the registry {new}."
     )
 
 

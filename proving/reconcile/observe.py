@@ -593,10 +593,7 @@ def _with_earlier_transactions(
         for block, of_block in unproven.items()
     }
     # A cancelled transaction was no longer needed, so it doesn't count as a failure.
-    cancelled = SignedTransaction.objects.filter(
-        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
-    )
-    failed = _queries_of.filter(~Exists(cancelled), transaction__succeeded=False)
+    failed = _queries_of.filter(~SignedTransaction.mined_cancellations("transaction"), transaction__succeeded=False)
     reverted: dict[int, set[int]] = defaultdict(set)
     for chunk in chunks(sorted({pk for queries in first_queries.values() for pk in queries}), _PER_STATEMENT):
         for pk, transaction in failed.filter(query__in=chunk).values_list("query", "transaction"):

@@ -170,8 +170,8 @@ def _reopen_held(held: Sequence[tuple[str, FactsRegistry]]) -> None:
         proven = Query.objects.filter(batch=batch, batch__status=BatchStatus.IN_PROGRESS, step=None)
         queries = list(proven.filter(block__source_chain_id=row.source_chain_id).values_list("pk", flat=True))
         reason = (
-            f"A reorganisation took back other facts of this batch, and the facts registry at {row.address} is "
-            "replaced: all that it holds of this batch is proven again to the next one."
+            f"A reorganisation removed other facts of this batch, and the facts registry at {row.address} was "
+            f"replaced. The service proves this batch's facts again to the new registry."
         )
         batch_states.reopen(queries, StepKind.BLOCKHASH_AVAILABLE, reason=reason)
         for chunk in chunks(queries, _QUERIES_PER_WRITE):

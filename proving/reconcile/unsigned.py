@@ -164,7 +164,7 @@ def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: f
     except Unusable as why:
         missing.wait(why.reason)
     except OutOfTime:
-        missing.fail(NodeUnavailable("The nodes are too slow to tell all that is missing."))
+        missing.fail(NodeUnavailable("The nodes are too slow to find all missing transactions."))
     except ChainError as error:
         missing.fail(error)
 
@@ -267,7 +267,7 @@ def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rest
     for intent in packs.intents(
         block, context.registry, action.missing, with_header=with_header, jump=action.jump, calls=action.calls
     ):
-        header = f"Accumulates the header of {where}, and proves facts of it."
+        header = f"Accumulates the header of {where}, and proves facts about it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
         rests = rests or with_header
 

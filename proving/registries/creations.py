@@ -102,7 +102,7 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
         if not missing or (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
             continue
         if begun.issuperset(creation.address for creation in ready):
-            raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
+            raise DeploymentError("The deploying transactions did not create the contracts; run the command again.")
         if _require_deployer(chain, rpc):
             begun |= _begin(chain, ready, under_way)
     seconds = transaction_monitor.WAIT_SECONDS
@@ -110,8 +110,8 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
         names = ", ".join(creation.contract for creation in missing)
         raise DeploymentError(f"For {seconds} s nothing could be sent to create {names}; run it again.")
     raise DeploymentError(
-        f"The deploying transactions were not confirmed within {seconds} s. {why or ''} They are stored: run it "
-        "again to go on waiting for them."
+        f"The deploying transactions were not confirmed within {seconds} s. {why or ''} The service has stored them: "
+        f"run the command again to go on waiting."
     )
 
 
@@ -121,7 +121,7 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     Raises `DeploymentError`.
     """
     if no_signer := signers.why_none(chain):
-        raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
+        raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml. You may remove it afterwards.")
     intents = [Intent(DEPLOYER, creation.data, least_gas=creation.least_gas) for creation in creations]
     try:
         sent = send(chain, intents, live)
@@ -163,7 +163,7 @@ def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:
         return False
     raise DeploymentError(
         f"{chain.label} has no deterministic deployer at {DEPLOYER}. Send {chain.cost(DEPLOYER_COST)} to "
-        f"{DEPLOYER_SIGNER}, and run it again: the deployer's published transaction is then broadcast."
+        f"{DEPLOYER_SIGNER}, and run the command again, which then broadcasts the deployer's published transaction."
     )
 
 

@@ -19,9 +19,7 @@ from chains.contract_artifacts import (
     NO_CONTRACT,
     create2_address,
     earlier_registry,
-    is_earlier_registry,
     load_artifact,
-    why_bad,
 )
 from chains.encoding import hex_data
 from chains.nodes import questions
@@ -177,10 +175,8 @@ class Deployment:
     """Number of the source's block that the last jump began at, if one did."""
     reader: str = ""
     """Address of a `FactsReader` that reads it; empty: none is known."""
-    proves_transactions: bool = True
-    """False for a registry before version 0.3.0, which proves neither transactions nor receipts and logs."""
     takes_masks: bool = True
-    """False for a registry of version 0.3.0 or before. See `chains.tries.packed.encode`."""
+    """False for a registry of version 0.3.0. See `chains.tries.packed.encode`."""
 
     @property
     def addresses(self) -> Sequence[str]:
@@ -231,13 +227,13 @@ def why_no_jump(row: FactsRegistry) -> str:
     """Return a sentence if the registry can't jump although its source chain has a beacon chain. Empty if it can."""
     if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
         return ""
-    return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
+    return f"The facts registry at {row} was deployed without a beacon history, so only hops reach old blocks."
 
 
 def why_replaceable(row: FactsRegistry) -> str:
     """Return a sentence if a new registry could do more than this one, which may be used. Empty if it couldn't."""
     if not _is_current(row):
-        return f"The facts registry at {row} is of an earlier version."
+        return f"The facts registry at {row} has an earlier version."
     return why_no_jump(row)
 
 
@@ -265,27 +261,12 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.beacon_history,
         row.jump_origin,
         row.reader,
-        proves_transactions(row),
         takes_masks=_is_current(row),
     )
 
 
-def lacks_logs(row: FactsRegistry) -> WaitReason:
-    """Return the wait for the operator to replace a registry that proves no transactions."""
-    return wait("registry_lacks_logs", registry=row.address, chain=row.destination_chain_id, source=row.source_chain_id)
-
-
-def proves_transactions(row: FactsRegistry) -> bool:
-    """Return whether the registry is of version 0.3.0 at least, by its code when that was last compared."""
-    return _is_current(row) or row.code_hash == _hash(earlier_registry().deployed(**_immutables(row)))
-
-
 def _is_current(row: FactsRegistry) -> bool:
-    return row.code_hash in {"", _hash(expected_code(row))}
-
-
-def _hash(code: bytes) -> str:
-    return hex_data(keccak(code))
+    return row.code_hash in {"", hex_data(keccak(expected_code(row)))}
 
 
 def not_deployed(destination: int, source: int) -> WaitReason:
@@ -445,19 +426,16 @@ def expected_code(row: FactsRegistry) -> bytes:
 def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[str, bytes]) -> str:
     """Return why the registry must not be used, by its contracts' codes and answers to `_calls`. Empty if it may."""
     destination, source, code = row.destination_chain_id, row.source_chain_id, codes[row.address]
-    is_right = code == expected_code(row) or is_earlier_registry(code, **_immutables(row))
     configured = get_chains().chain(source).history_window
     if not code:
         why = (
-            f"chain {destination} has no code there. Is it another chain now, or was a development chain started anew?"
+            f"chain {destination} has no code there. Is it another chain now, or was a development chain started again?"
         )
-    elif not is_right and (bad := why_bad(code)):
-        why = f"{bad}. Nothing that it says may be believed."
-    elif not is_right:
-        why = "its code is not that of this version's contract."
+    elif code not in {expected_code(row), earlier_registry().deployed(**_immutables(row))}:
+        why = "its code differs from this version's contract."
     elif row.history_window != configured:
         why = (
-            f"it was deployed for a history of {row.history_window} slots, and chain {source} has {configured} by "
+            f"it was deployed for a history with {row.history_window} slots, and chain {source} has {configured} by "
             f"chains.toml{', as it was when this process began' if have_changed() else ''}."
         )
     elif row.multicall and not codes[row.multicall]:
@@ -489,8 +467,8 @@ def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words:
     if codes[row.beacon_history] == load_artifact("BeaconHistory").deployed(**immutables):
         return ""
     return (
-        f"the code of its beacon history at {row.beacon_history} is not that of this version's contract with the "
-        f"values of chain {chain.id}."
+        f"the code of its beacon history at {row.beacon_history} differs from this version's contract with the values "
+        f"of chain {chain.id}."
     )
 
 

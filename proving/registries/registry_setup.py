@@ -103,8 +103,7 @@ def deploy_reader(
             tell(f"Chain {row.source_chain_id} is left out. {row.refusal}")
     if not (reader := deployments.reader(destination)):
         raise DeploymentError(
-            f"{chain.label} has no facts registry that may be used, or more than the {deployments.MOST_OF_A_READER} "
-            "of a reader."
+            f"{chain.label} has no usable facts registry, or more than the {deployments.MOST_OF_A_READER} of a reader."
         )
     creation = Creation("FactsReader", reader.creation)
     creations.create(chain, [creation], tell)
@@ -162,9 +161,7 @@ def deploy_prover(
 def _require_code(chain: Chain, creation: Creation, code: bytes) -> None:
     """Raise `DeploymentError` if a contract that was created doesn't have this code."""
     if get_rpc(chain.id).code(creation.address) != code:
-        raise DeploymentError(
-            f"There is other code than that of {creation.contract} at {creation.address} on {chain.label}."
-        )
+        raise DeploymentError(f"There is other code than {creation.contract} at {creation.address} on {chain.label}.")
 
 
 def _require_same_chain(chain: Chain) -> None:
@@ -174,8 +171,8 @@ def _require_same_chain(chain: Chain) -> None:
     newest = of_signers.values_list("signer__address", "nonce").first()
     if newest and get_rpc(chain.id).nonce(newest[0], "latest") <= newest[1]:
         raise DeploymentError(
-            f"{chain.label} knows nothing of transaction {newest[1]} of {newest[0]}, which was final: it was started "
-            "anew, or its node is behind. A chain that was started anew takes an empty database."
+            f"{chain.label} knows nothing of transaction {newest[1]} of {newest[0]}, which was final: the chain was "
+            f"started again, or its node is behind. A new chain needs an empty database."
         )
 
 
@@ -205,7 +202,8 @@ def _retire(row: FactsRegistry) -> None:
     batch_states.reopen(
         list(begun.values_list("pk", flat=True)),
         StepKind.BLOCKHASH_AVAILABLE,
-        reason=f"The facts registry at {row.address} is replaced by a new one, to which all is proven again.",
+        reason=f"The facts registry at {row.address} is replaced. The service proves everything again to the new "
+        f"registry.",
     )
     blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=Now())
 
@@ -282,7 +280,7 @@ def _require_attesters(connection: Connection, row: FactsRegistry) -> None:
     if set(decode(["address[]"], members)[0]) != configured or int.from_bytes(threshold) != connection.threshold:
         raise DeploymentError(
             f"The contract of these attesters is at {row.block_hash_source} already, and has other attesters or "
-            "another threshold by now. Name its present ones, or other first ones, in chains.toml."
+            "another threshold by now. Name its present attesters, or other first attesters, in chains.toml."
         )
 
 
@@ -329,7 +327,7 @@ def _require_cancun(chain: Chain) -> None:
         if refused.may_pass:
             raise
         raise DeploymentError(
-            f"{chain.label} does not run MCOPY (EIP-5656, of Cancun), which the contracts use, so it is no destination."
+            f"{chain.label} lacks MCOPY (EIP-5656, Cancun), which the contracts use, so it can't be a destination."
         ) from None
 
 
@@ -367,7 +365,7 @@ def change_attesters(
                 raise DeploymentError(f"The transaction {sent.label} failed.")
             return ordered
     seconds = transaction_monitor.WAIT_SECONDS
-    raise DeploymentError(f"The change was not confirmed within {seconds} s; its transaction is stored and goes on.")
+    raise DeploymentError(f"The change was not confirmed within {seconds} s; its transaction is stored and continues.")
 
 
 def _submit(chain: Chain, intent: Intent) -> Transaction:
@@ -376,7 +374,8 @@ def _submit(chain: Chain, intent: Intent) -> Transaction:
         if sent := creations.send(chain, [intent], Transaction.objects.none()):
             return sent[-1]
     raise DeploymentError(
-        f"For {transaction_monitor.WAIT_SECONDS} s other transactions were in the way, so none was sent; run it again."
+        f"For {transaction_monitor.WAIT_SECONDS} s other transactions had precedence, so none was sent; run the "
+        f"command again."
     )
 
 

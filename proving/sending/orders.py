@@ -63,12 +63,12 @@ _NO_ROOM = Unsent(wait("room"), is_brief=True)
 class Order:
     """Intents that are sent together: all of them, or the first ones for which money and room are sufficient.
 
-    `and_reserve(sender, first_nonce)` runs in the database transaction that reserves them. An order of one intent with
+    `and_reserve` runs in the database transaction that reserves them. An order of one intent with
     a `multicall`, the address of that contract, may share a transaction with other orders of the same contract.
     """
 
     intents: Sequence[Intent]
-    and_reserve: Callable[[str, int], None] | None = None
+    and_reserve: Callable[[], None] | None = None
     multicall: str = ""
 
     @property
@@ -337,7 +337,7 @@ class _Reservation:
                 break
             reserved.append(outcome)
         if order.and_reserve:
-            order.and_reserve(self.sender.row.address, reserved[0].nonce)
+            order.and_reserve()
         return Sent(reserved)
 
     def _of_intent(self, nonce: int, intent: Intent, least: int) -> Transaction | Unsent:

@@ -30,7 +30,7 @@ from proving.sending.signing import is_to_unused_registry
 from proving.working import counters
 from proving.working.counters import ChainEvent
 from proving.working.lanes import HeldLane
-from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
+from queries.models import BatchStatus, Block, Sender, open_queries
 from queries.waits import NODE_FAILS, wait
 
 logger = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ def _replace(
         return newest
     signing.sign_and_store(chain, lane, [version])
     if cancel and not newest.is_cancellation:
-        logger.info("%s is no longer wanted, or can't be paid for: cancelled", newest.hash)
+        logger.info("%s is no longer needed, or too expensive: cancelled", newest.hash)
     return version
 
 
@@ -225,13 +225,7 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
         }
         blocks = Block.objects.filter(**chains)
     # Self-funded batches don't wait for the operator's transactions, so they don't justify a paid cancellation.
-    waiting = Query.objects.filter(
-        block__in=blocks,
-        step__isnull=False,
-        batch__status__in=ADMITTED_STATUSES,
-        batch__sender=Sender.OPERATOR,
-    )
-    return waiting.exclude(batch__in=poor).exists()
+    return open_queries(blocks).filter(batch__sender=Sender.OPERATOR).exclude(batch__in=poor).exists()
 
 
 def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:

@@ -167,7 +167,7 @@ def note_nonce(row: Signer, nonce: int) -> None:
     """Store the number of foreign transactions. `nonce` is the chain's next one. The caller has locked the row."""
     count, since, accounted = count_foreign(row, nonce), row.foreign_since, row.accounted_nonce
     if count > row.foreign_count:
-        logger.error("the signer %s has used %d nonces for transactions that are not ours", row, count)
+        logger.error("the signer %s has used %d nonces for foreign transactions", row, count)
     if accounted is None:
         accounted = nonce
     elif not count:

@@ -287,7 +287,7 @@ def _change(
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
         return None
     logger.error(
-        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
+        "nonce %d of %s was used by a foreign transaction: does another program have this key?",
         tx.nonce,
         tx.signer.address,
     )
@@ -359,7 +359,7 @@ def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
 
 def _show_faults(signer: Signer, *, nonce: WaitReason | None, receipt: WaitReason | None) -> None:
     if nonce != signer.nonce_fault:
-        logger.error("the signer %s: %s", signer, nonce or "Its nonces have no gap any more.")
+        logger.error("the signer %s: %s", signer, nonce or "Its nonces no longer have a gap.")
         if not signer.nonce_fault:
             counters.count(signer.chain_id, ChainEvent.NONCE_GAP)
     if (nonce, receipt) != (signer.nonce_fault, signer.receipt_fault):

@@ -104,7 +104,7 @@ class FunctionCall:
     def parse(cls, signature: str, arguments: Sequence[str]) -> "FunctionCall":
         """Read a call. Raises `InvalidCall`."""
         if not re.fullmatch(SIGNATURE, signature, re.ASCII):
-            raise InvalidCall(f"A signature is a name and types, such as balanceOf(address), not {shown(signature)}.")
+            raise InvalidCall(f"A signature has a name and types, such as balanceOf(address), not {shown(signature)}.")
         name, _, inner = signature.rstrip(")").partition("(")
         types = [{"uint": "uint256", "int": "int256"}.get(each.strip(), each.strip()) for each in inner.split(",")]
         types = [] if types == [""] else types
@@ -116,7 +116,7 @@ class FunctionCall:
             raise InvalidCall(f"A call has at most {MOST_ARGUMENTS} arguments.")
         if len(arguments) != len(types):
             plural = "s" * (len(types) != 1)
-            raise InvalidCall(f"The signature takes {len(types)} argument{plural}, not {len(arguments)}.")
+            raise InvalidCall(f"The signature has {len(types)} argument{plural}, not {len(arguments)}.")
         read = [_read(*both, place) for place, both in enumerate(zip(types, arguments, strict=True))]
         last = [replace(each, is_last=True) for each in read[-1:]]
         return cls(f"{name}({','.join(types)})", (*read[:-1], *last))

@@ -154,7 +154,7 @@ class _Search:
         values = {place: part for place, part in parts.items() if isinstance(part, Part)}
         changing = [place for place, part in parts.items() if part == "computed"]
         if not values and not changing:
-            raise SlotsUnknown("No slot that the nodes name changes the answer of the call.")
+            raise SlotsUnknown("None of the slots that the nodes name changes the call's answer.")
         others = [place for place, part in values.items() if part.answer(self._words[place]) != self._base]
         self._require_true(others)
         values = {place: part for place, part in values.items() if place not in others}
@@ -200,7 +200,7 @@ class _Search:
             raise read
         if isinstance(read, ChainError) or not read.slots:
             raise SlotsUnknown(
-                f"No node of {self._rpc.chain.label} tells which slots the call reads: it reads none, or nodes serve "
+                f"No node of {self._rpc.chain.label} says which slots the call reads: it reads none, or nodes serve "
                 "neither eth_createAccessList nor debug_traceCall."
             )
         if (count := sum(map(len, read.slots.values()))) > _MOST_SLOTS:
@@ -214,18 +214,18 @@ class _Search:
             why = f": “{reason}”" if reason else ""
             raise CallFailed(f"{self._call.in_words} of {self._asked.contract} reverts{why}.")
         if isinstance(answer, RpcRefused) and not answer.may_pass:
-            why = f"it fails, or takes more than {MOST_GAS:,} gas, or nodes don't keep the block's state"
+            why = f"it fails, uses more than {MOST_GAS:,} gas, or nodes don't keep the block's state"
             raise CallFailed(f"No node of {self._rpc.chain.label} makes the call at block {self._at.number}: {why}.")
         data, position = result(answer), self._asked.position
         if not data:
             self._require_code()
         if position is None and len(data) != _WORD:
-            what = "name a view function that answers one word, or the `position` of a word"
+            what = "name a view function that returns one word, or the `position` of a word"
             raise CallFailed(f"The call answers {len(data)} bytes: {what}.")
         if len(data) > _MOST_BYTES:
             raise CallFailed(f"The call answers {len(data)} bytes, and {_MOST_BYTES} can be searched.")
         if len(data) < _WORD * ((position or 0) + 1):
-            raise CallFailed(f"The answer of the call has no word at position {position}.")
+            raise CallFailed(f"The call's answer has no word at position {position}.")
         return self._word_in(data) or 0
 
     def _require_code(self) -> None:
@@ -280,7 +280,7 @@ class _Search:
             if isinstance(answer, NodeUnavailable):
                 raise answer
         if not isinstance(told, bytes) or self._word_in(told) != self._base:
-            raise SlotsUnknown(f"The call takes too much gas to be tried {len(changes)} times, or answers differently.")
+            raise SlotsUnknown(f"The call uses too much gas for {len(changes)} times, or answers differently.")
         if answers and all(isinstance(answer, ChainError) and not isinstance(answer, Reverted) for answer in answers):
             raise SlotsUnknown(f"No node of {self._rpc.chain.label} makes calls over changed storage.")
         return [self._word_in(answer) if isinstance(answer, bytes) else None for answer in answers]
@@ -289,9 +289,7 @@ class _Search:
         """Raise `ChainUnavailable` if the call answers otherwise over the proven words: of another block."""
         told = self._over([{place: self._words[place]} for place in places]) if places else []
         if any(word != self._base for word in told):
-            raise ChainUnavailable(
-                f"A node answers the call otherwise than the proven slots of block {self._at.number}."
-            )
+            raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
 
     def _tried(self, candidates: Sequence[Place]) -> dict[Place, Part | Literal["computed", "path_only"]]:
         """Return how the answer follows from each slot."""

@@ -19,7 +19,7 @@ class Part:
     """A part of a word that is the answer of a call."""
 
     offset: int = 0
-    """In bits, from the lowest."""
+    """In bits, counted from the lowest."""
     size: int = 256
     """In bits."""
     form: Literal["unsigned", "signed", "left", "bool"] = "unsigned"

@@ -62,12 +62,13 @@ class BlockHashSource(Protocol):
     """A kind of block hash source. It keeps no state: it asks the chains, and sends nothing.
 
     `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
-    verb in "chain A knows blocks of chain B".
+    verb in "chain A knows blocks of chain B". `recording_gas` is the measured gas to record one block.
     """
 
     contract: str
     title: str
     knows: str = "knows"
+    recording_gas: Amount = Amount()
 
     def trust(self, connection: Connection) -> str:
         """Return a sentence that says who must be trusted for what."""
@@ -77,7 +78,7 @@ class BlockHashSource(Protocol):
 
     def gas(self, connection: Connection) -> Amount:
         """Return the gas to record one block."""
-        return Amount()
+        return self.recording_gas
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         """Return where a path to the block `target` could start: there, or above. `begin` then returns the calls.
@@ -156,7 +157,7 @@ def ends(connection: Connection) -> dict[str, int]:
 def trust_in_rollup(connection: Connection) -> str:
     """Return the sentence about trust if a rollup vouches for the chain from which it is derived."""
     destination, source = named(connection.destination_id), named(connection.source_id)
-    return f"Whoever can upgrade {destination}; and its sequencer, until its block is derived from {source}."
+    return f"Whoever can upgrade {destination}; and its sequencer, until the block is derived from {source}."
 
 
 def named(chain_id: int) -> str:

@@ -29,8 +29,6 @@ from proving.sources import (
 )
 from queries.waits import wait
 
-# Measured gas to record a block.
-_GAS = Amount(67_000, 100_000)
 # Seconds without a confirmation after which the operator is told. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
 # The last second of a `datetime`, in unix seconds, because a node may send any number.
@@ -40,18 +38,16 @@ _LATEST = 253_402_300_799
 class Arbitrum(Recorder):
     contract = "ArbitrumBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on the destination"
+    recording_gas = Amount(67_000, 100_000)
 
     def trust(self, connection: Connection) -> str:
         return (
-            f"The fault proofs of {named(connection.source_id)}, and whoever can upgrade the contracts of its rollup "
-            f"on {named(_parent_id(connection))}. A block counts when the rollup has confirmed it, which takes days."
+            f"The fault proofs of {named(connection.source_id)}, and whoever can upgrade its rollup contracts on "
+            f"{named(_parent_id(connection))}. A block counts when the rollup has confirmed it, after some days."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return connection.source_id, connection.outbox
-
-    def gas(self, connection: Connection) -> Amount:
-        return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         (newest_recorded,) = read_words(connection, self.contract, "newest")

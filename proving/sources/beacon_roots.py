@@ -31,13 +31,12 @@ _HELD, _RELIED_ON = 8191, 7168
 _DRIFT, _MOMENTS = 1800, 150
 # Headers in one search for the newest held root, and maximum number of searches.
 _HEADERS, _LOOKS = 32, 5
-# Measured gas to record a block.
-_GAS = Amount(85_000, 110_000)
 
 
 class BeaconRoots(Recorder):
     contract = "BeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
+    recording_gas = Amount(85_000, 110_000)
     knows = "holds the beacon roots of"
 
     def trust(self, connection: Connection) -> str:
@@ -47,9 +46,6 @@ class BeaconRoots(Recorder):
         beacon_chain = get_chains().chain(connection.source_id).beacon_chain
         assert beacon_chain is not None, "chains.toml was checked"
         return (beacon_chain.arguments,)
-
-    def gas(self, connection: Connection) -> Amount:
-        return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         if any(self.recorded(connection, target)) or _held_root(connection, target):

@@ -21,7 +21,7 @@ class Native(BlockHashSource):
     title = "Native: the chain's own history of block hashes"
 
     def trust(self, connection: Connection) -> str:
-        return "Nobody beyond the chain itself: it knows the hashes of its own blocks."
+        return "Nobody beyond the chain itself, which knows its own block hashes."
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (_window(connection),)

@@ -15,22 +15,18 @@ from queries.waits import wait
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
 _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
-# Measured gas to record the current block.
-_GAS = Amount(76_000, 100_000)
 
 
 class OpStack(BlockHashSource):
     contract = "OpStackBlockHashSource"
     title = "OP Stack: the destination's own view of the chain below"
+    recording_gas = Amount(76_000, 100_000)
 
     def trust(self, connection: Connection) -> str:
         return trust_in_rollup(connection)
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
-
-    def gas(self, connection: Connection) -> Amount:
-        return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         recorded = self._recorded(connection)

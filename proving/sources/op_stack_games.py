@@ -47,27 +47,23 @@ _PROBES, _GAMES, _LOOKS = 16, 32, 4
 _CLAIMS = 8
 # The call in a clone of a game's implementation: PUSH20, GAS, DELEGATECALL. The clone's arguments follow.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
-# Measured gas to record a block.
-_GAS = Amount(150_000, 200_000)
 
 
 class OpStackGames(Recorder):
     contract = "OpStackGamesBlockHashSource"
     title = "OP Stack: blocks that dispute games have settled on the destination"
+    recording_gas = Amount(150_000, 200_000)
 
     def trust(self, connection: Connection) -> str:
         below = named(connection.destination_id)
         return (
-            f"The proofs of {named(connection.source_id)} on {below}, its guardian, who sets false games aside in "
-            "time, and whoever can upgrade its contracts there. A block counts when a game about it, or about a later "
-            "one, is over for long enough, which takes days."
+            f"The proofs of {named(connection.source_id)} on {below}, its guardian, who can set false games aside in "
+            f"time, and whoever can upgrade its contracts there. A block counts some days after a game about it, or "
+            f"about a later block, has ended."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return connection.source_id, connection.anchor_state_registry
-
-    def gas(self, connection: Connection) -> Amount:
-        return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         config = connection.config
@@ -216,7 +212,7 @@ def _games_at(rpc: RpcClient, factory: str, places: Sequence[int]) -> list[tuple
     answers = rpc.eth_calls([_call(factory, "gameAtIndex(uint256)", place) for place in places])
     read = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 96]
     if len(read) < len(answers):
-        raise InvalidReply(f"The factory {factory} doesn't tell its games.")
+        raise InvalidReply(f"The factory {factory} doesn't return its games.")
     return [(to_checksum_address(each[76:]), int.from_bytes(each[32:64])) for each in read]
 
 
@@ -266,7 +262,7 @@ def _words(rpc: RpcClient, calls: Sequence[Call]) -> list[bytes]:
     answers: list[bytes] = []
     for (to, _), answer in zip(calls, rpc.eth_calls(calls), strict=True):
         if isinstance(answer, Reverted) or len(answer) != 32:
-            raise InvalidReply(f"{to} on {rpc.chain.label} isn't what the OP Stack has there.")
+            raise InvalidReply(f"{to} on {rpc.chain.label} isn't the OP Stack's contract.")
         answers.append(answer)
     return answers
 

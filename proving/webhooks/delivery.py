@@ -220,7 +220,7 @@ def _sentence(status: int) -> str:
     if 300 <= status < 400:
         return f"The receiver redirects (HTTP status {status}), which is not followed."
     if status == _GONE:
-        return f"The receiver wants no more events (HTTP status {status}), so this one is given up."
+        return f"The receiver wants no more events (HTTP status {status}), so the service gives up this one."
     return f"The receiver answered with HTTP status {status}."
 
 

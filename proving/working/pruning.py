@@ -256,7 +256,7 @@ KINDS = (
     Kind("transactions' calldata", "KEEP_CALLDATA_DAYS", _prune_calldata),
     Kind("roots of old blocks", 90, _older(JumpLeaves, "used_at", _LEAVES)),
     Kind("beacon blocks that jumps begin at", 90, _older(BeaconAnchor, "used_at")),
-    Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
+    Kind("webhooks and deliveries", 30, _prune_webhooks),
     Kind("account events", AccountEvent.KEPT_DAYS, _older(AccountEvent, "at")),
     Kind("idempotency keys", IdempotencyKey.KEPT_DAYS, _older(IdempotencyKey, "created_at")),
     # Sign-ins and requests remove most of these rows when they expire.

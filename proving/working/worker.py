@@ -220,7 +220,7 @@ def _failures(
     try:
         return do(name)
     except LaneLost:
-        logger.warning("the lane %s was taken over by another worker; nothing more was written here", name)
+        logger.warning("the lane %s now belongs to another worker; this worker wrote nothing more", name)
         return None
     except Exception:
         logger.exception("a turn of the lane %s failed", name)

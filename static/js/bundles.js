@@ -245,13 +245,13 @@ function nextHeader(query, block, head) {
   requireForm(query.timestamp, SECONDS, "The bundle's timestamp is not a number of seconds.");
   const time = BigInt(query.timestamp);
   if (head.timestamp > time) {
-    throw new Refusal(`The block is of ${head.timestamp} s, after the time ${time} that the bundle names.`);
+    throw new Refusal(`The block's time is ${head.timestamp} s, after the time ${time} that the bundle names.`);
   }
   if (block.nextHeader == null) return null;
   const following = header(dataOf(block.nextHeader, "nextHeader"));
   if (following.parentHash !== head.hash) throw new Refusal("The nextHeader is not the header of the next block.");
   if (following.timestamp <= time) {
-    throw new Refusal(`The next block is of ${following.timestamp} s, not after the time ${time}.`);
+    throw new Refusal(`The next block's time is ${following.timestamp} s, not after the time ${time}.`);
   }
   return following;
 }

@@ -21,12 +21,12 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 def seen_chains() -> None:
     """Store answers of both chains and of one of two attesters."""
     now = timezone.now()
-    seen = {"looked_at": now, "seen_at": now, "timestamp": int(now.timestamp()), "keeps_hashes": True}
+    seen: dict[str, Any] = {"looked_at": now, "seen_at": now, "timestamp": int(now.timestamp()), "keeps_hashes": True}
     heads: dict[int, dict[str, Any]] = {
         31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI, "measured_head": 9, "oldest_provable": 1},
         SOURCE: {"number": 9_104_221, "measured_head": 9_104_000, "oldest_provable": 9_103_872},
     }
-    nodes = {
+    nodes: dict[int, list[tuple[str, int | None]]] = {
         31337: [("node.example", 1), ("archive.example", None)],
         SOURCE: [("node.example", 9_103_872), ("archive.example", 1)],
     }

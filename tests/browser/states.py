@@ -143,7 +143,9 @@ def cancelled() -> Batch:
 
 
 def labelled() -> Batch:
-    body = request(BOB, block=79) | {"label": "Payroll of March, second run, before the vote <of all>"}
+    """Return a batch with a label of the greatest length."""
+    label = "Payroll of March, second run, before the vote <of all> on the budget of the year 2026 and of the next"
+    body = request(BOB, block=21_345_678) | {"label": label[:100]}
     return batches.settle(batches.finish(batches.submitted(body)))
 
 

@@ -104,7 +104,7 @@ MALFORMED = [
     pytest.param([[hex_prefix(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
-    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x80"]], "has a zero", id="zero as a value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x7f"]], "malformed", id="value of 7f not canonical"),
@@ -132,8 +132,8 @@ MALFORMED = [
     pytest.param([[EXTENSION_8, b""]], "ends before|neither a hash", id="extension to nowhere"),
     pytest.param(
         [[hex_prefix(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
-        "should be embedded",
-        id="short node by its hash",
+        "should embed it",
+        id="short node by hash",
     ),
 ]
 

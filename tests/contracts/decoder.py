@@ -535,7 +535,7 @@ class _Decoder:
         head, follows = self._reader.integer(2), op >> 1 & 3
         if storage_root is None:
             address, slots, history = self._reader.take(20), {}, {}
-            _refuse_if(op < packed.ACCOUNT | packed.STORE_CODE_HASH, "Nothing of an account is to be stored.")
+            _refuse_if(op < packed.ACCOUNT | packed.STORE_CODE_HASH, "Nothing of an account is requested.")
         else:
             address, slots, history = self._owner, self._slots, self._history
             _refuse_if(follows & packed.STORAGE_ROOT_FOLLOWS, "A storage root comes twice.")

@@ -11,14 +11,14 @@ from accounts.models import User, read_user_name
 
 class Command(BaseCommand):
     help = (
-        "Revokes all API keys of these users, or of everybody, at once. Their batches go on, and users who may sign in "
-        "can make new keys."
+        "Revokes all API keys of these users, or of everybody, at once. The users' batches go on, and users who may "
+        "sign in can make new keys."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("address", nargs="*", help="address, or chainId:address of a contract wallet")
         parser.add_argument("--all", action="store_true", help="everybody's keys")
-        parser.add_argument("--reason", default="", help="a sentence, for the log of operators")
+        parser.add_argument("--reason", default="", help="a sentence for the operators' log")
 
     def handle(self, *, address: list[str], all: bool, reason: str, **_: Any) -> None:  # noqa: A002 (the option's name)
         if bool(address) == all:

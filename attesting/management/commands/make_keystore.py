@@ -16,7 +16,8 @@ from config.private_files import new_private_file
 class Command(BaseCommand):
     help = (
         "Makes an encrypted keystore (Web3 Secret Storage) for a signer or an attester, and prints its address. The "
-        "key is new unless an option gives one. Both files get mode 0600. An existing keystore is never replaced."
+        "key is new unless an option gives one. Both files get mode 0600. The command never replaces an existing "
+        "keystore."
     )
     requires_system_checks: list[str] = []
 
@@ -25,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "password_file",
             type=Path,
-            help="the file with its password; if it is missing, it is made with a random password",
+            help="the file with its password; a missing file is created with a random password",
         )
         key = parser.add_mutually_exclusive_group()
         key.add_argument("--ask", action="store_true", help="ask for the private key on the terminal")

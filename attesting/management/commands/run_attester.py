@@ -18,7 +18,7 @@ from chains.signer_keys import SignerError
 
 
 class Command(BaseCommand):
-    help = "Vouches for block hashes over HTTP until SIGTERM or SIGINT, with the key of the chains file's [attester]."
+    help = "Vouches for block hashes over HTTP until SIGTERM or SIGINT. The chains file's [attester] names the key."
     # The system checks are about the service. An attester isn't part of it.
     requires_system_checks = []
 

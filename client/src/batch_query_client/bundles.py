@@ -386,7 +386,7 @@ def _logs(query: _BundleQuery, receipt: ProvenReceipt | None) -> dict[int, Shown
 
 def _at(indexes: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:
     if any(index >= len(nodes) for index in indexes):
-        raise InvalidBundle("Its proof names nodes that the bundle lacks.")
+        raise InvalidBundle("The proof names trie nodes that the bundle lacks.")
     return [nodes[index] for index in indexes]
 
 
@@ -400,12 +400,12 @@ def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -
     if query.timestamp is None:
         return None
     if header.timestamp > query.timestamp:
-        raise InvalidBundle(f"The block is of {header.timestamp} s, after the time {query.timestamp} of the query.")
+        raise InvalidBundle(f"The block's time is {header.timestamp} s, after the time {query.timestamp} of the query.")
     if block.next_header is None:
         return None
     following = block_header.decode(block.next_header)
     if following.timestamp <= query.timestamp:
-        raise InvalidBundle(f"The next block is of {following.timestamp} s, not after the time {query.timestamp}.")
+        raise InvalidBundle(f"The next block's time is {following.timestamp} s, not after the time {query.timestamp}.")
     return query.timestamp
 
 

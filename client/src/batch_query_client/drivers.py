@@ -222,7 +222,7 @@ def _why_failed(error: BaseException, otherwise: str) -> str:
             # "Hostname mismatch" goes on with the name.
             return f"has no valid TLS certificate ({cause.verify_message.partition(',')[0].lower()})"
         if isinstance(cause, ssl.SSLError) and cause.reason:
-            return f"speaks no TLS, or none that this machine speaks ({cause.reason.replace('_', ' ').lower()})"
+            return f"speaks no TLS, or no version that this machine knows ({cause.reason.replace('_', ' ').lower()})"
         if isinstance(cause, ConnectionResetError) and isinstance(error, httpx.ConnectError):
             return "ended the connection before TLS came about"
         cause = cause.__cause__ or cause.__context__

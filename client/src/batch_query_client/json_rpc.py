@@ -29,12 +29,12 @@ class Node:
         self._url = ""
         if isinstance(node, str):
             if not node.startswith(("http://", "https://")):
-                raise ValueError("A node is named by an http or https URL, or by a connection of web3.py.")
+                raise ValueError("Name a node with an http or https URL, or a connection of web3.py.")
             self._url = node
             return
         self._provider = getattr(node, "provider", node)
         if not hasattr(self._provider, "make_request"):
-            raise ValueError("A node is named by an http or https URL, or by a connection of web3.py.")
+            raise ValueError("Name a node with an http or https URL, or a connection of web3.py.")
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class Node:
         if len(bodies) == 1 and "error" in replies[0]:
             return replies  # a node that can't read the request doesn't know its id
         if set(by_id) != set(range(1, len(bodies) + 1)):
-            raise UnexpectedAnswer(f"{self.name} did not answer each of {len(bodies)} calls.")
+            raise UnexpectedAnswer(f"{self.name} did not answer all of {len(bodies)} calls.")
         return [by_id[number] for number in range(1, len(bodies) + 1)]
 
     def _result(self, reply: Any) -> Any:
@@ -121,7 +121,7 @@ def read_quantity(value: Any) -> int:
     """Read a number such as 0x1f. Raises `UnexpectedAnswer`."""
     digits = value[2:] if isinstance(value, str) and value.startswith("0x") else ""
     if not 1 <= len(digits) <= 64 or not _HEX_DIGITS.issuperset(digits):
-        raise UnexpectedAnswer("The node answered something that is no number.")
+        raise UnexpectedAnswer("The node's answer is not a number.")
     return int(digits, 16)
 
 
@@ -131,7 +131,7 @@ def read_data(value: Any) -> bytes:
         return bytes(value)  # web3.py returns HexBytes
     digits = value[2:] if isinstance(value, str) and value.startswith("0x") else "x"
     if len(digits) % 2 or not _HEX_DIGITS.issuperset(digits):
-        raise UnexpectedAnswer("The node answered something that is no data.")
+        raise UnexpectedAnswer("The node's answer is not hexadecimal data.")
     return bytes.fromhex(digits)
 
 

@@ -62,7 +62,7 @@ class Access:
         if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain:
             raise ValueError("The service's address is an http or https URL without a user and a query.")
         if not (self.api_key.isascii() and self.api_key.isprintable()) or " " in self.api_key:
-            raise ValueError("The API key has characters that no key has.")
+            raise ValueError("The API key has invalid characters.")
 
     def request(self, path: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> Request:
         """Make a GET request with the parameters that are not None, in the API's spelling."""
@@ -243,17 +243,17 @@ def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
     """Raise `InvalidBundle` unless the bundle belongs to this query and proves the words that the service reports."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, (proven.account or "").lower()) != about:
-        raise InvalidBundle("The bundle is of another account, block or chain than the query.")
+        raise InvalidBundle("The bundle and the query differ in account, block or chain.")
     kind, _, number = query.selector.partition(":")
     if proven.claimed_timestamp != (int(number) if kind == "timestamp" else None):
-        raise InvalidBundle("The bundle is of another time than the query.")
+        raise InvalidBundle("The bundle and the query differ in time.")
     if kind == "block" and number != str(query.block_number):
         raise InvalidBundle("The service reports another block than the requested one.")
     told = query.transaction
     is_same = proven.transaction == (told.index if told else None)
     # The service may know the hash by another batch. Then this bundle has no proof of it.
     if not is_same or (told and told.hash and proven.transaction_hash not in {None, told.hash.lower()}):
-        raise InvalidBundle("The bundle is of another transaction than the query.")
+        raise InvalidBundle("The bundle and the query differ in transaction.")
     shown = {**proven.facts, **{f"SLOT {slot}": word for slot, word in proven.slots.items()}}
     shown |= {f"LOG {index}": log_hash(log) for index, log in proven.logs.items()}
     # The bundle has no word for BLOCK_AT_TIMESTAMP. `proven.timestamp` has it.

@@ -138,7 +138,7 @@ def _check(
 ) -> Steps[None]:
     yield from node.require_chain(answer.chain_id)
     if unsigned.chain_id != answer.chain_id:
-        raise UnsafeTransaction("The service asks to sign a transaction of another chain. It was not signed.")
+        raise UnsafeTransaction("The service asks to sign a transaction for another chain. It was not signed.")
     if unsigned.value:
         raise UnsafeTransaction("The service asks to sign a transaction that sends money. It was not signed.")
     name = unsigned.data[:4]

@@ -104,13 +104,13 @@ def check_message(message: str, url: str, address: str) -> None:
     """Check that the message signs this address in at this URL and nowhere else (EIP-4361). Raises `UnsafeSignIn`."""
     match = _LINES.match(message)
     if match is None:
-        raise UnsafeSignIn("The service wants something signed that is no sign-in message. It was not signed.")
+        raise UnsafeSignIn("The service asks to sign something that is not a sign-in message. It was not signed.")
     ours = urlsplit(url)
     named = urlsplit(match["uri"])
     if match["domain"] != ours.netloc or (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
         raise UnsafeSignIn(
-            f"The service wants a sign-in to {plain(match['domain'])} signed, not to {ours.netloc}. It was not signed; "
-            "use the address that the service itself names."
+            f"The service wants a sign-in to {plain(match['domain'])} signed, not to {ours.netloc}. The client did "
+            f"not sign it; use the address that the service names."
         )
     if match["address"].lower() != address.lower():
-        raise UnsafeSignIn("The service wants a sign-in of another address signed. It was not signed.")
+        raise UnsafeSignIn("The service asks to sign in another address. It was not signed.")

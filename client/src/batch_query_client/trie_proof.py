@@ -17,7 +17,7 @@ from batch_query_client.errors import InvalidBundle
 
 EMPTY_ROOT = keccak(b"\x80")
 _HASH_BYTES = 32
-_NO_NODE = "The proof has a node that no trie has."
+_NO_NODE = "The proof has an impossible trie node."
 
 Value = TypeVar("Value")
 
@@ -56,10 +56,10 @@ def account(state_root: bytes, address: bytes, nodes: Sequence[bytes]) -> Proven
 def _account(value: bytes) -> ProvenAccount:
     fields = _decode(value)
     if isinstance(fields, bytes) or len(fields) != 4 or not all(isinstance(field, bytes) for field in fields):
-        raise InvalidBundle("The proof's account has not the form of Ethereum's.")
+        raise InvalidBundle("The proof's account does not have Ethereum's form.")
     nonce, balance, storage_root, code_hash = fields
     if len(storage_root) != 32 or len(code_hash) != 32:
-        raise InvalidBundle("The proof's account has not the form of Ethereum's.")
+        raise InvalidBundle("The proof's account does not have Ethereum's form.")
     return ProvenAccount(
         exists=True,
         nonce=_integer(nonce, 8),
@@ -103,7 +103,7 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
     try:
         value = HexaryTrie(known, root).get(key)
     except MissingTrieNode:
-        raise InvalidBundle("The proof ends before its key does, or is of another trie or key.") from None
+        raise InvalidBundle("The proof ends before its key does, or belongs to another trie or key.") from None
     except Exception:  # noqa: BLE001 (py-trie raises many kinds of exceptions for malformed nodes)
         raise InvalidBundle(_NO_NODE) from None
     if not isinstance(value, bytes) or known.seen != list(nodes):

@@ -52,9 +52,9 @@ def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str)
     text = _text(body)
     headers_in_lower_case = {name.lower(): value for name, value in headers.items()}
     if not secrets:
-        raise ValueError("Give the secret that the page of keys shows.")
+        raise ValueError("Give the secret from the Keys page.")
     if not any(_is_signed(text, headers_in_lower_case, secret) for secret in secrets):
-        raise InvalidWebhook("The delivery is not signed with this secret, or is not of the last five minutes.")
+        raise InvalidWebhook("The delivery is not signed with this secret, or is older than five minutes.")
     try:
         event = WebhookEvent.model_validate_json(text)
     except (ValidationError, RecursionError):

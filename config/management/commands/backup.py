@@ -16,22 +16,20 @@ from config.private_files import new_private_file
 class Command(BaseCommand):
     help = (
         "Copies this installation's database into a new file with mode 0600, at any time, and checks the copy. The "
-        "secrets are not in it."
+        "copy has no secrets."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="the file to make; no file is ever replaced")
+        parser.add_argument("file", type=Path, help="the new file; the command never replaces a file")
 
     def handle(self, *, file: Path, **_: Any) -> None:
         if connection.vendor != "sqlite":
-            raise CommandError(
-                "The database is PostgreSQL's, which has pg_dump for that: docs/operating/backups.md has the command."
-            )
+            raise CommandError("The database is PostgreSQL. Use pg_dump: docs/operating/backups.md has the command.")
         database = sqlite_file()
         if not database.is_file():
             raise CommandError(
-                f"There is no database at {database}: set STATE_DIR, or SQLITE_FILE, as the service has it."
+                f"There is no database at {database}: set STATE_DIR or SQLITE_FILE to the service's value."
             )
         try:
             with new_private_file(file) as draft:

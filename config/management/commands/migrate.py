@@ -19,9 +19,7 @@ class Command(migrate.Command):
         if connection.vendor == "sqlite" and not (file := sqlite_file()).exists():
             log = file.with_name(f"{file.name}-wal")
             if log.exists() and log.stat().st_size:
-                raise CommandError(
-                    f"{file} is gone, and {log.name} has what was written last: put the file back beside it."
-                )
+                raise CommandError(f"{file} is gone, and {log.name} has the last changes: put the file back beside it.")
             try:
                 # SQLite gives its additional files the same mode.
                 file.touch(mode=0o600)

@@ -10,7 +10,7 @@ from proving.registries import deployments, registry_setup
 
 
 class Command(BaseCommand):
-    help = "Prints the address of each contract of the connections in chains.toml, deployed or not. Asks no node."
+    help = "Prints the addresses of all contracts for the connections in chains.toml, deployed or not. Asks no node."
 
     def handle(self, **_: Any) -> None:
         chains = get_chains()

@@ -3,20 +3,18 @@
 from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from chains.nodes.node_errors import ChainError
-from chains.signer_keys import SignerError
-from proving.registries.creations import DeploymentError
+from proving.management.command_failures import told_in_a_sentence
 from proving.registries.registry_setup import change_attesters
 
 
 class Command(BaseCommand):
-    help = "Replaces a connection's attesters. The present attesters must have signed the change (sign_attester_set)."
+    help = "Replaces a connection's attesters. The present attesters must first sign the change (sign_attester_set)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("destination", type=int, help="id of the chain on which facts are readable")
-        parser.add_argument("source", type=int, help="id of the chain that is attested")
+        parser.add_argument("destination", type=int, help="id of the chain where facts are readable")
+        parser.add_argument("source", type=int, help="id of the attested chain")
         parser.add_argument("attesters", nargs="+", metavar="address", help="all attesters after the change")
         parser.add_argument(
             "--threshold", type=int, required=True, help="number of attesters that must agree after the change"
@@ -39,12 +37,8 @@ class Command(BaseCommand):
         signature: list[bytes],
         **_: Any,
     ) -> None:
-        try:
+        with told_in_a_sentence():
             ordered = change_attesters(destination, source, attesters, threshold, signature)
-        except ChainError as error:
-            raise CommandError(error.for_operators) from None
-        except (DeploymentError, SignerError) as error:
-            raise CommandError(str(error)) from None
         self.stdout.write(
             f"{threshold} of these attesters must agree from now on. Set them and the threshold in chains.toml:"
         )

@@ -12,7 +12,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--node",
             metavar="URL",
-            help="check only this node, which needs no chains.toml; '${NAME}' stands for a variable of the environment",
+            help="check only this node, without chains.toml; '${NAME}' stands for a variable of the environment",
         )
 
     def handle(self, *, node: str | None, **_: Any) -> None:

@@ -10,22 +10,22 @@ from proving.working import pruning
 
 class Command(BaseCommand):
     help = (
-        "Deletes data that is older than the settings KEEP_..._DAYS, as workers also do. It may be stopped at any "
-        "moment."
+        "Deletes data that is older than the settings KEEP_..._DAYS, as workers also do. You may stop the command at "
+        "any time."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--vacuum",
             action="store_true",
-            help="return free space in SQLite's file to the disk. Nobody can write meanwhile, and it temporarily needs "
-            "as much space again as the remaining data",
+            help="return free space in SQLite's file to the disk. Nobody can write during that time, and the command "
+            "temporarily needs as much space again as the remaining data",
         )
 
     def handle(self, *, vacuum: bool, **_: Any) -> None:
         counts = pruning.prune_now()
         if counts is None:
-            raise CommandError("A worker prunes at this moment. Try again in a minute.")
+            raise CommandError("A worker is pruning now. Try again in a minute.")
         for name, count in counts.items():
             self.stdout.write(f"{name}: {count} rows")
         if vacuum and connection.vendor != "sqlite":

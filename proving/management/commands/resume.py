@@ -12,7 +12,7 @@ from proving.models import Stop
 
 
 class Command(BaseCommand):
-    help = "Removes a stop that `manage.py stop` with the same arguments has made."
+    help = "Removes a stop that `manage.py stop` made with the same arguments."
 
     requires_system_checks = ()
 

@@ -83,3 +83,12 @@ def test_nothing_is_migrated_by_settings_that_are_wrong(settings):
     settings.OPERATOR_ADDRESSES = ["0x12"]
     with pytest.raises(SystemCheckError, match=r"accounts\.E002"):
         call_command("migrate", skip_checks=False)
+
+
+def test_a_setting_that_is_gone_is_told_in_one_sentence(monkeypatch):
+    def told() -> list[str]:
+        return [message.msg for message in run_checks(tags=["settings"]) if message.id == "accounts.W007"]
+
+    assert told() == []
+    monkeypatch.setenv("SENTRY_DSN_FILE", "/run/dsn")
+    assert told() == ["SENTRY_DSN is no longer a setting: errors are in the log."]

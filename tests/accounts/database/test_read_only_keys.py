@@ -95,7 +95,7 @@ def test_read_only_access_is_chosen_at_creation_and_kept_by_rotation(reading):
     client = client_of(ALICE)
     client.post("/dashboard/keys", {"name": "by form", "access": "read"})
     client.post("/dashboard/keys", {"name": "without a choice"})
-    assert client.get("/keys").text.count("<dd>Read only</dd>") == 3
+    assert client.get("/keys").text.count('data-l="Access">Read only</td>') == 3
     assert client.get("/dashboard/log").text.count("It may only read.") == 2
     access = dict(User.objects.get().api_keys.values_list("name", "access"))
     assert (access["by form"], access["without a choice"]) == ("read", "full")

@@ -62,7 +62,7 @@ def test_a_webhook_secret_is_rotated_with_an_overlap_or_at_once(alice_client):
     answer = alice_client.post(ROTATE, {"overlap": "1d"}, headers=JSON)
     assert answer.status_code == 201
     second = shown(alice_client)
-    assert "signs beside it until" in alice_client.get("/keys").text
+    assert "also signs until" in alice_client.get("/keys").text
     # At most two secrets sign at a time, so a third one displaces the oldest.
     assert alice_client.post(ROTATE, {"overlap": "7d"}).status_code == 302
     third = shown(alice_client)
@@ -84,6 +84,6 @@ def test_under_another_api_key_secret_it_is_lost_until_it_is_rotated(alice_clien
     settings.API_KEY_SECRET = "another"
     answer = alice_client.post(REVEAL, headers=JSON)
     assert (answer.status_code, answer.json()["code"]) == (409, "secret_lost")
-    assert "Nothing is sent until you rotate it" in alice_client.post(REVEAL).text
+    assert "The service sends no webhooks until you rotate" in alice_client.post(REVEAL).text
     alice_client.post(ROTATE, {"overlap": "1d"})
     assert shown(alice_client)

@@ -324,8 +324,8 @@ def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchai
         refusal = refused(1)
         assert refusal.code == "no_finality"
         assert refusal.sentence == (
-            "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed. Where the chain has no "
-            "finality, the attester's operator sets confirmations to a number."
+            "Too few nodes of chain 31337 report a final block: 0 of 3, and 2 are needed. If the chain has no "
+            "finality, the attester's operator must set confirmations to a number."
         )
         # The head has one confirmation, its parent two, and the newest signed block three.
         use(first, two, DEAD_NODE, chain="confirmations = 3")
@@ -340,9 +340,9 @@ def test_a_node_that_tells_no_final_block_is_not_counted(devchain, honest, use, 
         refusal = refused(1)
         assert refusal == (
             "no_finality",
-            "Too few nodes of chain 31337 tell which block is final: 1 of 3, and 2 are needed.",
+            "Too few nodes of chain 31337 report a final block: 1 of 3, and 2 are needed.",
         )
-        assert f"{host(first)} does not tell which block of Development chain (31337) is final." in caplog.messages
+        assert f"{host(first)} does not report the final block of Development chain (31337)." in caplog.messages
         use(first, *honest[:2])
         attested(1)
 
@@ -376,7 +376,7 @@ def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use
         proxy.up()
     assert refusal == (
         "no_finality",
-        "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed.",
+        "Too few nodes of chain 31337 report a final block: 0 of 3, and 2 are needed.",
     )
     assert not SignedBlock.objects.exists()
 

@@ -147,7 +147,7 @@ def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
         (VALID | {"destinationChainId": str(2**256)}, "destinationChainId: "),
         (VALID | {"verifyingContract": "0x12"}, "verifyingContract: must be 0x and 40 hexadecimal digits"),
         (VALID | {"verifyingContract": process.CONTRACT.replace("F", "f")}, "verifyingContract: must be 0x and 40"),
-        (VALID | {"blockHash": "0x"}, "it has other fields than"),
+        (VALID | {"blockHash": "0x"}, "it has fields other than"),
         ({key: VALID[key] for key in VALID if key != "blockNumber"}, "blockNumber: "),
         ([VALID], ""),
         (b"{", ""),
@@ -159,7 +159,7 @@ def test_a_malformed_request_is_refused_with_its_faulty_field(attester_process, 
     answer = post(attester_process, body)
     assert answer.status_code == 400
     assert answer.json()["code"] == "bad_request"
-    assert answer.json()["error"].startswith(f"The request can't be read: {fault}")
+    assert answer.json()["error"].startswith(f"The request is malformed: {fault}")
 
 
 def test_a_large_body_is_refused(attester_process):

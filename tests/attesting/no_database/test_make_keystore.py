@@ -108,7 +108,7 @@ def test_an_invalid_private_key_makes_no_keystore_and_is_not_printed(files, monk
 def test_no_keystore_is_replaced(files):
     files[0].parent.mkdir()
     files[0].write_text("the only one")
-    with pytest.raises(CommandError, match="exists already, and is not replaced"):
+    with pytest.raises(CommandError, match=r"exists already\. The command does not replace it"):
         call_command("make_keystore", *map(str, files))
     assert list(files[0].parent.iterdir()) == [files[0]]
     assert files[0].read_text() == "the only one"

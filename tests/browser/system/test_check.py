@@ -130,11 +130,11 @@ def test_the_proof_of_one_query_shows_what_that_of_the_batch_shows(page: Page, m
         shown = verified(page, made, documents, only=number)
         assert shown[""]["queries"] == [of_batch]
         assert shown[""]["hashes"].items() <= of_all["hashes"].items()
-        assert number == 1 or "numbered from 1, each is once" in shown["more"]
+        assert number == 1 or "numbered from 1, without gaps or repetitions" in shown["more"]
         (alone,) = verified(page, made, {"": json.dumps(bundle)}).values()
-        assert re.match("Refusal: .*(numbered from 1, each is once|which was asked for)", alone)
+        assert re.match("Refusal: .*(numbered from 1, without gaps or repetitions|which was asked for)", alone)
         (renumbered,) = verified(page, made, {"": json.dumps(bundle)}, only=number + 1).values()
-        assert "numbered from 1, each is once" in renumbered
+        assert "numbered from 1, without gaps or repetitions" in renumbered
         less = json.loads(made.request)
         for blocks in less["data"].values():
             blocks.pop(bundle["queries"][0]["selector"], None)
@@ -519,7 +519,7 @@ def test_slots_by_name_are_computed_from_the_request(page: Page, site: str):
     # The service alone refuses likely mistakes, which have a slot.
     wrong = [name for _, name, sentence in WRONG_NAMES if not re.search("EIP-55|An address has|below 2", sentence)]
     for name in (*wrong, {"slot": "1", "keys": [{"key": "\ud800", "type": "string"}]}, None, 5, "0x", "0x1g"):
-        assert "slot, or the name of one, that is malformed." in outcome_with(*names, name), name
+        assert "malformed storage slot or slot name." in outcome_with(*names, name), name
 
 
 @pytest.mark.long

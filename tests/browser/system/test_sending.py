@@ -220,7 +220,10 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
-    said(page, "Your wallet may still show an earlier request from this page. Decline it there, then go on")
+    said(
+        page,
+        "Your wallet may still show an earlier request from this page. Decline that request in the wallet, then go on",
+    )
     expect(page.get_by_role("button", name="It is declined, go on")).to_be_focused()
     assert faults_for_anybody(page) == []
     assert len(wallet.held) == 1
@@ -247,7 +250,7 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
-    said(page, "Your wallet may still hold a request")
+    said(page, "Your wallet may still show an earlier request")
     wallet.approve()
     confirm(page, "1 transaction")
     goes_on_until(page, lambda: len(wallet.held) == 1)
@@ -271,7 +274,7 @@ def test_a_sent_transaction_not_waited_for_is_offered_again_with_a_warning(
     begin(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
     page.get_by_role("button", name="Stop").click()
-    said(page, "Stopped. What was sent counts")
+    said(page, "Stopped. Sent transactions count")
     begin(page)
     page.get_by_role("button", name="Don't wait for it").click()
     said(page, "Your account has sent 1 transaction that no block has yet.")

@@ -188,13 +188,13 @@ def test_invalid_fields_of_a_known_layout_are_refused_by_name(block, fault):
     [
         (
             headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71dc", "0x00"]},
-            "whose fields don't make a header of its hash",
+            "whose fields don't give its hash",
         ),
         (headers.SOKOL_BLOCK | {"sealFields": None, "signature": None}, "which has no mixHash"),
         (headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71"]}, "with a seal that is not canonical RLP"),
         (headers.SOKOL_BLOCK | {"sealFields": None, "step": -1}, "with a seal that is"),
         (headers.HYPEREVM_BLOCK | {"sha3Uncles": None}, "which has no sha3Uncles"),
-        (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't make a header of its hash"),
+        (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't give its hash"),
     ],
 )
 def test_fields_of_an_unknown_layout_are_refused_as_unknown_layout(block, fault):
@@ -235,10 +235,10 @@ def changed(index: int, value: Any) -> bytes:
         # The list's length must not begin with a zero byte.
         (b"\xfa\0" + PRAGUE[1:], "is not an RLP list, or is too short"),
         (rlp.encode(b"header" * 100), "is not an RLP list, or is too short"),
-        (changed(0, b"\1" * 31), "begins with have other sizes"),
-        (changed(2, b"\1" * 21), "begins with have other sizes"),
-        (changed(3, [b"\1" * 32]), "begins with have other sizes"),
-        (changed(6, b""), "begins with have other sizes"),
+        (changed(0, b"\1" * 31), "first fields have wrong sizes"),
+        (changed(2, b"\1" * 21), "first fields have wrong sizes"),
+        (changed(3, [b"\1" * 32]), "first fields have wrong sizes"),
+        (changed(6, b""), "first fields have wrong sizes"),
         (changed(3, bytes(32)), "no state root"),
         (changed(7, b"\1" * 33), "no difficulty"),
         (changed(7, []), "is a list, or its length"),

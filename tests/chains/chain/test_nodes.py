@@ -237,17 +237,19 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         told({"baseFeePerGas": [hex(2**255)]}, "eth_feeHistory"),
         lambda rpc: rpc.answer(questions.base_fee(1)),
         InvalidReply,
-        "a price that nobody can pay",
+        "an impossibly high price",
     ),
-    (told(hex(2**63)), lambda rpc: rpc.nonce(ALICE), InvalidReply, "no account can have reached"),
-    (told({"number": hex(2**63)}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "no chain can have reached"),
+    (told(hex(2**63)), lambda rpc: rpc.nonce(ALICE), InvalidReply, "an impossibly high nonce"),
+    (
+        told({"number": hex(2**63)}, "eth_getBlock"),
+        lambda rpc: rpc.head(),
+        InvalidReply,
+        "an impossibly high block number",
+    ),
     (told({"hash": None}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
     (told({"number": "latest"}), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
     # The node serves no raw header, from which the service could compute the hash.
-    *(
-        (told(reply, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash")
-        for reply in NO_HEADERS
-    ),
+    *((told(reply, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "give its hash") for reply in NO_HEADERS),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.header(2), InvalidReply, "another block"),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.headers([2]), InvalidReply, "another block"),
     (

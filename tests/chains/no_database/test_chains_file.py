@@ -135,8 +135,8 @@ def test_how_many_nodes_must_agree_may_be_set(load, nodes, quorum):
 
 
 SEVERAL_NODES = (
-    "chains[0].node_quorum: must be a number from 2 to 3, because 3 nodes are named: with 1, a node that lies would "
-    "decide alone while the others are down"
+    "chains[0].node_quorum: must be a number from 2 to 3, because 3 nodes: with 1, a lying node would decide alone "
+    "while the others are down"
 )
 
 
@@ -409,8 +409,8 @@ OF_QUORUM = [
     (3, "1", SEVERAL_NODES),
     (3, "4", SEVERAL_NODES),
     (3, "true", SEVERAL_NODES),
-    (1, "0", "chains[0].node_quorum: must be 1, because one node is named"),
-    (1, "2", "chains[0].node_quorum: must be 1, because one node is named"),
+    (1, "0", "chains[0].node_quorum: must be 1, because there is one node"),
+    (1, "2", "chains[0].node_quorum: must be 1, because there is one node"),
     (1, "true", "chains[0].node_quorum: "),
     (0, "2", "chains[0].rpc_urls: at least one is needed"),
 ]
@@ -499,9 +499,9 @@ OF_FILE = [
     ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
     (SIGNER, "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
     ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
-    ("[[connections]]", "[connections]", "connections: must be a list; tables in one are written in double brackets"),
+    ("[[connections]]", "[connections]", "connections: must be a list; write its tables in double brackets"),
     (SIGNER, "[[chains.signer]]", "chains[0].signer: must be a table"),
-    (SIGNER, "[chains.signers]", "chains[0].signers: must be a list; tables in one are written in double brackets"),
+    (SIGNER, "[chains.signers]", "chains[0].signers: must be a list; write its tables in double brackets"),
     ('[chains.signer]\nkey = "${SIGNER_KEY}"', "signers = []", "chains[0].signers: at least one is needed"),
     (
         SIGNER,

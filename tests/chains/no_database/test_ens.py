@@ -55,11 +55,11 @@ def test_names_are_normalised(name, normal):
     ("name", "sentence"),
     [
         (".", "is empty"),
-        ("a..eth", "is not as ENSIP-15 has it: Labels cannot be empty"),
-        (".eth", "is not as ENSIP-15 has it: "),
-        ("vitalik.eth ", "is not as ENSIP-15 has it: Invalid character"),
-        ("аlice.eth", "is not as ENSIP-15 has it: "),  # noqa: RUF001 (that is what it is about)
-        ("xn--ls8h.eth", "is not as ENSIP-15 has it: "),
+        ("a..eth", "is not a valid name (ENSIP-15): Labels cannot be empty"),
+        (".eth", "is not a valid name (ENSIP-15): "),
+        ("vitalik.eth ", "is not a valid name (ENSIP-15): Invalid character"),
+        ("аlice.eth", "is not a valid name (ENSIP-15): "),  # noqa: RUF001 (that is what it is about)
+        ("xn--ls8h.eth", "is not a valid name (ENSIP-15): "),
         ("a" * 252 + ".eth", "is longer than 255 bytes"),
         ("é" * 126 + ".eth", "is longer than 255 bytes"),
         # Normalization replaces this letter by six.
@@ -115,7 +115,7 @@ def test_a_resolver_that_refers_to_gateways_is_not_followed(names):
     with lying_node(recording(gateway_requests, lambda body: ask(names.chain.url, body))) as url:
         names.refer("elsewhere.eth", [url])
         (reason,) = resolved(names, "elsewhere.eth")
-    assert reason == "has a resolver that refers to a gateway (EIP-3668), and none is asked here"
+    assert reason == "has a resolver that refers to a gateway (EIP-3668), and this service asks no gateways"
     assert gateway_requests == []
 
 

@@ -119,7 +119,7 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
     host = url.removeprefix("http://")
     assert caught.value.for_operators == (
         f"No node of Test chain (31337) can be used: {host} sent block 7, which has no mixHash, and refuses "
-        "debug_getRawHeader, by which headers of other layouts are read "
+        "debug_getRawHeader, by which the service needs for other header layouts "
         "(-32601); the node said: “the method debug_getRawHeader does not exist/is not available”."
     )
 
@@ -228,7 +228,7 @@ def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
     """Celo's first headers had no field for uncles."""
     fields = {name: value for name, value in headers.FRONTIER.items() if name != "sha3Uncles"}
     assert len(rlp.decode(headers.encode(fields))) == 14
-    with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="begins with have other sizes"):
+    with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="first fields have wrong sizes"):
         client_of(url).head()
 
 

@@ -133,7 +133,7 @@ def test_requested_facts_are_packed_in_one_way_and_no_flipped_bit_proves_another
         pytest.param(-1, [ACCOUNT], [], "64 bits", id="negative block number"),
         pytest.param(HEADER, [], [31], "no field 31", id="header field"),
         pytest.param([], [], [], "no header", id="no headers"),
-        pytest.param([HEADER, HEADER], [], [], "not that of the parent", id="headers that are no chain"),
+        pytest.param([HEADER, HEADER], [], [], "not belong to the parent", id="headers that are no chain"),
         pytest.param(5, [AccountToProve(ALICE, 3, [LEAF], {}, {1: []})], [], "not the history", id="history of others"),
     ],
 )

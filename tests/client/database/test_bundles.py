@@ -291,21 +291,36 @@ def test_verify_told_accepts_a_batch_as_the_service_reports_it(made):
     [
         (lambda told: told.pop(), "other queries than the requested ones"),
         (lambda told: told.append(told[0] | {"number": 10}), "other queries than the requested ones"),
-        (lambda told: told[0].update(account=BOB), "Query 1: The bundle is of another account, block or chain"),
+        (
+            lambda told: told[0].update(account=BOB),
+            "Query 1: The bundle and the query differ in account, block or chain",
+        ),
         (
             lambda told: told[0].update(blockNumber=13, selector="latest"),
-            "Query 1: The bundle is of another account, block or chain",
+            "Query 1: The bundle and the query differ in account, block or chain",
         ),
-        (lambda told: told[6].update(sourceChainId="1"), "Query 7: The bundle is of another account, block or chain"),
+        (
+            lambda told: told[6].update(sourceChainId="1"),
+            "Query 7: The bundle and the query differ in account, block or chain",
+        ),
         (lambda told: told[0]["facts"][0].update(word=word(1)), "Query 1: The bundle shows another BALANCE than the"),
         (lambda told: told[1]["facts"][0].update(word=word(1)), f"Query 2: The bundle shows another SLOT {word(5)}"),
-        (lambda told: told[0].update(selector="timestamp:1900000000"), "Query 1: The bundle is of another time"),
+        (
+            lambda told: told[0].update(selector="timestamp:1900000000"),
+            "Query 1: The bundle and the query differ in time",
+        ),
         (lambda told: told[0].update(selector="block:11"), "Query 1: The service reports another block"),
         (lambda told: told[0]["facts"].pop(0), "Query 1: The bundle shows BALANCE, which the service doesn't report"),
         (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
-        (lambda told: told[7]["transaction"].update(index="1"), "Query 8: The bundle is of another transaction"),
-        (lambda told: told[7].update(transaction=None), "Query 8: The bundle is of another transaction"),
-        (lambda told: told[8]["transaction"].update(hash=word(1)), "Query 9: The bundle is of another transaction"),
+        (
+            lambda told: told[7]["transaction"].update(index="1"),
+            "Query 8: The bundle and the query differ in transaction",
+        ),
+        (lambda told: told[7].update(transaction=None), "Query 8: The bundle and the query differ in transaction"),
+        (
+            lambda told: told[8]["transaction"].update(hash=word(1)),
+            "Query 9: The bundle and the query differ in transaction",
+        ),
         (lambda told: told[7]["facts"][-1].update(word=word(1)), "Query 8: The bundle shows another LOG 2 than the"),
         (
             lambda told: told[7]["facts"][-1]["log"].update(data="0x12"),

@@ -249,7 +249,9 @@ def test_arguments_about_transactions_become_the_body():
     with pytest.raises(click.UsageError, match="Name the block"):
         body_of(**asked | {"transactions": [DIGEST, "0"]})
     for tag in ("latest", "finalized"):
-        with pytest.raises(click.UsageError, match=r"^Leave out --block: a transaction's hash names its own block\.$"):
+        with pytest.raises(
+            click.UsageError, match=r"^Leave out --block: a transaction's hash already selects its block\.$"
+        ):
             body_of(**asked | {"transactions": ["0", DIGEST], "block": tag})
     assert "latest" in body_of(**asked | {"transactions": ["0"], "block": "latest"})["data"]["1"]
     # Names of properties tell what each is of, if there are accounts and transactions.
@@ -314,7 +316,7 @@ def test_a_file_leaves_to_options_only_what_is_said_once(tmp_path, capsys, monke
         file.write_text(content)
         code, _, errors = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL, *option)
         assert code == ExitCode.USAGE
-        assert "either in a file or by options" in errors
+        assert "either in a file or with options" in errors
 
 
 def test_a_json_file_is_the_body(tmp_path, monkeypatch):
@@ -454,7 +456,7 @@ def test_a_keystore_is_opened_with_its_password_alone(tmp_path):
     right.write_text("a password\n")
     wrong.write_text("another\n")
     assert open_keystore(file, right).address == ALICE
-    with pytest.raises(click.UsageError, match="password is not that of"):
+    with pytest.raises(click.UsageError, match="not the password of"):
         open_keystore(file, wrong)
     for content in ("", "{}", "[]", "x" * 100_000, '{"crypto": {}, "version": 3}'):
         file.write_text(content)

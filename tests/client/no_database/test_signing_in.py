@@ -54,7 +54,7 @@ def test_nothing_else_is_signed(message):
         return "0x12"
 
     world = World(answer(200, set_cookie="csrftoken=a; Path=/"), answer(200, {"message": message}))
-    with pytest.raises(UnsafeSignIn, match=r"It was not signed"):
+    with pytest.raises(UnsafeSignIn, match=r"(It was not signed|The client did not sign it)"):
         world.run(new_key(Access(URL, "", PATIENCE), address=ALICE, sign=sign, chain_id=1, name="x"))
     assert signed == []
     assert len(world.requests) == 2

@@ -139,7 +139,7 @@ def test_no_password_of_the_broker_is_logged(machines, is_right):
     [
         (("-Q", "blocks.31337.1"), {}, "blocks.31337.1"),
         (("--pool", "solo"), {}, "The worker's tasks are threads of one process: leave out --pool, or name threads."),
-        ((), {"BROKER_URL": ""}, "Without a broker, run the worker by manage.py runworker."),
+        ((), {"BROKER_URL": ""}, "Without a broker, use manage.py runworker."),
     ],
 )
 def test_a_worker_that_would_not_do_all_work_is_refused(machines, arguments, variables, sentence):

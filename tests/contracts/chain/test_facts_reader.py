@@ -4,16 +4,13 @@ proofs under facts.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 
-from chains.contract_artifacts import NO_CONTRACT, load_artifact
-from chains.tries.packed import encode as pack
+from chains.contract_artifacts import NO_CONTRACT
 from tests.contracts import tries
 from tests.contracts.blocks import log_hash
 from tests.contracts.deployed import SENDER, Deployed, Reverted
@@ -21,7 +18,6 @@ from tests.contracts.proven_world import (
     BLOCK,
     CHAIN,
     CODE,
-    HEADER,
     LOGS,
     NO_CODE,
     NOBODY,
@@ -295,21 +291,6 @@ def test_receipts_and_logs_are_shown_under_facts(reader):
     # The hash of what is shown is the fact of what is stored.
     emitter, topics, data = reader.call("logByProof", CHAIN, BLOCK, 0, 0, shown_receipt(0))
     assert log_hash((bytes.fromhex(emitter[2:]), topics, data)) == reader.call("logHash", CHAIN, BLOCK, 0, 0)
-
-
-def test_an_earlier_registry_serves_proofs_and_no_reads_of_transactions(chain, simulator):
-    """It takes the calls of these reads for packed proofs, and refuses them."""
-    code = bytes.fromhex((Path(__file__).parents[1] / "earlier_registry.hex").read_text().strip().removeprefix("0x"))
-    artifact = replace(load_artifact("FactsRegistry"), bytecode=code)
-    source = Deployed(chain, "test/SettableBlockHashSource", CHAIN)
-    earlier = Deployed(chain, "FactsRegistry", CHAIN, source.address, 8191, NO_CONTRACT, artifact=artifact)
-    source.send("set", BLOCK, keccak(HEADER))
-    earlier.send_raw(pack(HEADER, ROOT, [], header_fields=[5]))
-    reader = Deployed(chain, "FactsReader", [earlier.address])
-    assert reader.call("receiptByProof", CHAIN, BLOCK, 0, shown_receipt(0))[0]
-    kinds = [(kind, arguments) for kind, arguments in PROVEN if kind in (RECEIPT_FIELD, LOG_HASH, TRANSACTION_HASH)]
-    calls = [Call(reader.address, kind.calldata(each, safe=safe)) for kind, each in kinds for safe in (False, True)]
-    assert [outcome.succeeded for outcome in simulator.run(calls)] == [False] * 6
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def image() -> str:
-    """Return the name of the image, built from these files."""
+def image() -> Iterator[str]:
+    """Build the image from these files, and yield its name."""
     if missing := [tool for tool in ("buildah", "podman", "runc") if shutil.which(tool) is None]:
         pytest.skip(f"{' and '.join(missing)} can't be found, so no image is built (Debian has packages of them)")
     if os.geteuid() != 0:
@@ -59,7 +59,8 @@ def image() -> str:
     assert done.returncode == 0, done.stderr[-2000:]
     if (tried := run(*RUN, "--rm", IMAGE, "true")).returncode:
         pytest.skip(f"no container runs on this machine: {tried.stderr.strip()}")
-    return IMAGE
+    yield IMAGE
+    run("podman", "rmi", "--force", IMAGE)
 
 
 def test_the_image_holds_only_what_runs(image):

@@ -90,7 +90,7 @@ def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
     wait_until_it_serves(units)
     for name, wrong, fault in (
         ("chains.toml", "[", "chains.toml"),
-        ("secret", "", "can't be read, or is empty."),
+        ("secret", "", "is unreadable or empty."),
     ):
         (tmp_path / name).write_text(wrong)
         assert not units.reload(WEB)

@@ -235,7 +235,7 @@ def test_a_false_hash_changes_no_account_or_slot_of_a_block_whose_root_is_there(
 
 # --- Figures ----------------------------------------------------------------------------------------------------------
 
-CURRENT = "These figures are of the code with the digest `{}`, which is the current one."
+CURRENT = "These figures belong to the code with the digest `{}`, which is the current one."
 
 
 def fault(page: str, changelog: str, digest: str) -> str:

@@ -88,7 +88,7 @@ def test_the_chains_page_reaches_the_first_block_by_jumps_or_says_why_not(no_nod
     saw(number=20_000_000)
     chain = "genesis_time = 1, bellatrix = 0, capella = 0, deneb = 0, electra = 0"
     reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\nbeacon_chain = {{ {chain} }}\n")
-    assert connection()["reach"]["whyNoJump"].endswith("so old blocks are proven by hops alone.")
+    assert connection()["reach"]["whyNoJump"].endswith("so only hops reach old blocks.")
     FactsRegistry.objects.update(beacon_history=batches.BLOCK_HASH_SOURCE)
     reach = connection()["reach"]
     assert "has neither beacon_urls nor era_files" in reach["whyNoJump"]
@@ -198,14 +198,14 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert before["seenAt"] > chain["seenAt"]
 
 
-def test_the_chains_page_asks_no_chain_and_takes_twelve_statements_whatever_is_connected(
+def test_the_chains_page_asks_no_chain_and_takes_thirteen_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
     batches.connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):
-        with django_assert_num_queries(12):
+        with django_assert_num_queries(13):
             Client().get(path)
 
 

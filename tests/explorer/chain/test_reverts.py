@@ -128,11 +128,14 @@ def test_its_button_opens_the_form_of_a_new_batch_filled_in(service: DevChain, n
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"revert": "0x12345678"}, "This is no error of a registry"),
-        ({"revert": "hello"}, "This is no error of a registry"),
-        ({"revert": revert("Error(string)", "x" * 1000)}, "This is no error of a registry"),
+        ({"revert": "0x12345678"}, "No registry, reader or library reverts with this"),
+        ({"revert": "hello"}, "No registry, reader or library reverts with this"),
+        ({"revert": revert("Error(string)", "x" * 1000)}, "No registry, reader or library reverts with this"),
         ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 9)}, "There is no such property"),
-        ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 1)[:10]}, "This is no error of a registry"),
+        (
+            {"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 1)[:10]},
+            "No registry, reader or library reverts with this",
+        ),
         ({"account": "0x12", "block": "1"}, "The account"),
         ({"block": "x"}, "The block must be a number"),
         ({"block": "9" * 90}, "The block must be a number"),
@@ -143,7 +146,7 @@ def test_its_button_opens_the_form_of_a_new_batch_filled_in(service: DevChain, n
         ({"block": "1", "transaction": f"0x{1:064x}", "property": "STATUS"}, "by its index"),
         ({"block": "1", "transaction": "0", "log": "x"}, "The log must be"),
         ({"timestamp": "noon"}, "The time must be"),
-        ({"block": "1", "property": "TIMESTAMP", "sourceChainId": "5"}, "no facts registry of these chains"),
+        ({"block": "1", "property": "TIMESTAMP", "sourceChainId": "5"}, "no facts registry for these chains"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(service: DevChain, parameters: dict[str, str], sentence: str):
@@ -156,7 +159,7 @@ def test_bad_input_is_refused_in_a_sentence(service: DevChain, parameters: dict[
 def test_an_error_without_a_fact_says_what_it_means(service: DevChain):
     page = text_of(asked(revert=revert("Error(string)", "STORAGE_PROOF_SLOT_NOT_SAVED")).text)
     assert "STORAGE_PROOF_SLOT_NOT_SAVED" in page
-    assert "or the root of the proof; or registryOf(chainId) is zero." in page
+    assert "root, or registryOf(chainId) is zero." in page
     assert "Make the proof again" in text_of(asked(revert="0x09bde339").text)
 
 

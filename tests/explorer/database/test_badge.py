@@ -7,7 +7,7 @@ import pytest
 
 from tests.explorer import batches
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 OPEN, FINAL = 5, 604_800
 

@@ -348,7 +348,7 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
     client.get("/explorer", {"q": "bob.eth"})
     assert ens["asked"] == []
     batches.read_files()
-    assert "has read the chain too often" in alice.get("/explorer", {"q": "bob.eth"}).text
+    assert "has sent too many reads" in alice.get("/explorer", {"q": "bob.eth"}).text
     assert alice.get("/facts", {"account": "bob.eth"}, headers={"accept": "text/html"}).status_code == 429
 
 

@@ -57,7 +57,7 @@ def test_the_owner_alone_is_offered_it_while_the_batch_is_open(alice, client, se
 
 def test_the_cancel_page_shows_what_was_sent_and_a_confirmation_cancels_once(alice):
     batch = batches.accept(batches.a_batch())
-    assert "Nothing was sent for it yet" in alice.get(f"{batches.path(batch)}/cancel").text
+    assert "The service has sent nothing yet" in alice.get(f"{batches.path(batch)}/cancel").text
     send(batch, 1)
     send(batch, 2)
     text = text_of(alice.get(f"{batches.path(batch)}/cancel").text)
@@ -68,7 +68,7 @@ def test_the_cancel_page_shows_what_was_sent_and_a_confirmation_cancels_once(ali
         assert confirm(alice, batch, seen) == (302, batches.path(batch))
     assert alice.get(f"{batches.path(batch)}.json").json()["rejection"] == {
         "code": "cancelled_by_user",
-        "error": "The batch was cancelled on its page by the user who submitted it.",
+        "error": "The user who submitted the batch has cancelled it on its page.",
         "retryable": False,
     }
 

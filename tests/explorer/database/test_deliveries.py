@@ -98,4 +98,4 @@ def test_a_button_sends_one_again(batch):
     answer = client.post(button.lower())
     assert (answer.status_code, answer.headers["Location"]) == (302, f"{path(batch)}#deliveries")
     assert list(WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING)) == [first]
-    assert "is sent again" in client.get(path(batch)).text
+    assert "Sending the delivery again" in client.get(path(batch)).text

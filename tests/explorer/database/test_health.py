@@ -85,7 +85,7 @@ def test_health_is_degraded_while_no_worker_runs(silent):
         beat()
         last = timezone.now() - SILENCE
         WorkerHeartbeat.objects.update(beat_at=last)
-    assert problems() == [("no_worker", "No worker is running. Batches are stored, but none is proven.")]
+    assert problems() == [("no_worker", "No worker is running. The service keeps batches, but proves none.")]
     worker = Client().get("/healthz").json()["worker"]
     assert worker == {"running": False, "lastBeat": last.isoformat() if last else None}
 
@@ -100,7 +100,7 @@ def test_health_is_503_while_the_database_does_not_answer(caplog):
     body = response.json()
     assert (body["status"], body["database"]) == ("degraded", "unavailable")
     assert body["worker"] == {"running": False, "lastBeat": None}
-    assert body["problems"] == ["The database does not answer, so nothing is known of the worker."]
+    assert body["problems"] == ["The database does not answer, so the worker's state is unknown."]
     assert body["codes"] == ["database_unavailable"]
     assert "private" not in response.text
     assert "the database does not answer a health check" in caplog.text

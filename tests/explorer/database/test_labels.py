@@ -14,7 +14,7 @@ from tests.explorer.pages import text_of
 from tests.factories import client_of
 from tests.service import ALICE, BOB, a_key, fresh, request, submit
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 LABEL = "Payroll <b>March</b>"
 

@@ -53,8 +53,8 @@ def shown_logs(*logs: Any, **parameters: Any) -> str:
     return shown(batch_about(*logs), **parameters)
 
 
-ANOTHER, NO_EVENT = "Topic 0 of this log isn't that of this event.", "This is no event's signature."
-NOT_ITS_DATA = "The data of this log isn't that of this event."
+ANOTHER, NO_EVENT = "its topic 0 differs.", "This is not an event's signature."
+NOT_ITS_DATA = "The log's data doesn't fit this event."
 PAIR = a_log("T(address,string)", ALICE_IN_A_TOPIC, data=encode(["string"], ["<b>é</b>"]))
 DECODED = [
     (

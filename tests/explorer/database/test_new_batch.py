@@ -189,7 +189,7 @@ def test_questions_about_transactions_make_the_request_of_the_api(alice):
 
 
 DECIMAL = "must be a decimal string without sign or leading zeros, not"
-NO_TRANSACTION = f"A transaction is named by its hash, or by its index in the block, which {DECIMAL} '0x12'."
+NO_TRANSACTION = f"Name a transaction by its hash, or by its index in the block, which {DECIMAL} '0x12'."
 NO_NUMBER = "A block number has decimal digits, such as 26,441,180."
 NO_TIME = "Write a time after 1970 as 2026-11-20 12:00:00, in UTC."
 NO_HASH = "The hash of a transaction is 0x and 64 hexadecimal digits."
@@ -338,7 +338,11 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
             "slots",
             'A storage slot is up to 64 hexadecimal digits, not \'{"slot": "1", "keys": ["1"]\'.',
         ),
-        ({"accounts": "vitalik.eth"}, "accounts", "This service resolves no names, send the address of 'vitalik.eth'."),
+        (
+            {"accounts": "vitalik.eth"},
+            "accounts",
+            "This service resolves no names, so send the address of 'vitalik.eth'.",
+        ),
         ({"accounts": f"{ALICE}\0"}, "accounts", "Null characters are not allowed."),
         *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("0,015", "-1", ".", "0.0000000000000000001", "much")),
         *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("1e99999999", "9" * 5000, "9" * 61)),
@@ -529,11 +533,11 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
     "a cell behind the columns": (
         f"address,block,\n{ALICE},16,x\n{B},16,,x\n",
         "2 3",
-        "It has cells in no column: 'x'.",
+        "Some cells have no column: 'x'.",
     ),
-    "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2", "It has cells in no column: '0'."),
+    "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2", "Some cells have no column: '0'."),
     "no column": (f"address,balance,usd\n{ALICE},1,2\n", "1", "Not a column: 'balance', 'usd'. The columns are "),
-    "a column twice": (f"address,account\n{ALICE},{B}\n", "1", "It names the column address twice."),
+    "a column twice": (f"address,account\n{ALICE},{B}\n", "1", "The first line names the column address twice."),
     "the names of an explorer": (f'"HolderAddress","Balance"\n"{ALICE}","5171.25"\n', "1 2", NO_ACCOUNT),
     "names once more": (f"address,block\n{ALICE},16\naddress,block\n{B},block:\n", "3 4", NO_ACCOUNT),
     "no subject": (f"address,block\n{ALICE},16\n,15\n", "3", "It has no address."),
@@ -544,8 +548,12 @@ WRONG_LINES: dict[str, tuple[str | bytes, str, str]] = {
         "4 6",
         "'soon' is not a block.",
     ),
-    "a quotation mark": (f'sep=,\naddress\n"{B}\n\n\n', "3", "It can't be read as CSV: look at its quotation marks."),
-    "a spreadsheet": (b"PK\x03\x04\x14\0", "", "The file is a spreadsheet, such as .xlsx. In its program, save it as "),
+    "a quotation mark": (f'sep=,\naddress\n"{B}\n\n\n', "3", "This is not valid CSV: check the quotation marks."),
+    "a spreadsheet": (
+        b"PK\x03\x04\x14\0",
+        "",
+        "The file is a spreadsheet, such as .xlsx. In that program, save the file as ",
+    ),
     "UTF-16": (f"address\n{ALICE}".encode("utf-16"), "", "The file is not UTF-8 text. In a spreadsheet, save it as "),
     "UTF-16 without its mark": (f"address\n{ALICE}".encode("utf-16-le"), "", "The file is not UTF-8 text. "),
     "another code": (b"\xc4ddress\n", "", "The file is not UTF-8 text. In a spreadsheet, save it as “CSV UTF-8”."),
@@ -570,7 +578,7 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
 def test_a_pasted_spreadsheet_is_refused_as_a_file_is(alice):
     html = post(alice, "paste", {}, pasted="PK\x03\x04\x14\x06", status=400)
     ((_, told),) = faults_in(html)
-    assert told.startswith("Line 1: The file is a spreadsheet, such as .xlsx. In its program, save it as ")
+    assert told.startswith("Line 1: The file is a spreadsheet, such as .xlsx. In that program, save the file as ")
 
 
 def test_pasted_lines_keep_a_faulty_selector_of_the_form_for_later_correction(alice):
@@ -596,7 +604,7 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
     [
         ("", "No line has an account, a transaction or a header field."),
         (f"tx,log\n{TRANSACTION},one", "Line 2: The index of a log must be a decimal string without sign "),
-        (f"tx,block\n{TRANSACTION}1,1", "Line 2: A transaction is named by its hash, or by its index in the "),
+        (f"tx,block\n{TRANSACTION}1,1", "Line 2: Name a transaction by its hash, or by its index in the "),
         (
             f"tx,props\n{TRANSACTION},BALANCE",
             "Line 2: 'BALANCE' must be 'STATUS', 'TYPE', 'CUMULATIVE_GAS_USED', 'LOG_COUNT' or 'HASH'.",

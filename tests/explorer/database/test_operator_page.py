@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 26
+STATEMENTS = 27
 
 
 @pytest.fixture(autouse=True)

@@ -103,9 +103,6 @@ def test_the_footer_leads_to_documentation_and_source_and_tells_the_version(sett
         settings.VERSION = version
         assert f'href="https://forge.example/bqs/tree/{place}/docs"' in footer()
     assert 'href="https://forge.example/bqs"' in footer()
-    settings.DOCUMENTATION_URL = "https://docs.example"
-    assert 'href="https://docs.example"' in footer()
-    assert "/tree/" not in footer()
 
 
 def test_a_host_that_is_not_ours_gets_a_page_of_ours():

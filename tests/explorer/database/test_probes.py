@@ -146,7 +146,7 @@ def test_without_chains_it_is_not_ready_and_each_request_hears_so(settings, tmp_
     for path in ("/", "/sign-in", "/chain-connections", "/metrics"):
         answer = client.get(path)
         assert (path, answer.status_code, "Retry-After" in answer.headers) == (path, 503, True)
-        assert "until its operator mends it" in html.unescape(answer.text)
+        assert "until the operator corrects it" in html.unescape(answer.text)
     assert client.get("/chain-connections").json()["code"] == "chain_unavailable"
     # The service reads the repaired file without a restart.
     chains_toml(tmp_path, "http://127.0.0.1:1")

@@ -17,7 +17,7 @@ from tests.explorer.batches import a_batch, accept, beat, page, path
 from tests.explorer.pages import text_of
 
 WHO = {
-    Actor.NOBODY: "Nobody must act, because it takes its time:",
+    Actor.NOBODY: "Nobody must act on these codes. They only take time:",
     Actor.OPERATOR: "The operator of this service must act, at least if it lasts:",
     Actor.USER: "The user must act, because what the batch asks for can't be had so:",
     Actor.PAYER: "The payer of a self-funded batch must act:",
@@ -124,8 +124,12 @@ def test_values_are_written_where_they_are_shown():
         ("daily_limit", {"cheaper": 1_999_999_999}, "gas at 1.999… gwei or less"),
         ("limit_used_up", {"used": 10**12 + 1}, "0.000002 ETH of this are used"),
         ("nothing_allowed", {"most": 10**18 - 1}, "cost, on Development chain, 0.999999… ETH in"),
-        ("signer_too_poor", {"balance": 10**18 - 1, "needed": 10**18 + 1}, "0.999999… ETH, less than the 1.000001 ETH"),
-        ("signer_below_minimum", {"balance": 1}, "holds 0.000000000000000001 ETH"),
+        (
+            "signer_too_poor",
+            {"balance": 10**18 - 1, "needed": 10**18 + 1},
+            "0.999999… ETH, and may have to pay 1.000001 ETH",
+        ),
+        ("signer_below_minimum", {"balance": 1}, "has 0.000000000000000001 ETH"),
         ("fee_too_low", {"cost": 10**18 + 1, "fee": 10**18 - 1}, "1.000001 ETH, more than its fee of 0.999999… ETH"),
     ],
 )

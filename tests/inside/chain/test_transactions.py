@@ -11,7 +11,7 @@ from eth_account.signers.local import LocalAccount
 from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import get_chains
 from proving import stops
-from proving.models import SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import SignedTransaction, Signer, Stop, Transaction, TransactionState
 from proving.packing.packs import Intent
 from proving.sending import orders, signing, transaction_monitor
 from proving.sending.orders import Order
@@ -54,7 +54,7 @@ def test_an_intent_under_way_is_not_sent_twice(service, lane):
 def test_all_of_several_transactions_are_stored_or_none(service, lane):
     before = Transaction.objects.count()
 
-    def fail(sender: str, nonce: int) -> None:
+    def fail() -> None:
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
@@ -117,7 +117,7 @@ def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserve
 
     def resume_after(*arguments: Any) -> None:
         sign_and_store(*arguments)
-        stops.resume(31337)
+        stops.resume_by_operator(Stop(chain_id=31337))
 
     for module, between in ((signing, stop_before), (transaction_monitor, resume_after)):
         with monkeypatch.context() as patch:

@@ -36,7 +36,7 @@ from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
 ANCHOR = 89
 # These include a period's first slot and another period's last slot.
 MISSED = (40, 44, 53, 71)
-ONLY_BY_FILES = "Development chain (31337) has no era_files, and blocks before Capella are proven by these."
+ONLY_BY_FILES = "Development chain (31337) has no era_files, which are necessary for blocks before Capella."
 
 
 @pytest.fixture(scope="module")
@@ -398,7 +398,7 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
         JumpLeaves.objects.update(content=wrong)
         assert branch(end) == expected
         assert bytes(JumpLeaves.objects.get().content) == right
-    with pytest.raises(NodeUnavailable, match="Another block was at this number"):
+    with pytest.raises(NodeUnavailable, match="This number had another block"):
         branch(Header.decode(headers.encode({**headers.FRONTIER, "number": 8200})))
 
 

@@ -416,11 +416,11 @@ def test_a_header_below_the_head_that_nodes_lack_is_the_fault_of_the_source_s_no
         reconfigure(settings, service.url, url)
         for _ in range(2):
             work()
-            assert waiting() == [f"Nodes of chain 31337 lack block {number}, which their chain has."]
+            assert waiting() == [f"Nodes of chain 31337 lack block {number}, although the chain has it."]
         (told,) = Client().get(f"/explorer/query/{batch.pk}.json").json()["waits"]
         assert (told["code"], told["failingSince"] is None) == ("source_without_block", False)
         html = _page(batch)
-        assert f"Nodes of Development chain lack block {number}, which their chain has." in html
+        assert f"Nodes of Development chain lack block {number}, although the chain has it." in html
         assert "If it lasts, the operator of this service must act." in html
         reconfigure(settings, url, service.url)
     assert work_until_done(batch, service).status == BatchStatus.DONE
@@ -434,7 +434,7 @@ def test_a_block_from_which_a_path_begins_that_nodes_lack_is_told(service, key, 
     with hiding(service.url, number) as url:
         reconfigure(settings, service.url, url)
         work()
-        assert waiting() == [f"Nodes of chain 31337 lack block {number}, which their chain has."]
+        assert waiting() == [f"Nodes of chain 31337 lack block {number}, although the chain has it."]
         reconfigure(settings, url, service.url)
     assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
 
@@ -664,9 +664,7 @@ def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_rea
     body = request(ALICE, block=0)
     (rejection,) = estimate(client, key, body)["rejections"]
     sentence = rejection["error"]
-    assert sentence.startswith(
-        "No node of chain 31337 proves the state at block 0 that the block's header names. 127.0.0.1"
-    )
+    assert sentence.startswith("No node of chain 31337 proves the state at block 0. 127.0.0.1")
     assert sentence.endswith(" Development chains often begin with another state: ask for block 1 or a later one.")
     shown = asked_at(key, "/read-proofs", "block:0")
     assert (shown.status_code, shown.json()["error"]) == (503, sentence)

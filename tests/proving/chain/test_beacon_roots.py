@@ -124,10 +124,10 @@ def test_a_block_that_nodes_lack_is_no_fault_of_the_roots(service, roots, settin
     (node,) = re.findall(r'The other chain"\nrpc_urls = \["(.*)"', settings.CHAINS_FILE.read_text())
     with hiding(node, 41) as url:
         reconfigure(settings, node, url)
-        assert told(service) == f"Nodes of chain {THERE} lack block 41, which their chain has."
+        assert told(service) == f"Nodes of chain {THERE} lack block 41, although the chain has it."
 
 
-NO_ROOT = f"Chain {HERE} holds no beacon root, at {ADDRESS}, that one of the newest blocks of chain {THERE} names."
+NO_ROOT = f"Chain {HERE} has no beacon root at {ADDRESS} that a recent block of chain {THERE} names."
 
 
 @pytest.mark.long

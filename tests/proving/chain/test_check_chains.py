@@ -116,7 +116,7 @@ def test_check_chains_asks_for_a_name_if_names_are_configured(with_names):
         Names(chain)
         chain.mine(200)
         with_names(chain.url)
-        assert check("no_registry")[-1] == "  ENS names can be asked for."
+        assert check("no_registry")[-1] == "  ENS names work."
 
 
 def test_check_chains_fails_if_no_node_of_a_chain_can_be_used(configure, devchain):
@@ -213,12 +213,16 @@ def test_a_signer_without_key_is_told(configure, devchain):
     ("slots", "tables", "sentence"),
     [
         # Source: https://github.com/cosmos/evm/issues/1283
-        ({"writes": 8192}, {}, 'block 20026 than the block has. .*block_hash_source = "attested"'),
-        ({"reads": 13, "writes": 13}, {"connection": "window = 20"}, "block 20011 than the block has. .* lower window"),
+        ({"writes": 8192}, {}, 'returns a wrong hash for block 20026. .*block_hash_source = "attested"'),
+        (
+            {"reads": 13, "writes": 13},
+            {"connection": "window = 20"},
+            "returns a wrong hash for block 20011. .* Lower window",
+        ),
         (
             {"limit": 13, "reads": 13, "writes": 13},
             {"chain": "history_window = 12", "connection": "window = 12"},
-            "Slot 10 of .* holds another hash than that of block 20026, .* Set history_window, which is 12,",
+            "Slot 10 of .* doesn't hold the hash of block 20026, .* Set history_window, which is 12,",
         ),
     ],
 )
@@ -292,7 +296,7 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
         printed, fault = check_node(url)
     assert printed[-2].endswith("none")
     assert printed[-1].endswith(" proves no block: The node refused (-32601); the node said: “no”.")
-    assert fault == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
+    assert fault == "no_proofs: The node can't serve a source chain: it has no proofs (eth_getProof)."
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def test_no_reader_is_made_of_code_that_is_not_right(service):
     assert "Chain 31337 is left out" in told.getvalue()
 
 
-@pytest.mark.parametrize(("chain_id", "why"), [(31337, "has no facts registry"), (5, "no chain 5")])
+@pytest.mark.parametrize(
+    ("chain_id", "why"), [(31337, "has no facts registry"), (5, "No chain with id 5 is configured")]
+)
 def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     with pytest.raises(CommandError, match=why):
@@ -190,7 +192,7 @@ def test_a_development_chain_that_was_started_anew_takes_an_empty_database(servi
         settings.CHAINS_FILE = chains_toml(tmp_path, fresh.url)
         with pytest.raises(CommandError, match="no code there"):
             deploy(31337, 31337)
-        with pytest.raises(CommandError, match="started anew takes an empty database"):
+        with pytest.raises(CommandError, match="A new chain needs an empty database"):
             deploy(31337, 31337, "--replace")
     assert FactsRegistry.in_use.count() == 1
 
@@ -209,7 +211,7 @@ def test_a_dead_node_is_said_in_a_sentence(unreachable_chain, db):
 def test_a_chain_before_cancun_is_refused_by_its_name(db, settings, tmp_path):
     with DevChain(extra_args=("--hardfork", "shanghai")) as chain:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        with pytest.raises(CommandError, match=r"Development chain \(31337\) does not run MCOPY .EIP-5656"):
+        with pytest.raises(CommandError, match=r"Development chain \(31337\) lacks MCOPY .EIP-5656"):
             call_command("deploy_registry", "31337", "31337")
     assert not Transaction.objects.exists()
 

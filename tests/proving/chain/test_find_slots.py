@@ -475,7 +475,7 @@ def test_a_refusal_says_what_to_check(search, chain):
             f"{later} has no code at block 1 of Development chain (31337). It",
         ),
         ((later, "balanceOf(address)", ALICE), "latest", "The call answers 0 bytes: name a view function"),
-        (("Hidden", "failing(address)"), "latest", "The signature takes 1 argument, not 0."),
+        (("Hidden", "failing(address)"), "latest", "The signature has 1 argument, not 0."),
     ):
         assert search.ask(*call, block=block).json()["error"].startswith(sentence)
 

@@ -177,7 +177,7 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     sent = Transaction.objects.count()
     (sentence,) = waiting()
     assert sentence.startswith(
-        "What a jump is proven by can't be had. No beacon node of The other chain (31338) has the historical summaries "
+        "The data for a jump is not available. No beacon node of The other chain (31338) has the historical summaries "
     )
     # The branch is missing, so no block has been recorded.
     assert not of_batch(batch)
@@ -223,8 +223,8 @@ def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings
     batch = submit(key, of_there(OLD))
     assert work_until_done(batch).rejection_code == "block_too_old"
     assert batch.rejection_reason == (
-        f"Block {OLD} of chain {THERE} is out of reach: {NO_HISTORY} The other chain (31338) has no beacon_urls, which "
-        "tell what blocks are proven by."
+        f"Block {OLD} of chain {THERE} is out of reach: {NO_HISTORY} The other chain (31338) has no beacon_urls, "
+        f"which have the data for proofs."
     )
 
 

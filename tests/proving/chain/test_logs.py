@@ -9,7 +9,7 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from chains.contract_artifacts import DEPLOYER
-from proving.models import FactsRegistry, Transaction
+from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, StepKind
 from tests.chains.lying_node import between, error
 from tests.proving.chain_state import call, signer_nonce
@@ -159,14 +159,6 @@ def test_a_transaction_or_log_that_its_block_lacks_is_rejected_with_a_code_of_it
         work(LOOKS_IN_A_MINUTE + 1)
         assert (fresh(batch).status, fresh(batch).rejection_code) == (BatchStatus.REJECTED, code)
     assert not Transaction.objects.exclude(to=DEPLOYER).exists()
-
-
-def test_a_registry_of_an_earlier_version_proves_no_logs(service, client, key):
-    FactsRegistry.objects.update(code_hash="0x" + "12" * 32)
-    number = block_with_logs(service)
-    (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
-    assert obstacle["code"] == "registry_lacks_logs"
-    assert obstacle["error"].endswith("deploy_registry 31337 31337 --replace")
 
 
 def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, key, settings):

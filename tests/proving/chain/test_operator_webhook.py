@@ -74,10 +74,10 @@ def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook
     work()
     deployed(SOURCE)
     work()
-    later(seconds=119)
+    later(seconds=179)
     work()
     assert told(hook) == began
-    later(seconds=121)
+    later(seconds=181)
     beat()
     work()
     assert told(hook) == [*began, ("problem.ended", "no_registry", str(SOURCE))]
@@ -93,12 +93,12 @@ def test_a_problem_that_is_there_for_seconds_at_a_time_is_told_once_when_it_come
     deployed()
 
     def flicker() -> None:
-        """Show the problem once, and let a minute without it pass."""
+        """Show the problem once, and let two minutes without it pass."""
         FactsRegistry.objects.update(deployed_at=None)
         work()
         deployed()
         work()
-        later(seconds=60)
+        later(seconds=120)
         work()
 
     flicker()
@@ -106,7 +106,7 @@ def test_a_problem_that_is_there_for_seconds_at_a_time_is_told_once_when_it_come
     for _ in range(3):
         flicker()
     assert [kind for kind, code, _ in told(hook) if code == "no_registry"] == ["problem.began"]
-    later(seconds=121)
+    later(seconds=181)
     work()
     assert [kind for kind, code, _ in told(hook) if code == "no_registry"] == ["problem.began", "problem.ended"]
     (severity,) = {got.data("severity") for got in hook.received if got.data("code") == "no_registry"}

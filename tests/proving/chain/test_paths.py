@@ -213,7 +213,7 @@ def test_a_history_that_holds_other_hashes_rejects_a_batch_before_anything_is_pr
     (told,) = estimate(Client(), key, body)["rejections"]
     batch = rejected(submit(key, body))
     assert (batch.rejection_code, batch.rejection_retryable, batch.estimated_gas) == ("block_too_old", False, None)
-    assert "holds another hash than that block's" in batch.rejection_reason
+    assert "holds another block's hash" in batch.rejection_reason
     assert told["code"] == batch.rejection_code
     assert Transaction.objects.count() == before
 
@@ -312,7 +312,7 @@ def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
     old.rpc("anvil_setBalance", SIGNER, "0x0")
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work(3, old)
-    assert "Its operator must fund it" in waiting()[0]
+    assert "The operator must fund the signer" in waiting()[0]
     assert Block.objects.count() == 1
 
 

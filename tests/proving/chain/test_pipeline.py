@@ -315,7 +315,7 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     batch = submit(key, request(ALICE, block=block, props=["BALANCE"]))
     work(5)
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert "is not the one that was proven here" in waiting()[0]
+    assert "than this service proved" in waiting()[0]
     assert signer_nonce(service) == before
 
 

@@ -235,7 +235,7 @@ LIES = {
     ("another slot's proof", "eth_getProof"): another_slots,
     ("no proof", "eth_getProof"): lambda _: None,
     ("the end is missing", "eth_getProof"): lambda told: told | {"accountProof": told["accountProof"][:-1]},
-    ("a node too many", "eth_getProof"): lambda told: told | {"accountProof": told["accountProof"] * 2},
+    ("one node is missing or too many", "eth_getProof"): lambda told: told | {"accountProof": told["accountProof"] * 2},
     ("another block's state", "eth_getBlockByNumber"): lambda told: with_hash(told | {"stateRoot": "0x" + 64 * "1"}),
     ("a byte for a word", "eth_call"): lambda _: "0x01",
     ("an unknown boolean, cut", "eth_call"): lambda _: "0x" + 63 * "2",

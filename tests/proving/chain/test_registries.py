@@ -7,7 +7,6 @@ import time
 from datetime import timedelta
 from html import unescape
 from ipaddress import ip_network
-from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -49,14 +48,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 OTHER_CODE = "0x5f195f5260205ff3"
 # PUSH0 PUSH0 REVERT
 REVERTING_CODE = "0x5f5ffd"
-OTHER = "its code is not that of this version's contract"
+OTHER = "its code differs from this version's contract"
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
-
-
-# Creation code of the forgeable registry. The arguments (source chain, block hash source) are appended.
-FORGEABLE = Path(__file__).parents[2] / "contracts" / "forgeable_registry.hex"
-# Creation code of the registry before it proved transactions, to which all four arguments are appended.
-EARLIER = FORGEABLE.with_name("earlier_registry.hex")
 
 
 def restart() -> None:
@@ -169,43 +162,10 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
     assert registry().code_hash != ""
 
 
-def forgeable_registry(chain: DevChain, block_hash_source: str) -> str:
-    """Deploy the version in which facts could be forged. Return the address."""
-    return deploy_code(
-        chain, bytes.fromhex(FORGEABLE.read_text()), encode(["uint256", "address"], [31337, block_hash_source])
-    )
-
-
 def deploy_code(chain: DevChain, code: bytes, arguments: bytes) -> str:
     creation = "0x" + (code + arguments).hex()
     receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": creation, "gas": hex(10**7)})
     return str(receipt["contractAddress"])
-
-
-@pytest.mark.parametrize("window", [8191, 8192])
-def test_a_registry_of_the_version_before_transactions_is_still_used(service, key, window):
-    """An upgrade leaves such a registry in use, unless it was deployed with other values than are recorded."""
-    row = registry()
-    arguments = [31337, row.block_hash_source, window, NO_CONTRACT]
-    code = bytes.fromhex(EARLIER.read_text())
-    row.address = deploy_code(service, code, encode(["uint256", "address", "uint256", "address"], arguments))
-    row.save()
-    restart()
-    batch = submit(key, request(ALICE, block=service.head()))
-    if window != row.history_window:
-        work()
-        assert OTHER in registry().refused
-        return
-    assert work_until_done(batch).status == BatchStatus.DONE
-    assert (registry().address, registry().refused) == (row.address, "")
-    # It proves no transactions, which its operator is told.
-    (shown,) = Client().get("/chains.json").json()["connections"]
-    (note,) = shown["notes"]
-    assert (shown["codeIsRight"], shown["provesTransactions"], REMEDY in note) == (True, False, True)
-    said = io.StringIO()
-    with pytest.raises(CommandError, match="no_worker"):
-        call_command("check_chains", stdout=said)
-    assert note in said.getvalue()
 
 
 def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(service, key):
@@ -231,25 +191,7 @@ def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(s
     assert work_until_done(after).status == BatchStatus.DONE
     assert registry().address != row.address
     assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
-    assert "is of an earlier version" in FactsRegistry.objects.get(address=row.address).replaced_because
-
-
-def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
-    row = registry()
-    row.address = forgeable_registry(service, row.block_hash_source)
-    row.save()
-    restart()
-    batch = submit(key, request(ALICE, block=service.head()))
-    nonce = signer_nonce(service)
-    work()
-    batch.refresh_from_db()
-    assert signer_nonce(service) == nonce
-    beat()
-    for text in (str(batch.wait), Client().get(path(batch)).text, health()[1], check_chains()[0]):
-        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in text
-        assert REMEDY in text
-    deploy(31337, 31337, "--replace")
-    assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
+    assert "has an earlier version" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
 # --- Intervals of code checks -----------------------------------------------------------------------------------------
@@ -360,7 +302,7 @@ def test_facts_of_open_batches_on_a_replaced_registry_are_proven_to_its_successo
     half_proven.refresh_from_db()
     batch.refresh_from_db()
     assert half_proven.step == StepKind.BLOCKHASH_AVAILABLE
-    assert f"{old.address} is replaced by a new one" in batch.went_back_because
+    assert f"{old.address} is replaced" in batch.went_back_because
     service.mine(40)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert len(transactions_of(half_proven)) == 1

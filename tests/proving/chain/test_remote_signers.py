@@ -85,9 +85,9 @@ def test_a_service_behind_tls_signs_with_certificate_and_token(service, key, set
         whole = {name: (tmp_path / name).read_text() for name in ("token", "client.pem", "client.key", "server.pem")}
         for name, other, told in (
             ("token", "another", "HTTP status 401"),
-            ("token", "two\nlines", "its token can't be read"),
-            ("client.pem", whole["server.pem"], "the files for its TLS can't be used"),
-            ("client.key", encrypted(whole["client.key"]), "the files for its TLS can't be used"),
+            ("token", "two\nlines", "its token is unreadable"),
+            ("client.pem", whole["server.pem"], "its TLS files are unusable"),
+            ("client.key", encrypted(whole["client.key"]), "its TLS files are unusable"),
             ("server.pem", whole["client.pem"], "has no valid TLS certificate"),
         ):
             (tmp_path / name).write_text(other)

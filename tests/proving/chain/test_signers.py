@@ -103,7 +103,7 @@ def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
     mempool.mine()
     batches = send_each(key, mempool, 2)
     assert senders() == [SECOND_SIGNER]
-    assert "that it may have to pay" in str(Signer.objects.get(address=SIGNER).wait)
+    assert "and may have to pay" in str(Signer.objects.get(address=SIGNER).wait)
     assert work_until_done(batches[0], mempool).status == BatchStatus.DONE
 
 

@@ -96,7 +96,7 @@ def wait_of(chain: DevChain) -> str:
 
 
 def lacking(block: int) -> str:
-    return f"Nodes of chain {THERE} lack block {block}, which their chain has."
+    return f"Nodes of chain {THERE} lack block {block}, although the chain has it."
 
 
 def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) -> None:
@@ -377,7 +377,7 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
 @pytest.mark.long
 def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
-    assert wait_of(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
+    assert wait_of(chain).startswith(f"Nodes of chain {HERE} report no block of chain {THERE} that the Outbox ")
     confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
     work(3, chain)
@@ -417,7 +417,7 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     work_until_done(batch)
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
     assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
-    assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
+    assert batch.rejection_reason.endswith(f"The batch's deadline is earlier: {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
     coming = of_chains(there=[rollup.chain.head() + 1])
     for question in (body, coming):
         assert [rejection["code"] for rejection in estimate(client, key, question)["rejections"]] == ["block_too_new"]
@@ -447,7 +447,7 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
 
 def test_check_chains_tells_what_is_confirmed(rollup):
     output = io.StringIO()
-    with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} tell of no block"):
+    with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} report no block"):
         call_command("check_chains", stdout=output)
     rollup.confirm(30)
     with pytest.raises(CommandError, match="no_worker"):
@@ -554,7 +554,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     game = games.propose(output_of(there, 25), 25)
     sentence = wait_of(chain)
     assert sentence.startswith(
-        f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}, which is about block 25 and was made "
+        f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}. The game is about block 25 and began "
     )
     assert sentence.endswith(" days ago: its claim is not valid yet.")
     before = chain.rpc("evm_snapshot")
@@ -581,8 +581,8 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
     settle(games, there, 2**256 - 1, output_of(there, 24))
     batch = submit(key, of_chains(there=[24]))
     assert wait_of(chain) == (
-        f"The game {game} on chain {HERE} claims another output of block 24 of chain {THERE} than that chain's nodes "
-        "have. The operator must find out who is right."
+        f"The game {game} on chain {HERE} contradicts the nodes of chain {THERE} about the output of block 24. "
+        "The operator must find out who is right."
     )
     settle(games, there, 27)
     assert_proven(chain, there, batch, 24)
@@ -671,21 +671,19 @@ def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
 def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, buffered, key):
     """The buffer keeps a false hash. A later block of the real chain leads to the right block of that number."""
     batch = submit(key, of_chains(there=[20]))
-    none = (
-        f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
-    )
+    none = f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or the buffer is still empty."
     assert wait_of(chain) == none
     buffer = BlockHashBuffer(chain)
     assert wait_of(chain) == none
     buffer.push(*pushed(there, 10, 15))
     assert wait_of(chain) == (
-        f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
-        f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
+        f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody uses "
+        f"0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE} to push block 20 or a later one."
     )
     for lost in (20, 22):
         buffer.push(lost, [b"\x66" * 32])
     assert wait_of(chain) == (
-        f"The buffer on chain {HERE} holds another hash than that of block 22 of chain {THERE}, or none: waiting for "
+        f"The buffer on chain {HERE} has no hash or a different hash for block 22 of chain {THERE}: waiting for "
         "the next push."
     )
     buffer.push(*pushed(there, 23, 24))
@@ -744,11 +742,11 @@ def another_address(_: Any, __: DevChain, settings: Any) -> None:
     ("source", "tell", "block", "why"),
     [
         ("rollup", no_block, 30, f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed"),
-        ("rollup", another_send_root, 40, f"holds another hash than that of block 40 of chain {THERE}, or none"),
+        ("rollup", another_send_root, 40, f"has no hash or a different hash for block 40 of chain {THERE}"),
         ("rollup", another_recorded, 45, f"source knows another block 50 of chain {THERE} than its nodes."),
         ("rollup", another_address, 24, f"and chains.toml names {OTHER}. The operator must"),
         ("games", another_address, 24, f"and chains.toml names {OTHER}. The operator must"),
-        ("buffered", pushed_early, 20, f"chain {THERE} don't have block 99 yet, from which block 20 is reached."),
+        ("buffered", pushed_early, 20, f"chain {THERE} don't have block 99 yet. The path to block 20 starts there."),
     ],
 )
 def test_nothing_is_sent_while_a_source_tells_otherwise(request, chain, settings, key, source, tell, block, why):
@@ -761,7 +759,7 @@ def test_nothing_is_sent_while_a_source_tells_otherwise(request, chain, settings
 def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=OTHER)
     submit(key, of_chains(there=[24]))
-    assert "isn't what the OP Stack has there." in wait_of(chain)
+    assert "isn't the OP Stack's contract." in wait_of(chain)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
@@ -927,7 +925,7 @@ def test_logs_of_the_parents_nodes_are_compared_with_its_state_before_anything_i
     batch = submit(key, of_chains(there=[40]))
     with changed_replies(settings, parent, backdated) as url:
         assert wait_of(chain) == (
-            f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block "
+            f"The Outbox had a different hash at block {early} of chain {parent.chain_id}: waiting for the next block "
             "that the rollup confirms."
         )
         reconfigure(settings, url, parent.url)
@@ -1035,7 +1033,7 @@ def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_fro
     assert attesters[0].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
     # Pages show the attesters in chains.toml until the operator updates the file.
-    assert f"the contract, which believes 1 of {attesters[0].address}" in str(registry(THERE).risk)
+    assert f"The contract trusts 1 of {attesters[0].address}" in str(registry(THERE).risk)
     # An operator who comes later and names the first attesters is told.
     FactsRegistry.objects.filter(source_chain_id=THERE).delete()
     with pytest.raises(CommandError, match="has other attesters or another threshold by now"):
@@ -1125,4 +1123,4 @@ def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
 ):
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
     submit(key, of_chains(there=[there.head() - 10]))
-    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in wait_of(chain)
+    assert "The contract requires 2 attesters, and chains.toml names only 1 of" in wait_of(chain)

@@ -227,7 +227,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     assert batch.gas_used > 0
     assert not Transaction.objects.filter(queries__batch=batch, succeeded=True).exists()
-    assert "nothing was sent for it" not in client.get(f"/explorer/query/{batch.pk}").text
+    assert "so the service sent nothing" not in client.get(f"/explorer/query/{batch.pk}").text
 
 
 @pytest.mark.long

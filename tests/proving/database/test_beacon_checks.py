@@ -54,7 +54,7 @@ def test_each_node_is_told_of(check, node):
 def test_nodes_of_which_none_tells_summaries(check, node):
     with BeaconApi(replace(node, state_paths=[])) as api:
         (problem,) = check(api.url)[1]
-        assert problem.startswith("no_beacon_node: No beacon node of Development chain (31337) tells historical summ")
+        assert problem.startswith("no_beacon_node: No beacon node of Development chain (31337) returns historical summ")
     assert check(DEAD)[1] == ["no_beacon_node: No beacon node of Development chain (31337) can be used."]
     assert check() == ([], [])
 

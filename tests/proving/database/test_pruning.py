@@ -211,7 +211,7 @@ def test_one_process_at_a_time_prunes(unreachable_chain):
 
     with connection.execute_wrapper(take):
         for _ in range(2):
-            with pytest.raises(CommandError, match="A worker prunes at this moment"):
+            with pytest.raises(CommandError, match="A worker is pruning now"):
                 prune()
     work()
     assert full() == (1, 1)

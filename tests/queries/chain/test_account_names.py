@@ -72,7 +72,9 @@ def test_names_that_stand_for_nobody_are_faults_beside_all_others(post, resolvin
         "invalid_request",
         f"{SENTENCE}: the name 'nobody.eth' has no address on chain Development chain (31337).",
     )
-    assert fault_by_path[pointer("a..eth")][1].startswith(f"{SENTENCE}: the name 'a..eth' is not as ENSIP-15 has it: ")
+    assert fault_by_path[pointer("a..eth")][1].startswith(
+        f"{SENTENCE}: the name 'a..eth' is not a valid name (ENSIP-15): "
+    )
     assert response.json()["error"].startswith(SENTENCE)
     assert not Batch.objects.exists()
 
@@ -117,7 +119,7 @@ def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolv
 TOO_LONG = {
     "51 names are too many; a batch may have 50.": [f"{number}.eth" for number in range(51)],
     # Each of these Han letters is in several groups of ENSIP-15, which costs the library milliseconds.
-    "The names have more than 200 letters beyond ASCII, which take long.": [
+    "The names have over 200 letters beyond ASCII, which are slow to check.": [
         "".join(chr(0x4E00 + 100 * row + column) for column in range(21)) + ".eth" for row in range(10)
     ],
     "The names are longer than 2000 bytes in all.": ["a" * 250 + f"{row}.eth" for row in range(10)],
@@ -148,8 +150,8 @@ def test_a_name_that_gateways_answer_for_is_unsupported(post, names, resolving):
     code, message = faults(response)[pointer("elsewhere.eth")]
     assert (code, response.json()["code"]) == ("unsupported", "unsupported")
     assert message == (
-        f"{SENTENCE}: the name 'elsewhere.eth' has a resolver that refers to a gateway (EIP-3668), and none is "
-        "asked here."
+        f"{SENTENCE}: the name 'elsewhere.eth' has a resolver that refers to a gateway (EIP-3668), and this service "
+        f"asks no gateways."
     )
 
 

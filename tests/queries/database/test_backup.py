@@ -77,7 +77,7 @@ def test_a_file_that_is_no_database_of_the_service_is_neither_copied_nor_made(co
 def test_no_file_is_replaced(committed, tmp_path, make):
     make(tmp_path / "copy")
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(CommandError, match="exists already, and is not replaced"):
+    with pytest.raises(CommandError, match=r"exists already\. The command does not replace it"):
         call_command("backup", str(tmp_path / "copy"))
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "copy").is_symlink() or (tmp_path / "copy").read_text() == "thesis"

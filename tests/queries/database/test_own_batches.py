@@ -235,7 +235,7 @@ def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
     (told,) = get()["batchQueries"]
     assert told["rejection"] == {
         "code": "cancelled_by_user",
-        "error": "The batch was cancelled with an API key of the user who submitted it.",
+        "error": "The user who submitted the batch has cancelled it with an API key.",
         "retryable": False,
     }
 

@@ -53,7 +53,7 @@ def test_a_self_funded_batch_needs_no_fee(post):
         ({"sender": ["self"]}, {"/sender": "The sender is self, or is left out; it can't be a list."}),
         (
             {"sender": "self", "fee": "1"},
-            {"/fee": "You pay for this batch yourself, so the service takes no fee for it"},
+            {"/fee": "You pay for this batch yourself, so it has no fee"},
         ),
         ({"sender": "self", "fee": None}, {"/fee": "The fee, in wei, must be a decimal string"}),
         ({"sender": "self", "fee": 0, "data": {}}, {"/fee": "The fee, in wei, must be", "/data": "'data' is empty"}),

@@ -131,7 +131,7 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     numbers = [pair.number_at(slot) for slot in (21, 22)]
     self_funded = submit(key, itself(asking(balances(numbers), source=CHAIN_ID, destination=CHAIN_ID)))
     work()
-    assert left_of(self_funded)["waits"][0].startswith("Fetching what blocks of period")
+    assert left_of(self_funded)["waits"][0].startswith("Fetching the proofs for blocks of period")
     work()
     assert [tx["to"] for tx in left_of(self_funded)["transactions"]] == [registry, registry]
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 
 SECONDS = 90
 HOW_TO_DUMP = ("--format", "jsonl", "--natural-foreign", "--exclude", "contenttypes", "--exclude", "auth.permission")
-AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."
+AWAY = "The database of this service can't be reached, or accepts no more connections. Try again later."
 
 
 chain = chain_fixture(chain_id=CHAIN_ID, block_seconds=1)

@@ -240,7 +240,7 @@ def test_a_parameter_with_an_unknown_charset_breaks_nothing(web):
     [
         ((), "chains.toml", "not toml [", "it is not TOML: Expected '='"),
         (("--preload",), "chains.toml", "nonsense = 1", "nonsense: is not known here"),
-        ((), "secret", "", "SECRET_KEY_FILE: The file that it names can't be read, or is empty."),
+        ((), "secret", "", "SECRET_KEY_FILE: The file that it names is unreadable or empty."),
     ],
 )
 def test_a_reload_with_a_wrong_file_ends_the_server_with_a_sentence(tmp_path, options, file, content, fault):

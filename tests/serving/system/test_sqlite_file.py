@@ -51,7 +51,7 @@ def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_i
         file.rename(tmp_path / "away")
         assert submit() == (503, "storage_unavailable")
         assert Client().get("/readyz").status_code == 503
-        with pytest.raises(CommandError, match=r"db\.sqlite3-wal has what was written last"):
+        with pytest.raises(CommandError, match=r"db\.sqlite3-wal has the last changes"):
             call_command("migrate", verbosity=0)
         assert not file.exists()
         (tmp_path / "away").rename(file)

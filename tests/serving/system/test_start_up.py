@@ -16,7 +16,7 @@ pytestmark = pytest.mark.outside
 # Each of these takes a tenth of a second or more to import.
 OF_SERVICE = {
     *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "prometheus_client"),
-    *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
+    *("aiohttp", "Crypto", "celery", "psycopg", "config.urls"),
 }
 OF_CLIENT = {"pydantic", "httpx", "rich", "keyring", "trie", "rlp", "eth_utils", "eth_account", "Crypto", "asyncio"}
 

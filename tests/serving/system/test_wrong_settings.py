@@ -119,7 +119,7 @@ UNREADABLE = {
     "LOG_LEVEL": ("loud", "Not a valid log level."),
     "KEEP_PROOFS_DAYS": ("0", "Must be a number of days, 1 or more, or never."),
     "MAX_QUERIES_PER_MINUTE": ("9999", "Must be greater than or equal to 10000."),
-    "METRICS_TOKEN_FILE": ("/dev/null", "The file that it names can't be read, or is empty."),
+    "METRICS_TOKEN_FILE": ("/dev/null", "The file that it names is unreadable or empty."),
     "CLIENT_ADDRESS_HEADER": ("HTTP_X_REAL_IP", "Must be a header's name such as X-Real-IP, not 'HTTP_X_REAL_IP'."),
 }
 

@@ -48,7 +48,7 @@ def login(
     """
     at = credentials.service_url(url)
     if credentials.is_exposed(at):
-        say(f"{at} is not https: others on the way can read the key.")
+        say(f"{at} is not https: others on the network path can read the key.")
     if keystore is not None:
         account = open_keystore(keystore, password_file)
         key = client.sign_in(at, address=account.address, sign=_signer(account), chain_id=chain, name=name)
@@ -91,7 +91,7 @@ def logout(*, url: str | None) -> None:
     """Forget the key. It still works until it is revoked on the page of keys."""
     at = credentials.service_url(url)
     credentials.forget(at)
-    say(f"The key for {at} is forgotten here. It works until you revoke it at {at}/keys.")
+    say(f"The key for {at} is no longer stored here. It works until you revoke it at {at}/keys.")
 
 
 @click.command()
@@ -108,7 +108,7 @@ def chains(*, url: str | None, is_json: bool) -> None:
     rows = [
         [names.get(chain, chain) for chain in (pair.origin_chain_id, pair.destination_chain_id)] for pair in connections
     ]
-    print_table(("source", "destination"), rows, empty="Nothing can be proven here.")
+    print_table(("source", "destination"), rows, empty="This service can't prove anything.")
 
 
 @click.command()

@@ -144,7 +144,7 @@ def batch_body(
     has_more = any(value for name, value in vars(options).items() if name not in {"file", "label"})
     named = (options.accounts, options.transactions, options.logs, options.block_logs, options.withdrawals)
     if any(named) or (is_json and has_more):
-        raise click.UsageError("Name the facts either in a file or by options, not by both.")
+        raise click.UsageError("Name the facts either in a file or with options, not both.")
     if is_json:
         return BatchBody(_from_json(text) | ({"label": options.label} if options.label is not None else {}))
     options = connected(options, connections)
@@ -163,7 +163,7 @@ def batch_body(
 
 def _body(options: BatchOptions, queries: _Queries) -> Mapping[str, Any]:
     if options.destination is None:
-        raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
+        raise click.UsageError("Name the chain where the facts become readable: --destination.")
     return body(
         destination=options.destination,
         queries=queries,
@@ -231,7 +231,7 @@ def _check_names(options: BatchOptions) -> int:
     if options.slots and not options.accounts:
         raise click.UsageError("Name the account of the slot: --account.")
     if len(options.transactions) > 1 and options.block_logs:
-        raise click.UsageError("--block-log is of one transaction: submit the others apart.")
+        raise click.UsageError("--block-log needs exactly one transaction: submit the others separately.")
     return options.chain
 
 
@@ -260,7 +260,7 @@ def _transactions(options: BatchOptions, chain: int, props: Any) -> Iterator[Tra
     logs: Any = {"logs": options.logs, "block_logs": options.block_logs}
     for name in options.transactions:
         if name.startswith("0x") and options.block in {"latest", "finalized"}:
-            raise click.UsageError("Leave out --block: a transaction's hash names its own block.")
+            raise click.UsageError("Leave out --block: a transaction's hash already selects its block.")
         at: Any = _options_at(options) if has_block or not name.startswith("0x") else {}
         yield Transaction(name, chain=chain, props=props, **logs, **at)
 

@@ -154,7 +154,8 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
     if others and (name is None or [str(key).casefold() for key in name.get("keys", ())] != [first.casefold()]):
         raise click.UsageError("The holder is no key of the slot's name, so each --holder needs a batch of its own.")
     at = slot.slot if slot.account.casefold() == options.token.casefold() else f"{slot.slot} of {slot.account}"
-    units = "" if found.hints.decimals is None else f" Divide it by 10^{found.hints.decimals}, as the contract says."
+    decimals = found.hints.decimals
+    units = "" if decimals is None else f" Divide the balance by 10^{decimals}, as the contract says."
     say(f"The balance of {first} at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
     slots = [slot.slot] if name is None else [json.dumps(name), *(json.dumps(name | {"keys": [one]}) for one in others)]
     block_number = str(found.block_number)
@@ -168,7 +169,10 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
 @click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", required=True, help="The contract's chain.")
 @click.option("--block", default="latest", show_default=True, metavar="BLOCK", help="A number, latest or finalized.")
 @click.option(
-    "--position", type=click.IntRange(0, 99), metavar="PLACE", help="The word of an answer of several, from 0."
+    "--position",
+    type=click.IntRange(0, 99),
+    metavar="PLACE",
+    help="The position of the word in an answer with several words, from 0.",
 )
 @with_url
 @with_json
@@ -204,7 +208,7 @@ def find_slots(
     for other in found.depends_on:
         say(f"It depends on {_slot_name(other.slot_name, other.slot)} of {other.account}: {other.role}.")
     if any(slot.only_at_this_block for slot in found.slots):
-        say("The slot is an array's last element: once the array grows it is another one.")
+        say("The slot is an array's last element. When the array grows, another slot is the last.")
 
 
 def _value_or_word(slot: client.SlotOfCall) -> str:
@@ -256,7 +260,9 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
         rows.append((source.source_chain_id, "all", "", "", source.gas.expected, source.gas.bound))
         for name, part in source.parts.items():
             rows.append((source.source_chain_id, name, part.count, part.in_registry, part.gas.expected, part.gas.bound))
-    print_table(("source", "part", "count", "there already", "gas", "at most"), rows, empty="Nothing is to be proven.")
+    print_table(
+        ("source", "part", "count", "there already", "gas", "at most"), rows, empty="There is nothing to prove."
+    )
     for wait in answer.waits:
         say(wait)
     for rejection in answer.rejections:
@@ -277,13 +283,13 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
     "--erc7888",
     "pointer",
     metavar="POINTER",
-    help="Print the route, scpInputs and proof by which a receiver reads one slot of one account, by this pointer.",
+    help="Print the route, scpInputs and proof for a receiver that reads one slot of one account through this pointer.",
 )
 @click.option(
     "--via",
     type=(click.IntRange(min=1), click.IntRange(min=0), str, str),
     metavar="CHAIN BLOCK REGISTRY POINTER",
-    help="Over a chain in between: its id, a block that the destination knows, and its registry and pointer.",
+    help="Go through a chain in between: its id, a block that the destination knows, and its registry and pointer.",
 )
 @with_url
 @with_json
@@ -343,7 +349,7 @@ def _remote_read(
         except ValueError as error:
             raise click.UsageError(f"--erc7888: {error}") from None
         if not found.is_known:
-            say(f"The state root of block {found.block_number} is no fact yet, so the receiver would revert.")
+            say(f"The state root of block {found.block_number} is not a fact yet, so the receiver would revert.")
         return found
 
     if via is None:
@@ -445,7 +451,7 @@ def read(
     if registry is not None:
         sources = opened.details().source_chain_ids
         if len(sources) != 1:
-            raise click.UsageError("The batch has several source chains, and each has a registry of its own.")
+            raise click.UsageError("The batch has several source chains, each with its own registry.")
         registries = {sources[0]: registry}
     _print_read(service, opened.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
 

@@ -27,7 +27,7 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
     except Exception as error:  # noqa: BLE001 (eth-account raises many kinds of exceptions for malformed content)
         wrong = "MAC" in str(error)
         raise click.UsageError(
-            f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."
+            f"This is not the password of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."
         ) from None
     return account
 

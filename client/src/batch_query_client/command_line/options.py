@@ -117,11 +117,13 @@ _QUESTION = (
         "--destination",
         type=click.IntRange(min=1),
         metavar="CHAIN",
-        help="The chain on which the facts are to be readable.",
+        help="The chain where the facts become readable.",
     ),
     click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
     click.option(
-        "--block", metavar="BLOCK", help="A number, latest or finalized. A transaction's hash names its own block."
+        "--block",
+        metavar="BLOCK",
+        help="A number, latest or finalized. A transaction's hash already selects its block.",
     ),
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
     click.option(
@@ -148,7 +150,7 @@ _QUESTION = (
         metavar="HEX",
         help="A storage slot, or HEX:KEY:KEY for a value of a mapping, or a name as the API's JSON. May be repeated.",
     ),
-    click.option("--token", metavar="ADDRESS", help="A token whose balance is asked for: its slot is searched."),
+    click.option("--token", metavar="ADDRESS", help="A token: bqs finds the slot of the holder's balance."),
     click.option(
         "--holder",
         "holders",
@@ -169,7 +171,7 @@ _QUESTION = (
         multiple=True,
         type=click.IntRange(min=0),
         metavar="INDEX",
-        help="A log of the transactions, counted from 0 within each. May be repeated.",
+        help="The index of a log in each transaction's receipt, from 0. May be repeated.",
     ),
     click.option(
         "--block-log",
@@ -177,7 +179,7 @@ _QUESTION = (
         multiple=True,
         type=click.IntRange(min=0),
         metavar="INDEX",
-        help="A log of the transaction, counted within the block, as logIndex of a node is. May be repeated.",
+        help="The index of a log in the block, as a node's logIndex. May be repeated.",
     ),
     click.option(
         "--header",
@@ -189,7 +191,7 @@ _QUESTION = (
         "--fee",
         type=read_fee,
         metavar="ETH",
-        help="Maximum cost, or auto (the default): the bound of the estimate.",
+        help="Maximum cost, or auto (the default): the estimate's upper bound.",
     ),
     click.option(
         "--pay-myself", "is_paid_by_caller", is_flag=True, help="Send the transactions yourself, with `bqs send`."

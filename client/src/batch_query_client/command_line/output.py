@@ -291,5 +291,6 @@ def progress(*, is_json: bool) -> Iterator[Callable[[client.BatchDetails], None]
 def _sentence(batch: client.BatchDetails, wait: client.Wait) -> str:
     """Return why the batch waits. Where the user must act, it names the command."""
     if wait.code == "left_to_payer":
-        return f"You pay for this batch: it goes on when `bqs send {batch.internal_id}` has sent what is missing."
+        command = f"bqs send {batch.internal_id}"
+        return f"You pay for this batch: it goes on when `{command}` has sent the missing transactions."
     return wait.sentence

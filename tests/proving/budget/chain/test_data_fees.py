@@ -139,7 +139,7 @@ def the_fee(chain: DevChain, settings) -> None:
     [
         (the_daily_limit, ETHER, "The operator's limit of 0.0004 ETH", 0),
         (the_users_daily_limit, ETHER, "The daily limit of its user", 0),
-        (the_signers_balance, ETHER, "that it may have to pay", FEE_OF_A_BYTE),
+        (the_signers_balance, ETHER, "and may have to pay", FEE_OF_A_BYTE),
         (the_fee, 10**16, "The batch's fee leaves", FEE_OF_A_BYTE),
     ],
     ids=["the daily limit", "the user's daily limit", "the signer's balance", "the fee"],

@@ -56,7 +56,7 @@ def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
     submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     work(2)
     assert Transaction.objects.count() == 1
-    assert "that it may have to pay" in str(Signer.objects.get().wait)
+    assert "and may have to pay" in str(Signer.objects.get().wait)
 
 
 def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, settings, tmp_path):

@@ -724,7 +724,7 @@ def test_a_registry_with_other_code_is_refused_although_the_second_node_shows_th
     with between(costly.url, codes_of(address, right, is_lying=lambda: True, proves=True)) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{costly.url}", "{url}"')
         work()
-    assert "its code is not that of this version's contract" in FactsRegistry.in_use.get().refused
+    assert "its code differs from this version's contract" in FactsRegistry.in_use.get().refused
 
 
 def test_no_registry_is_refused_whose_code_the_first_node_hides_once(costly, key, settings):
