@@ -188,7 +188,7 @@ def test_a_node_that_cannot_tell_is_said_in_a_sentence(chain, alice, settings):
         html = post(alice, "find-0", row("Token"), status=422)
         ((control, sentence),) = faults_in(html)
         assert control == "id_rows-0-token"
-        assert sentence.startswith(f"{NO_SLOT}No node of Development chain (31337) tells which slots the call reads")
+        assert sentence.startswith(f"{NO_SLOT}No node of Development chain (31337) says which slots the call reads")
         assert values(html, "holder") == [ALICE]
 
 
