@@ -435,7 +435,7 @@ def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[
         why = "its code differs from this version's contract."
     elif row.history_window != configured:
         why = (
-            f"it was deployed for a history with {row.history_window} slots, and chain {source} has {configured} by "
+            f"it was deployed for a history with {row.history_window} slots, and chain {source} has {configured} in "
             f"chains.toml{', as it was when this process began' if have_changed() else ''}."
         )
     elif row.multicall and not codes[row.multicall]:

@@ -77,13 +77,13 @@ def test_no_reader_is_made_of_code_that_is_not_right(service):
     # It answers any call with the chain's id, twice.
     service.rpc("anvil_setCode", FactsRegistry.objects.get().address, "0x465f524660205260405ff3")
     told = io.StringIO()
-    with pytest.raises(CommandError, match="has no facts registry"):
+    with pytest.raises(CommandError, match="has no usable facts registry"):
         deploy(31337, command="deploy_reader", tell=told)
     assert "Chain 31337 is left out" in told.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("chain_id", "why"), [(31337, "has no facts registry"), (5, "No chain with id 5 is configured")]
+    ("chain_id", "why"), [(31337, "has no usable facts registry"), (5, "No chain with id 5 is configured")]
 )
 def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)

@@ -151,7 +151,7 @@ def test_a_registry_that_was_deployed_with_something_else_is_refused(service, wh
 def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(service, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 393168")
     work()
-    assert "a history of 8191 slots, and chain 31337 has 393168 by chains.toml" in registry().refused
+    assert "a history with 8191 slots, and chain 31337 has 393168 in chains.toml" in registry().refused
 
 
 def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service):

@@ -76,7 +76,7 @@ def test_each_place_of_era_files_is_told_of(check, tmp_path):
         assert "can't be reached" in dead
         assert "secret" not in "".join(lines)
         assert problems == []
-        problem = "no_era_files: No place of era_files of Development chain (1) can be read."
+        problem = "no_era_files: No place of era_files of Development chain (1) is readable."
         assert check(chain=MAINNET, era_files=["nowhere", whole])[1] == [problem]
 
 
@@ -86,5 +86,5 @@ def test_places_of_files_whose_names_are_not_known(check, tmp_path):
     assert lines[0].endswith(": no small-00001-00000000.era.")
     assert problems == []
     assert check(era_files=[DEAD])[1] == [
-        "no_era_files: No place of era_files of Development chain (31337) can be read."
+        "no_era_files: No place of era_files of Development chain (31337) is readable."
     ]
