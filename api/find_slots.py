@@ -171,7 +171,7 @@ def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
     question = _question(asked)
     chain_id = int(asked.sourceChainId)
     if chain_id not in {connection.source_id for connection in get_chains().connections}:
-        why = f"Chain {chain_id} is no source chain of this service."
+        why = f"Chain {chain_id} is no source chain of this service; see /chain-connections."
         raise InvalidRequest([BodyFault("/sourceChainId", why, UNSUPPORTED)])
     if not _places.acquire(blocking=False):
         raise ApiError(503, "busy", "The service is busy with other searches. Ask again in a moment.", retry_after=2)

@@ -11,13 +11,14 @@ from pydantic import BaseModel, ValidationError
 from chains.encoding import fault
 from explorer.formatting import csv_lines
 from queries import labels
+from queries.strict_json import shown
 
 # Number of a page, or an identifier of a row.
 PAGE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 Filters = TypeVar("Filters", bound=BaseModel)
 # Sentences by the filter's name, and of names that are none.
 _FAULT_SENTENCES = {
-    "": "There is no filter {}.",
+    "": "There is no filter called {}.",
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "status": "There is no such status.",
@@ -72,7 +73,7 @@ def read(model: type[Filters], texts: Mapping[str, str]) -> Filters:
         faults = {
             name: _FAULT_SENTENCES[name].format(fault(texts.get("account", "")))
             if name in _FAULT_SENTENCES
-            else _FAULT_SENTENCES[""].format(name)
+            else _FAULT_SENTENCES[""].format(shown(name))
             for name in names
         }
         raise UnreadableFilters(faults) from None

@@ -115,7 +115,8 @@ class FunctionCall:
         if len(types) > MOST_ARGUMENTS:
             raise InvalidCall(f"A call has at most {MOST_ARGUMENTS} arguments.")
         if len(arguments) != len(types):
-            raise InvalidCall(f"The signature has {len(types)} arguments, not {len(arguments)}.")
+            plural = "s" * (len(types) != 1)
+            raise InvalidCall(f"The signature has {len(types)} argument{plural}, not {len(arguments)}.")
         read = [_read(*both, place) for place, both in enumerate(zip(types, arguments, strict=True))]
         last = [replace(each, is_last=True) for each in read[-1:]]
         return cls(f"{name}({','.join(types)})", (*read[:-1], *last))
@@ -126,6 +127,12 @@ class FunctionCall:
         types, values = [each.type for each in self.arguments], [each.value for each in self.arguments]
         values = [bool(value) if kind == "bool" else value for kind, value in zip(types, values, strict=True)]
         return keccak(text=self.signature)[:4] + bytes(encode(types, values))
+
+    @property
+    def in_words(self) -> str:
+        """Return the function with its arguments, for sentences."""
+        keys = [key["key"] if isinstance(key, dict) else key for key in (each.key for each in self.arguments)]
+        return f"{self.signature.partition('(')[0]}({', '.join(shown(key)[1:-1] for key in keys)})"
 
     @cached_property
     def made_up(self) -> "FunctionCall":

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from chains.encoding import checksummed
 from chains.nodes import questions, view_calls
 from chains.nodes.exchange_budget import ExchangeBudget, OutOfExchanges
-from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused
+from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused, plain, secrets_of
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
 from chains.nodes.view_calls import ReadSlots, Storage, ViewCall
@@ -38,6 +38,7 @@ _MOST_TRIALS = 48
 # Maximum slots whose layouts are looked for, and layouts of each that are tried.
 _MOST_NAMED, _MOST_TRIED = 6, 4
 _WORD = 32
+_ERROR_OF_TEXT = bytes.fromhex("08c379a0")
 
 Certainty = Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"]
 _PROXY_SLOTS = {
@@ -216,20 +217,33 @@ class _Search:
 
     def _word_of(self, answer: bytes | ChainError) -> int:
         if isinstance(answer, Reverted):
-            raise CallFailed("The call reverts.")
+            secrets = [secret for url in self._rpc.chain.rpc_urls for secret in secrets_of(url)]
+            reason = plain(_reason(answer.data), secrets)
+            why = f": “{reason}”" if reason else ""
+            raise CallFailed(f"{self._call.in_words} of {self._asked.contract} reverts{why}.")
         if isinstance(answer, RpcRefused) and not answer.may_pass:
             why = f"it fails, uses more than {MOST_GAS:,} gas, or nodes don't keep the block's state"
             raise CallFailed(f"No node of {self._rpc.chain.label} makes the call at block {self._at.number}: {why}.")
         data, position = result(answer), self._asked.position
+        if not data:
+            self._require_code()
         if position is None and len(data) != _WORD:
-            why = "The contract has no code" if not data else f"The call answers {len(data)} bytes"
-            failure = CallFailed if data else NoCode
-            raise failure(f"{why}: name a view function that returns one word, or the `position` of a word.")
+            what = "name a view function that returns one word, or the `position` of a word"
+            raise CallFailed(f"The call answers {len(data)} bytes: {what}.")
         if len(data) > _MOST_BYTES:
             raise CallFailed(f"The call answers {len(data)} bytes, and {_MOST_BYTES} can be searched.")
         if len(data) < _WORD * ((position or 0) + 1):
             raise CallFailed(f"The call's answer has no word at position {position}.")
         return self._word_in(data) or 0
+
+    def _require_code(self) -> None:
+        """Raise `NoCode` if the contract has no code at the block."""
+        contract, number = self._asked.contract, self._at.number
+        code, newest = self._rpc.ask([questions.code(contract, number), questions.code(contract)])
+        if code == b"":
+            is_later = isinstance(newest, bytes) and newest
+            what = "It has at the newest: name a later block" if is_later else "Check the address and the chain"
+            raise NoCode(f"{contract} has no code at block {number} of {self._rpc.chain.label}. {what}.")
 
     def _word_in(self, data: bytes) -> int | None:
         start = _WORD * (self._asked.position or 0)
@@ -464,6 +478,13 @@ class _Trial:
 
     over: tuple[FunctionCall, Storage]
     before: tuple[FunctionCall, Storage]
+
+
+def _reason(revert: bytes) -> str:
+    """Return the text of an `Error(string)`. Empty: it is another error."""
+    if revert[:4] != _ERROR_OF_TEXT or int.from_bytes(revert[4:36]) != _WORD:
+        return ""
+    return revert[68 : 68 + int.from_bytes(revert[36:68])].decode(errors="replace")
 
 
 def _certainty(part: Part, *, is_one: bool) -> Certainty:

@@ -154,24 +154,32 @@ def test_proofs_of_withdrawals_are_asked_for_and_shown(capsys, monkeypatch):
     assert "from validator 1268172, index 38266025 a fact" in cells
 
 
+TOKEN = "0x" + "cc" * 20
+SLOT_OF_ALICE: dict[str, Any] = {
+    "account": TOKEN,
+    "slot": f"0x{5:064x}",
+    "layout": "solidity",
+    "certainty": "is_value",
+    "word": f"0x{6:064x}",
+    "value": "6",
+    "onlyAtThisBlock": False,
+    "slotName": {"slot": "0x0", "keys": [ALICE], "layout": "solidity"},
+}
+FOUND: dict[str, Any] = {
+    "sourceChainId": "1",
+    "blockNumber": "9",
+    "blockHash": DIGEST,
+    "foundBy": "eth_createAccessList",
+    "slots": [SLOT_OF_ALICE],
+    "batch": {},
+}
+OF_TOKEN = ("--token", TOKEN, "--block", "9")
+CHAINS_OF_TOKEN = ("--chain", "1", "--destination", "10")
+
+
 def test_a_service_that_finds_another_slot_than_it_was_asked_for_is_found_out(monkeypatch, capsys):
     """The slot of a vault's balance may be another contract's: that is told."""
-    token, name = "0x" + "cc" * 20, {"slot": "0x0", "keys": [ALICE], "layout": "solidity"}
-    slot: dict[str, Any] = {
-        "account": token,
-        "slot": f"0x{5:064x}",
-        "slotName": name,
-        "layout": "solidity",
-        "certainty": "is_value",
-    }
-    slot |= {"word": f"0x{6:064x}", "value": "6", "onlyAtThisBlock": False}
-    honest: dict[str, Any] = {
-        "sourceChainId": "1",
-        "blockNumber": "9",
-        "blockHash": DIGEST,
-        "foundBy": "eth_createAccessList",
-    }
-    honest |= {"slots": [slot], "batch": {}}
+    slot, name = SLOT_OF_ALICE, SLOT_OF_ALICE["slotName"]
     answers: list[dict[str, Any]] = []
     monkeypatch.setenv("BQS_API_KEY", KEY)
     with lying_node(lambda _: answers[-1]) as url:
@@ -184,10 +192,51 @@ def test_a_service_that_finds_another_slot_than_it_was_asked_for_is_found_out(mo
             ({"slots": [slot | {"account": B}]}, f"is 6, in {slot['slot']} of {B} (solidity)."),
             ({}, f"is 6, in {slot['slot']} (solidity)."),
         ):
-            answers.append(honest | change)
-            asked = ("--token", token, "--holder", ALICE, "--chain", "1", "--block", "9", "--destination", "10")
-            code, _, errors = bqs_says(capsys, "submit", *asked)
+            answers.append(FOUND | change)
+            code, _, errors = bqs_says(capsys, "submit", *OF_TOKEN, *CHAINS_OF_TOKEN, "--holder", ALICE)
             assert (code != 0, sentence in errors) == (True, True), errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change", "sentence"),
+    [
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE, "--holder", B), {}, None),
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE), {"slotName": None}, None),
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE, "--holder", B), {"slotName": None}, "needs a batch of its own"),
+        (
+            (*CHAINS_OF_TOKEN, "--holder", ALICE, "--holder", B),
+            {"slotName": SLOT_OF_ALICE["slotName"] | {"keys": [ALICE, "1"]}},
+            "needs a batch of its own",
+        ),
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE), {"certainty": "computed"}, "it can't be proven as one value. Prove"),
+        (("--holder", ALICE), None, "A token's balance needs --chain and --destination."),
+        (("--chain", "1", "--holder", ALICE), None, "A token's balance needs --destination."),
+        (CHAINS_OF_TOKEN, None, "A token's balance needs --holder."),
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE, "--time", "5"), None, "Leave out --time"),
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE, "--prop", "NONCE"), None, "Name either a token's balance"),
+        ((*CHAINS_OF_TOKEN, "--holder", ALICE, "--holder", "b.eth"), None, "takes addresses, and 'b.eth' is none."),
+    ],
+)
+def test_the_slots_of_several_holders_are_named_after_one_search(monkeypatch, capsys, arguments, change, sentence):
+    """Without `change`, nothing is searched."""
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    bodies: list[Any] = []
+    found = FOUND | {"slots": [SLOT_OF_ALICE | (change or {})]}
+
+    def answer(body: Any) -> Any:
+        return found if "signature" in body else {"internalId": "01M7W1MRHW703BTRFFPT53VVP5"}
+
+    with lying_node(recording(bodies, answer)) as url:
+        code, _, errors = bqs_says(capsys, "submit", *OF_TOKEN, *arguments, "--url", url)
+    if sentence:
+        assert (code, sentence in errors, "The balance of" in errors) == (ExitCode.USAGE, True, False), errors
+        assert len(bodies) == (change is not None)
+        return
+    searched, submitted = bodies
+    assert (code, searched["arguments"]) == (0, [ALICE])
+    ((account, asked),) = submitted["data"]["1"]["block:9"]["accounts"].items()
+    named = [SLOT_OF_ALICE["slotName"] | {"keys": [holder]} for holder in arguments[5::2]]
+    assert (account, asked["slots"]) == (TOKEN, [SLOT_OF_ALICE["slot"]] if "slotName" in change else named)
 
 
 def test_arguments_about_transactions_become_the_body():
@@ -518,7 +567,23 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     print_facts([slot, named], {})
     out = capsys.readouterr().out
     assert "  slot 0x5 (5)  " in out
-    assert '  slot 0x5 (5) {"slot": "0x2", "keys": ["7"], "layout": "vyper"}  ' in out
+    assert "  slot 0x2[7]  " in out
+    part = {"offset": 248, "size": 8, "form": "unsigned"}
+    for stated, shown in (
+        ({"keys": [ALICE], "call": "balanceOf(address)"}, f"slot said to be balanceOf 0xf39F…2266  {2**255 + 1}"),
+        ({"keys": [], "call": "totalSupply()"}, f"slot said to be totalSupply  {2**255 + 1}"),
+        ({"keys": [{"index": "3"}], "part": part}, "slot 0x2[index 3]  128"),
+        ({"keys": ["1"], "part": part | {"form": "signed"}}, "slot 0x2[1]  -128"),
+        ({"keys": ["1"], "part": part | {"form": "left"}}, f"slot 0x2[1]  0x8{'0' * 62}1"),
+        ({"keys": ["1"], "part": part | {"size": 9}}, f"slot 0x2[1]  0x8{'0' * 62}1"),
+        ({"keys": ["1"], "part": {"offset": 0, "size": 160, "form": "unsigned"}}, f"slot 0x2[1]  0x8{'0' * 62}1"),
+    ):
+        each = slot.model_copy(update={"slot_name": {"slot": "0x2", "layout": "solidity", "decimals": 6, **stated}})
+        print_facts([each], {})
+        assert re.sub(" {2,}", "  ", capsys.readouterr().out).rstrip().endswith(shown)
+        print_json(each)
+        in_json = json.loads(capsys.readouterr().out)
+        assert (in_json["value"], in_json["slotName"]) == (str(2**255 + 1), each.slot_name)
     print_facts([FACT, slot, unproven, nonce, event, status], {1: "xDAI"})
     out = capsys.readouterr().out
     assert f"{(2**255 + 1) // 10**18}.{(2**255 + 1) % 10**18} xDAI" in out

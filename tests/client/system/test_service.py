@@ -273,7 +273,7 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     )
     assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
     # Without a terminal, `bqs` prints the batch, and each kind of wait once.
-    assert errors.startswith("The batch is ")
+    assert errors.startswith("The page of batch ")
     assert len({*errors.splitlines()}) == len(errors.splitlines())
     options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
     code, out, errors = bqs("submit", *where, *options)
@@ -359,12 +359,17 @@ def test_a_token_s_balance_is_proven_by_token_and_holder(live, bqs, token):
     assert (code, f"is 1001, in {slot.slot} (vyper)." in errors) == (0, True), errors
     (fact,) = json.loads(out)["queryList"][0]["facts"]
     assert (fact["slot"], fact["slotName"], int(fact["word"], 16)) == (slot.slot, slot.slot_name, 1001)
-    assert bqs("estimate", *asked)[0] == 0
+    code, read, _ = bqs("read", json.loads(out)["internalId"], "--json")
+    (listed,) = json.loads(read)["facts"]
+    assert (code, {**fact, **listed}, listed["value"]) == (0, listed, fact["value"])
+    assert bqs("estimate", *asked[4:])[0] == 0
+    code, out, _ = bqs("proofs", *asked[4:])
+    assert (code, "slot said to be balanceOf 0xf39F…2266 1001 " in " ".join(out.split())) == (0, True), out
     for more in (("--account", ALICE), ("--slot", "0x1"), ("--prop", "NONCE"), ("--time", "5")):
         assert bqs("submit", *asked, *more)[0] == ExitCode.USAGE
     for part in (asked[:-2], asked[2:4] + asked[6:], asked[:2] + asked[4:]):
         code, _, errors = bqs("submit", *part)
-        assert (code, "needs --token, --holder and --chain" in errors) == (ExitCode.USAGE, True)
+        assert (code, "A token's balance needs --" in errors) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.long
@@ -377,7 +382,7 @@ def test_bqs_find_slots_shows_the_slot_of_a_view_call(live, bqs, token):
     code, out, _ = bqs("find-slots", *asked, "--json")
     assert (code, json.loads(out)["slots"][0]["slotName"]["keys"]) == (0, [ALICE, token, {"member": "2"}])
     code, _, errors = bqs("find-slots", token, "totalSupply()", "--chain", str(CHAIN_ID))
-    assert (code, "The call reverts." in errors) == (ExitCode.USAGE, True)
+    assert (code, f"totalSupply() of {token} reverts." in errors) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.long

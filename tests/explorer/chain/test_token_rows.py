@@ -221,9 +221,9 @@ NO_SLOT = "balanceOf(address) leads to no slot. "
         ({"token": "0x12"}, "token", 400, "'0x12' has 2 hexadecimal digits after 0x, and an address has 40."),
         ({"holder": "0x12"}, "holder", 400, "'0x12' has 2 hexadecimal digits after 0x, and an address has 40."),
         ({"holder": ""}, "holder", 400, "It is empty."),
-        ({"token": BOB}, "token", 422, f"{NO_SLOT}The contract has no code: "),
-        ({"kind": "votes"}, "token", 422, "getVotes(address) leads to no slot. The call reverts."),
-        ({"source": "5"}, "source", 400, "Chain 5 is no source chain of this service."),
+        ({"token": BOB}, "token", 422, f"{NO_SLOT}{BOB} has no code at block "),
+        ({"kind": "votes"}, "token", 422, f"getVotes(address) leads to no slot. getVotes({ALICE}) of 0x"),
+        ({"source": "5"}, "source", 400, "Chain 5 is no source chain of this service"),
         # The token is newer than the block, which may be the wrong one.
         ({"at": "block", "block": "0"}, "block", 422, NO_SLOT),
         ({"at": "block", "block": "999999"}, "block", 503, "Development chain (31337) doesn't have block 999999 yet."),
@@ -247,7 +247,7 @@ def test_a_node_that_cannot_tell_is_said_in_a_sentence(chain, alice, settings):
         html = post(alice, "find-0", row("Token"), status=422)
         ((control, sentence),) = faults_in(html)
         assert control == "id_rows-0-token"
-        assert sentence.startswith(f"{NO_SLOT}No node of Development chain (31337) tells which slots the call reads")
+        assert sentence.startswith(f"{NO_SLOT}No node of Development chain (31337) says which slots the call reads")
         assert values(html, "holder") == [ALICE]
 
 

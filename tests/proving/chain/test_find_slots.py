@@ -458,6 +458,28 @@ def test_questions_without_an_answer_are_refused(search, call, more, status, cod
     assert search.refused(*call, **more) == (status, code)
 
 
+def test_a_refusal_says_what_to_check(search, chain):
+    address = _deployed[-1].addresses["Hidden"]
+    later = create(chain, "0x6001600c60003960016000f300")
+    for call, block, sentence in (
+        (("Hidden", "failing(address)", ALICE), "latest", f"failing({ALICE}) of {address} reverts: “no”."),
+        (("Hidden", "paused()"), "latest", f"paused() of {address} reverts."),
+        (
+            (BOB, "balanceOf(address)", ALICE),
+            "block:1",
+            f"{BOB} has no code at block 1 of Development chain (31337). Ch",
+        ),
+        (
+            (later, "balanceOf(address)", ALICE),
+            "block:1",
+            f"{later} has no code at block 1 of Development chain (31337). It",
+        ),
+        ((later, "balanceOf(address)", ALICE), "latest", "The call answers 0 bytes: name a view function"),
+        (("Hidden", "failing(address)"), "latest", "The signature has 1 argument, not 0."),
+    ):
+        assert search.ask(*call, block=block).json()["error"].startswith(sentence)
+
+
 def test_a_user_may_search_ten_times_in_a_minute(search):
     def times(key: ApiKey) -> int:
         body = {"sourceChainId": "31337", "contract": BOB, "signature": "f()"}

@@ -236,5 +236,5 @@ def test_there_is_no_bundle_without_what_proves_it(told):
     parts = iter(Client().get(f"{batches.path(batch)}/bundle.json"))
     next(parts)
     BlockTrie.objects.all().delete()
-    with pytest.raises(Exception, match="not stored"):
+    with pytest.raises(Exception, match="no longer stored"):
         list(parts)

@@ -59,7 +59,7 @@ class BatchOptions:
     webhook_events: Any
     label: str | None = None
     token: str | None = None
-    holder: str | None = None
+    holders: Sequence[str] = ()
     withdrawals: Sequence[int] = ()
 
 
@@ -137,7 +137,7 @@ def batch_body(
     If lines of a file have faults, raises `InvalidFile` with these and those that `check` finds in the others.
     """
     if options.file is None:
-        options = _connected(options, connections)
+        options = connected(options, connections)
         return BatchBody(_body(options, list(_from_arguments(options))))
     text = _text(options.file)
     is_json = text.lstrip().startswith("{")
@@ -147,7 +147,7 @@ def batch_body(
         raise click.UsageError("Name the facts either in a file or with options, not both.")
     if is_json:
         return BatchBody(_from_json(text) | ({"label": options.label} if options.label is not None else {}))
-    options = _connected(options, connections)
+    options = connected(options, connections)
     faults = LineFaults()
     by_line = _from_csv(options, text, chain_ids, faults)
     if faults and (not by_line or options.destination is None):
@@ -195,7 +195,7 @@ def _lines_by_pointer(queries: _ByLine) -> Mapping[str, Sequence[int]]:
     return lines
 
 
-def _connected(options: BatchOptions, connections: Connections) -> BatchOptions:
+def connected(options: BatchOptions, connections: Connections) -> BatchOptions:
     """Return the options with missing chains filled in, if exactly one connection fits."""
     if options.chain is not None and options.destination is not None:
         return options

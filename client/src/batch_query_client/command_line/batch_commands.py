@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from batch_query_client.command_line.asked_in_files import (
     BatchOptions,
     Connections,
     batch_body,
+    connected,
     read_block,
     read_time,
 )
@@ -89,19 +91,20 @@ def submit(
     body = _body(options, service)
     with body.naming_lines():
         batch = service.submit_body(body.document, idempotency_key=idempotency_key)
+    page = f"The page of batch {batch.id} is {batch.page}"
     if wait:
-        say(f"The batch is {batch.id}; its page is {batch.page}")
+        say(page)
         _follow(service, batch, timeout, is_json=is_json)
     elif is_json:
         print_json({"internalId": batch.id, "page": batch.page})
     else:
         click.echo(batch.id)
-        say(f"Its page is {batch.page}")
+        say(page)
 
 
 def _body(options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple) -> BatchBody:
-    if options.token is not None or options.holder is not None:
-        options = _of_token(options, service)
+    if options.token is not None or options.holders:
+        options = _of_token(connected(options, connections), service)
 
     def check(document: Mapping[str, Any]) -> client.InvalidRequest | None:
         try:
@@ -121,28 +124,42 @@ def _body(options: BatchOptions, service: client.BatchQueryService, connections:
 
 
 def _of_token(options: BatchOptions, service: client.BatchQueryService) -> BatchOptions:
-    """Return options that name the slot of a token's balance. Raises `click.UsageError`."""
-    if options.token is None or options.holder is None or options.chain is None:
-        raise click.UsageError("A token's balance needs --token, --holder and --chain.")
-    if options.file or options.accounts or options.slots or options.props or options.time:
+    """Return options that name the slots of balances of a token. Raises `click.UsageError`.
+
+    The slot of the first holder is searched. Those of the others have its name with another key.
+    """
+    needed = {"--token": options.token, "--holder": options.holders, "--chain": options.chain}
+    missing = [name for name, value in (needed | {"--destination": options.destination}).items() if not value]
+    if options.token is None or options.chain is None or missing:
+        raise click.UsageError(f"A token's balance needs {' and '.join(missing)}.")
+    if options.time:
+        raise click.UsageError("Leave out --time: a token's balance takes --block.")
+    if options.file or options.accounts or options.slots or options.props:
         raise click.UsageError("Name either a token's balance, or other facts.")
+    if names := [holder for holder in options.holders if not re.fullmatch("0x[0-9a-fA-F]{40}", holder)]:
+        raise click.UsageError(f"--holder takes addresses, and {names[0]!r} is none.")
+    first, *others = options.holders
     block = read_block(options.block or "latest")
-    found = service.find_slots(options.token, "balanceOf(address)", options.holder, chain=options.chain, block=block)
+    found = service.find_slots(options.token, "balanceOf(address)", first, chain=options.chain, block=block)
     slot = found.slots[0]
     if not slot.is_answer:
         raise click.UsageError(
-            f"The balance is not the word of one slot ({slot.certainty}): `bqs find-slots` shows what it follows from."
+            f"The balance is not the word of one slot ({slot.certainty}), so it can't be proven as one value. Prove "
+            "the words it follows from by --account and --slot, as `bqs find-slots` shows them, and compute it in your "
+            "contract."
         )
-    name = json.dumps(slot.slot_name) if slot.slot_name else slot.slot
-    if slot.slot_name and options.holder[2:].casefold() not in name.casefold():
+    name = slot.slot_name
+    if name and first[2:].casefold() not in json.dumps(name).casefold():
         raise client.UnexpectedAnswer("The service names a slot that isn't of this holder.")
+    if others and (name is None or [str(key).casefold() for key in name.get("keys", ())] != [first.casefold()]):
+        raise click.UsageError("The holder is no key of the slot's name, so each --holder needs a batch of its own.")
     at = slot.slot if slot.account.casefold() == options.token.casefold() else f"{slot.slot} of {slot.account}"
     decimals = found.hints.decimals
     units = "" if decimals is None else f" Divide the balance by 10^{decimals}, as the contract says."
-    say(f"The balance at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
-    return replace(
-        options, token=None, holder=None, accounts=[slot.account], slots=[name], block=str(found.block_number)
-    )
+    say(f"The balance of {first} at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
+    slots = [slot.slot] if name is None else [json.dumps(name), *(json.dumps(name | {"keys": [one]}) for one in others)]
+    block_number = str(found.block_number)
+    return replace(options, token=None, holders=(), accounts=[slot.account], slots=slots, block=block_number)
 
 
 @click.command("find-slots")
@@ -183,7 +200,7 @@ def find_slots(
     print_table(
         ("certainty", "contract", "slot", "layout", "value"),
         [
-            (slot.certainty, slot.account, _slot_name(slot.slot_name, slot.slot), slot.layout, slot.value)
+            (slot.certainty, slot.account, _slot_name(slot.slot_name, slot.slot), slot.layout, _value_or_word(slot))
             for slot in found.slots
         ],
     )
@@ -192,6 +209,10 @@ def find_slots(
         say(f"It depends on {_slot_name(other.slot_name, other.slot)} of {other.account}: {other.role}.")
     if any(slot.only_at_this_block for slot in found.slots):
         say("The slot is an array's last element. When the array grows, another slot is the last.")
+
+
+def _value_or_word(slot: client.SlotOfCall) -> str:
+    return slot.value or hex_data(slot.word)
 
 
 def _slot_name(name: Mapping[str, Any] | None, slot: str) -> str:

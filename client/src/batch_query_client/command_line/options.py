@@ -151,7 +151,13 @@ _QUESTION = (
         help="A storage slot, or HEX:KEY:KEY for a value of a mapping, or a name as the API's JSON. May be repeated.",
     ),
     click.option("--token", metavar="ADDRESS", help="A token: bqs finds the slot of the holder's balance."),
-    click.option("--holder", metavar="ADDRESS", help="The holder of the token."),
+    click.option(
+        "--holder",
+        "holders",
+        multiple=True,
+        metavar="ADDRESS",
+        help="A holder of the token, by its address and not its ENS name. May be repeated.",
+    ),
     click.option(
         "--transaction",
         "transactions",

@@ -54,8 +54,10 @@ def _plain_value(value: Any) -> Any:
 def _as_listed(fact: client.Fact) -> dict[str, Any]:
     """Return a fact in the form of `GET /facts`. The fact may come from a batch or from the chain."""
     listed = _listed(fact.model_dump(by_alias=True, exclude={"timestamp", "call"}))
-    number = str(fact.value) if fact.word is not None and fact.is_number else None
-    return listed | {"value": number, "call": fact.call and {"to": fact.call.to, "data": hex_data(fact.call.data)}}
+    # The service lists a slot's word as a number too.
+    number = str(fact.value) if fact.word is not None and (fact.is_number or fact.property == "SLOT") else None
+    call = fact.call and {"to": fact.call.to, "data": hex_data(fact.call.data)}
+    return listed | {"slotName": fact.slot_name, "value": number, "call": call}
 
 
 def _listed(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,6 +165,10 @@ def cost(wei: int, currency: str = _ETH) -> str:
     return amount(-(-wei // step) * step, currency)
 
 
+_LONGEST_KEY = 20
+_BITS_OF_ADDRESS, _BITS_OF_WORD = 160, 256
+
+
 # --- Facts ------------------------------------------------------------------------------------------------------------
 
 
@@ -188,11 +194,24 @@ def subject(fact: client.Fact | client.ReadProof) -> str:
 
 def property_name(fact: client.Fact | client.ReadProof) -> str:
     if fact.property == "SLOT":
-        return slot_in_words(fact.slot) + (f" {json.dumps(fact.slot_name)}" if fact.slot_name else "")
+        return _name_in_short(fact.slot_name) if fact.slot_name else slot_in_words(fact.slot)
     if fact.log is not None:
         return f"log {fact.log.index}"
     timestamp = getattr(fact, "timestamp", None)  # proofs are of no time
     return fact.property if timestamp is None else f"block at {timestamp}"
+
+
+def _name_in_short(name: Mapping[str, Any]) -> str:
+    """Return a slot's name in short. The sender states a call, and nothing proves it."""
+    keys = [_key_in_short(key) for key in name.get("keys") or ()]
+    if call := name.get("call"):
+        return " ".join([f"slot said to be {str(call).partition('(')[0]}", ", ".join(keys)]).rstrip()
+    return f"slot {name.get('slot')}{''.join(f'[{key}]' for key in keys)}"
+
+
+def _key_in_short(key: Any) -> str:
+    text = " ".join(f"{name} {value}" for name, value in key.items()) if isinstance(key, dict) else str(key)
+    return text if len(text) <= _LONGEST_KEY else f"{text[:6]}…{text[-4:]}"
 
 
 def slot_in_words(slot: str) -> str:
@@ -214,8 +233,24 @@ def fact_value(fact: client.Fact | client.ReadProof, currencies: Mapping[int, st
     number = int.from_bytes(fact.word)
     if fact.property == "BALANCE":
         return amount(number, currencies.get(fact.source_chain_id, ""))
+    if fact.property == "SLOT":
+        stated = _stated_number(fact.slot_name or {}, number)
+        return hex_data(fact.word) if stated is None else str(stated)
     is_number = fact.is_number if isinstance(fact, client.Fact) else fact.property in NUMBERS
     return str(number) if is_number else hex_data(fact.word)
+
+
+def _stated_number(name: Mapping[str, Any], word: int) -> int | None:
+    """Return the number that a slot's name says the word, or a part of it, to be. None: it says none."""
+    match name.get("part"):
+        case None:
+            return word if name.get("call") else None
+        case {"offset": int(offset), "size": int(size), "form": "unsigned" | "signed" | "bool" as form}:
+            # A part of this size is an address as a rule.
+            if size != _BITS_OF_ADDRESS and 0 <= offset < offset + size <= _BITS_OF_WORD:
+                number = word >> offset & ((1 << size) - 1)
+                return number - (1 << size) if form == "signed" and number >> (size - 1) else number
+    return None
 
 
 def log_content(log: client.ShownLog) -> str:
