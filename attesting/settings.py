@@ -20,6 +20,7 @@ INSTALLED_APPS = ["attesting"]
 MIDDLEWARE = ["config.request_log.RequestMiddleware", "django.middleware.common.CommonMiddleware"]
 ROOT_URLCONF = "attesting.urls"
 API_PATHS = ("/attest", "/healthz")
+PROBED_PATHS = frozenset({"/healthz"})
 
 # Any host name is allowed. Checking the Host header protects sessions and URLs that are built from it. An attester has
 # neither, and signs the same public facts for everybody.

@@ -25,7 +25,7 @@ def take(base_url: str, file: Path) -> None:
         ):
             page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
             page.goto(f"{base_url}/explorer")
-            page.locator("a[href^='/explorer/query/']").first.click()
+            page.locator("a[href^='/explorer/query/']:visible").first.click()
             page.get_by_text("DONE", exact=True).first.wait_for()
             heading = page.get_by_role("heading", name="Transactions", exact=True).bounding_box()
             height = heading["y"] if heading else 2000

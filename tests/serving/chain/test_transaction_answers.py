@@ -172,10 +172,12 @@ def test_files_for_spreadsheets_have_columns_for_transactions_and_logs(service, 
     for path in (f"{batches.path(batch)}/facts.csv", f"/facts.csv?block={number}"):
         content = Client().get(path).content.decode("utf-8-sig")
         names, *rows = csv.reader(io.StringIO(content))
-        assert names[-6:] == [
+        first = names.index("source_transaction")
+        assert names[first:] == [
             *("source_transaction", "source_transaction_hash", "log", "log_emitter", "log_topics", "log_data"),
+            "slot_said_to_be",
         ]
-        assert [row for row in expected if row in [cells[-6:] for cells in rows]] == expected
+        assert [row for row in expected if row in [cells[first : first + 6] for cells in rows]] == expected
     header_alone = batches.batch_at(block_12={"header": ["GAS_USED"]})
     (row,) = csv.reader(io.StringIO(Client().get(f"{batches.path(header_alone)}/facts.csv").text.split("\n", 1)[1]))
     assert row[-6:] == [""] * 6
