@@ -12,7 +12,7 @@ from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.batch.log_display import LogDisplay
 from explorer.formatting import slot_words
-from explorer.formatting.amounts import in_groups, shortened, whole_units
+from explorer.formatting.amounts import in_groups, whole_units
 from explorer.formatting.slot_words import ADDRESS_ENDS, WORD_ENDS
 from explorer.formatting.utc_times import utc
 from proving import facts
@@ -39,19 +39,12 @@ class Meaning:
 
 @dataclass(frozen=True)
 class InShort:
-    """A fact's value in a title or a table, which may be shortened."""
+    """A fact's value in a title or a table. A number has all its digits, and other long values may be shortened."""
 
     text: str
     unit: str = ""
     ends: tuple[int, int] | None = None  # characters shown at the start and the end of a long value
-    exact: str = ""  # the exact number if the text doesn't have all its digits
     note: str = ""  # how the text follows from the word, where there is room for it
-
-    @classmethod
-    def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
-        """Return an amount, given in the smallest units, in whole units."""
-        text = shortened(amount, decimals)
-        return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
 
     @property
     def unit_and_note(self) -> str:
@@ -112,9 +105,8 @@ class Value:
                 return InShort(text, ends=ADDRESS_ENDS)
             case [("UTC" | "= success" | "= failure" as unit, text)]:
                 return InShort(text, unit)
-            case [(currency, _)]:
-                is_price = self.field == HeaderField.BASE_FEE_PER_GAS.name
-                return InShort.of_amount(number, *(("gwei", 9) if is_price else (currency,)))
+            case [(currency, text)]:
+                return InShort(in_groups(text), currency)
         return word
 
 
@@ -180,16 +172,16 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     if isinstance(fact, SlotFact) and fact.name:
         return tuple(_slot_meanings(fact.name, number))
     match fact:
-        case AccountFact(field=AccountField.BALANCE):
-            return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)))
+        case AccountFact(field=AccountField.BALANCE) | HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):
+            unit, decimals = (currency, 18) if isinstance(fact, AccountFact) else ("gwei", 9)
+            return (Meaning(unit, whole_units(number, decimals)), Meaning("wei, decimal", str(number)))
         case EntryFact(field=EntryField.STATUS):
             return (Meaning(_STATUS_MEANINGS.get(number, "decimal"), str(number)),)
         case HeaderFact(field=HeaderField.COINBASE):
             return (Meaning("address", str(checksummed(hex_data(word[12:])))),)
         case HeaderFact(field=HeaderField.TIMESTAMP) if when := utc(number):
             return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)))
-    unit = "wei, decimal" if fact == HeaderFact(HeaderField.BASE_FEE_PER_GAS) else "decimal"
-    return (Meaning(unit, str(number)),) if facts.is_number(fact) else ()
+    return (Meaning("decimal", str(number)),) if facts.is_number(fact) else ()
 
 
 @dataclass(frozen=True)

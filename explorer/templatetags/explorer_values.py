@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from config.chain_names import ChainName, chain_name
 from explorer.batch.fact_display import InShort
 from explorer.formatting import slot_words
-from explorer.formatting.amounts import cost, gas_price, in_groups, limit, whole_units
+from explorer.formatting.amounts import cost, gas_price, limit, whole_units
 from explorer.formatting.estimated_times import lasting, roughly
 from explorer.formatting.slot_words import ADDRESS_ENDS, MOST_OF_KEY
 from explorer.formatting.utc_times import iso
@@ -237,14 +237,7 @@ def in_short(value: InShort, *, with_note: bool = False) -> SafeString:
     if value.ends:
         whole = short(value.text, *value.ends)
         return html('{}\xa0<span class="unit">{}</span>', whole, unit) if unit else whole
-    text = html('{}\xa0<span class="unit">{}</span>', value.text, unit) if unit else escape(value.text)
-    return html('<span title="{}\xa0{}">{}</span>', value.exact, value.unit, text) if value.exact else SafeString(text)
-
-
-@register.simple_tag
-def whole(value: InShort) -> SafeString:
-    """Return a fact's value with its unit like `in_short`, but a number with all its digits."""
-    return in_short(InShort(in_groups(value.exact), value.unit) if value.exact else value, with_note=True)
+    return html('{}\xa0<span class="unit">{}</span>', value.text, unit) if unit else SafeString(escape(value.text))
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")

@@ -363,7 +363,7 @@ def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
     assert [row["internal_id"] for row in rows] == [rejected.pk, done.pk]
     assert rows[0]["rejection_code"] == "proof_unavailable"
     assert (rows[1]["status"], rows[1]["source_chain_ids"], rows[1]["cost_wei"]) == ("DONE", "31337", "0")
-    assert rows[1]["asked"] == f"Balance of {ALICE[:6]}…{ALICE[-4:]} at block 12: 123,456,789.0123… ETH"
+    assert rows[1]["asked"] == f"Balance of {ALICE[:6]}…{ALICE[-4:]} at block 12: 123,456,789.012345678901234567 ETH"
     assert datetime.fromisoformat(rows[1]["ended"]) >= datetime.fromisoformat(rows[1]["submitted"])
     assert alice.get("/explorer", {"status": "DONE"}).text.count("/explorer.csv?status=DONE") == 1
     assert done.pk in (text := alice.get("/explorer.csv", {"status": "DONE"}).text)
