@@ -522,7 +522,7 @@ def test_a_parent_has_the_number_before_its_childs(registry, source):
     with pytest.raises(Reverted) as reverted:
         registry.call_raw(walk)
     assert reverted.value.error == ("HeaderMismatch", 7)
-    with pytest.raises(decoder.InvalidPacked, match="not belong to the parent"):
+    with pytest.raises(decoder.InvalidPacked, match="not that of the parent"):
         decoder.decode(walk, block_hash=lambda _: keccak(child), state_root=lambda _: None)
     with pytest.raises(packed.CannotPack, match="not belong to the parent"):
         encode([child, parent], b"\1" * 32)
