@@ -228,7 +228,7 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         "two headers of block 15|block 15 of chain 31337 with another hash",
     ),
     "a chain that is none": (of_block(0, sourceChainId="x"), "sourceChainId is (not a chain id|missing or malformed)"),
-    "a chain that is nothing": (of_block(0, sourceChainId=None), "is not a block|sourceChainId is missing or malformed"),
+    "a chain that is nothing": (of_block(0, sourceChainId=None), "not a block|sourceChainId is missing or malformed"),
     "a place of a node behind the last": (place(1, 10_000), "Query 1: .*(positions|names trie nodes)"),
     "a place before the first": (place(1, -1), r"Query 1: .*positions|accountProof\.\d+ is missing or malformed"),
     "a place that is true": (place(1, True), r"Query 1: .*positions|accountProof\.\d+ is missing or malformed"),
