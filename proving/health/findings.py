@@ -51,7 +51,7 @@ CODES = (
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
-_STORED = frozenset({"no_worker", "standstill"})
+STORED = frozenset({"no_worker", "standstill"})
 
 
 class Problem(NamedTuple):
@@ -263,7 +263,7 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     """Return what workers have found. Raises `django.db.DatabaseError`."""
     problems = [problem for check in checks for problem in check()]
     if any(problem.code == "storage" for problem in problems):
-        problems = [problem for problem in problems if problem.code not in _STORED]
+        problems = [problem for problem in problems if problem.code not in STORED]
     return Findings(problems, [*attesters(), *users_webhooks()])
 
 
