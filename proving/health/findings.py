@@ -76,6 +76,8 @@ _MOST_WEI = (1 << 256) - 1
 
 NETWORKS = "networks"
 """The value that tells standstills of test networks from others."""
+STOP = "stop"
+"""The value that tells doubts for which a worker has stopped a signer from others."""
 
 
 def workers() -> Iterator[Problem]:
@@ -122,7 +124,7 @@ def stopped(*, tells_who: bool = True) -> Iterator[Problem]:
         sentence = stop.sentence_for_operators if tells_who else stop.sentence
         of_signer = _subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
-            yield Problem("node_doubtful", sentence, of_signer)
+            yield Problem("node_doubtful", sentence, of_signer | {STOP: stop.code})
         elif stop.signer:
             yield Problem("signer_paused", sentence, of_signer)
         elif not stop.source_chain_id:
