@@ -574,7 +574,8 @@ class RpcNode:
         Raises `NodeUnavailable` otherwise, because a proxy's errors have the same form.
         """
         status, words = answer.status, words_of(reply)
-        is_error = isinstance(reply, dict) and isinstance(reply.get("error"), dict | str)
+        # Proxies name their own failures by a text in `error`, too.
+        is_error = isinstance(reply, dict) and isinstance(reply.get("error"), dict)
         refusal = reply if is_error else {"error": {"code": status, "message": words}}
         if [method for method, _ in batch] == ["eth_getLogs"]:
             if status in _REFUSED_RANGE and answer.content:

@@ -359,7 +359,7 @@ class _Post:
         rows[self.number] |= {"found": found.signed}
         outcome = "slot_found" if found.has_answer else "words_found"
         is_last = not any(other.is_to_be_searched for other in form.rows if other is not row)
-        if is_last and found.is_certain and self.request.POST["do"].startswith("submit"):
+        if is_last and found.is_certain and self.request.POST.get("do", "").startswith("submit"):
             outcome = "slot_to_check"
         if found.is_of_block:
             rows[self.number] |= {"at": "block", "block": str(found.block)}

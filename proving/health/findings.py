@@ -51,7 +51,7 @@ CODES = (
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
-_STORED = frozenset({"no_worker", "standstill"})
+STORED = frozenset({"no_worker", "standstill"})
 
 
 class Problem(NamedTuple):
@@ -76,6 +76,8 @@ _MOST_WEI = (1 << 256) - 1
 
 NETWORKS = "networks"
 """The value that tells standstills of test networks from others."""
+STOP = "stop"
+"""The value that tells doubts for which a worker has stopped a signer from others."""
 
 
 def workers() -> Iterator[Problem]:
@@ -122,7 +124,7 @@ def stopped(*, tells_who: bool = True) -> Iterator[Problem]:
         sentence = stop.sentence_for_operators if tells_who else stop.sentence
         of_signer = _subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
-            yield Problem("node_doubtful", sentence, of_signer)
+            yield Problem("node_doubtful", sentence, of_signer | {STOP: stop.code})
         elif stop.signer:
             yield Problem("signer_paused", sentence, of_signer)
         elif not stop.source_chain_id:
@@ -263,7 +265,7 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     """Return what workers have found. Raises `django.db.DatabaseError`."""
     problems = [problem for check in checks for problem in check()]
     if any(problem.code == "storage" for problem in problems):
-        problems = [problem for problem in problems if problem.code not in _STORED]
+        problems = [problem for problem in problems if problem.code not in STORED]
     return Findings(problems, [*attesters(), *users_webhooks()])
 
 

@@ -130,6 +130,9 @@ def _note(problems: Mapping[str, Problem]) -> None:
         if key not in known
     )
     present, absent = unfinished.filter(key__in=problems), unfinished.exclude(key__in=problems)
+    if any(problem.code == "storage" for problem in problems.values()):
+        # `findings` leaves these out then, although they may go on.
+        absent = absent.exclude(code__in=findings.STORED)
     present.update(seen_at=Now(), absent_since=None)
     absent.filter(absent_since=None).update(absent_since=Now())
     # A time in the future was stored by a clock that was ahead.

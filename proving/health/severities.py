@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
-from proving.health.findings import DATABASE_UNAVAILABLE, NETWORKS, Problem
+from proving.health.findings import DATABASE_UNAVAILABLE, NETWORKS, STOP, Problem
 from proving.health.standstill import Stage
 
 
@@ -24,7 +24,7 @@ _OF_CHAIN = frozenset({"chain_unavailable", "foreign_transactions", "signer_wait
 # Another signer of the chain, or another URL, may go on.
 _OF_EACH_SIGNER = frozenset({"signer_unfunded", "signer_unreadable", "signer_not_signing"})
 _OF_EACH_URL = "wrong_chain"
-CODES = _OF_SERVICE | _OF_CHAIN | _OF_EACH_SIGNER | {_OF_EACH_URL, "standstill"}
+CODES = _OF_SERVICE | _OF_CHAIN | _OF_EACH_SIGNER | {_OF_EACH_URL, "standstill", "node_doubtful"}
 """The codes of problems that may be critical."""
 
 
@@ -37,8 +37,8 @@ def of_chain(chain: Chain) -> Severity:
 def critical(problems: Sequence[Problem]) -> list[Problem]:
     """Return the critical ones of the problems, which are all that are known."""
     chains = {str(chain.id): chain for chain in get_chains().chains if of_chain(chain) == Severity.CRITICAL}
-    troubled = _troubled(problems, _OF_EACH_SIGNER)
-    wrong = _troubled(problems, {_OF_EACH_URL})
+    troubled = _troubled(filter(_is_of_signer, problems), "signer")
+    wrong = _troubled((problem for problem in problems if problem.code == _OF_EACH_URL), "url")
     found: list[Problem] = []
     for problem in problems:
         chain = chains.get(problem.values.get("chainId", ""))
@@ -46,7 +46,7 @@ def critical(problems: Sequence[Problem]) -> list[Problem]:
             is_critical = problem.values["kind"] != Stage.WEBHOOKS and NETWORKS not in problem.values
         elif problem.code in _OF_SERVICE or chain is None:
             is_critical = problem.code in _OF_SERVICE
-        elif problem.code in _OF_EACH_SIGNER:
+        elif _is_of_signer(problem):
             is_critical = troubled[str(chain.id)] >= len(chain.all_signers)
         elif problem.code == _OF_EACH_URL:
             is_critical = wrong[str(chain.id)] >= len(chain.rpc_urls)
@@ -57,7 +57,10 @@ def critical(problems: Sequence[Problem]) -> list[Problem]:
     return found
 
 
-def _troubled(problems: Iterable[Problem], codes: Iterable[str]) -> Counter[str]:
-    """Return for each chain how many of its signers, or URLs, have a problem with one of these codes."""
-    subjects = {tuple(sorted(problem.values.items())) for problem in problems if problem.code in codes}
-    return Counter(dict(subject).get("chainId", "") for subject in subjects)
+def _is_of_signer(problem: Problem) -> bool:
+    return problem.code in _OF_EACH_SIGNER or STOP in problem.values
+
+
+def _troubled(problems: Iterable[Problem], kind: str) -> Counter[str]:
+    """Return for each chain how many of its signers, or URLs, have one of these problems. `kind` is their value."""
+    return Counter(chain for chain, _ in {(each.values.get("chainId", ""), each.values.get(kind)) for each in problems})

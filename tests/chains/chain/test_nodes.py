@@ -212,6 +212,10 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     ),
     (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "503; the node said: “<html>Too Many"),
     (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
+    *(
+        (raw(b'{"error": "Internal Server Error"}', status), prove, NodeUnavailable, f"HTTP status {status}")
+        for status in (403, 404, 500)
+    ),
     (told(None, "eth_getProof"), prove, UnverifiedProof, "no proof of 0x"),
     # Refusals as JSON-RPC errors
     (refused(-32005, "daily request count exceeded"), call, NodeUnavailable, "limits our requests"),

@@ -16,7 +16,7 @@ from queries.models import Batch
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import between, error
 from tests.deployed import deploy_on
-from tests.explorer.batch_forms import faults_in, filled, post, request_of, values
+from tests.explorer.batch_forms import faults_in, filled, form, post, request_of, values
 from tests.explorer.pages import text_of
 from tests.names import Names
 from tests.proving import tokens
@@ -177,6 +177,13 @@ def test_submitting_searches_first_and_the_next_press_submits(chain, alice):
     assert "Found the slot of row 2. Nothing is submitted yet." in html
     assert "Check the slot" not in html
     assert alice.post("/new-batch", filled(html) | {"do": "submit"}).status_code == 303
+
+
+def test_a_form_posted_without_a_button_searches_too(chain, alice):
+    ThrottleCount.objects.all().delete()
+    answer = alice.post("/new-batch", form(row("Token")))
+    assert answer.status_code == 200
+    assert "Found the slot of row 1. Nothing is submitted yet." in text_of(answer.text)
 
 
 def filled_row(number: int, fields: dict[str, Any]) -> dict[str, Any]:

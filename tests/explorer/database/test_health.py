@@ -15,7 +15,17 @@ from django.utils import timezone
 
 import batch_query_client
 from accounts.models import User
-from proving.models import ChainWatch, FactsRegistry, Lane, Signer, Transaction, TransactionState, WorkerHeartbeat
+from proving.models import (
+    ChainWatch,
+    FactsRegistry,
+    Lane,
+    Signer,
+    Stop,
+    StopCode,
+    Transaction,
+    TransactionState,
+    WorkerHeartbeat,
+)
 from queries.models import Batch, BatchStatus, Block, Webhook, WebhookDelivery
 from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
@@ -168,6 +178,17 @@ def test_a_signer_is_critical_where_no_other_one_sends(settings):
     assert critical() == []
     saw_of(of_chain("signer_unfunded", signer=SIGNER), of_chain("signer_unreadable", signer="2"))
     assert critical() == ["signer_unfunded", "signer_unreadable"]
+
+
+def test_a_worker_that_stops_the_only_signer_is_critical(settings):
+    Stop.objects.create(chain_id=31337, signer=SIGNER, code=StopCode.NOT_BELIEVED)
+    assert (codes(), critical()) == (["node_doubtful"], [])
+    reconfigure(settings, "test_network = true", 'daily_limit = "1"\ndaily_limit_per_user = "1"')
+    assert critical() == ["node_doubtful"]
+    # A doubt about a signer with which work goes on.
+    Stop.objects.all().delete()
+    saw_of(of_chain("node_doubtful", signer=SIGNER))
+    assert (codes(), critical()) == (["node_doubtful"], [])
 
 
 def test_a_full_disk_is_one_problem_because_heartbeats_are_stored_too():

@@ -1,12 +1,14 @@
 """The operator's webhook is told of each problem of `/healthz` when it begins and when it ends."""
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
@@ -14,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from proving.models import FactsRegistry, ProblemReport
+from proving.models import FactsRegistry, ProblemReport, WorkerHeartbeat
 from tests.explorer.batches import SOURCE, beat, connect_source, deployed
 from tests.factories import is_done, until
 from tests.proving.receiver import OPERATOR_SECRET, Received, Receiver, receiver, tell_operator
@@ -111,6 +113,32 @@ def test_a_problem_that_is_there_for_seconds_at_a_time_is_told_once_when_it_come
     assert [kind for kind, code, _ in told(hook) if code == "no_registry"] == ["problem.began", "problem.ended"]
     (severity,) = {got.data("severity") for got in hook.received if got.data("code") == "no_registry"}
     assert severity == "warning"
+
+
+@pytest.mark.long
+def test_no_end_is_told_of_what_a_disk_that_is_nearly_full_hides(hook, unreachable_chain, monkeypatch, pass_time):
+    deployed()
+    WorkerHeartbeat.objects.all().delete()
+    work()
+    later()
+    work()
+    assert ("problem.began", "no_worker", "") in told(hook)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=15_000_000))
+        pass_time(11)
+        for _ in range(2):
+            work()
+            later(seconds=181)
+        work()
+        assert "storage" in {code for _, code, _ in told(hook)}
+    assert ("problem.ended", "no_worker", "") not in told(hook)
+    beat()
+    pass_time(22)
+    for _ in range(2):
+        work()
+        later(seconds=181)
+    work()
+    assert ("problem.ended", "no_worker", "") in told(hook)
 
 
 @pytest.mark.long
