@@ -93,7 +93,8 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     header_name = settings.CLIENT_ADDRESS_HEADER
     forwarded = headers.get(header_name, "") if behind_proxy and header_name else ""
     if forwarded:
-        peer = client_addresses.last_entry(forwarded)
+        # An empty last entry is the proxy's, and the one before it may be the client's.
+        peer = forwarded.rpartition(",")[2]
     elif any(header in headers for header in PROXY_HEADERS):
         return False
     address = client_addresses.read(peer)

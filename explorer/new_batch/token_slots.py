@@ -29,7 +29,9 @@ from queries.batch_request import ADDRESS_FAULT, BodyFault, InvalidRequest, poin
 from queries.ens_names import is_name
 from queries.submission import SHOWN_PROOFS
 
-_SALT = "slots of tokens in the form"
+_SALT = "slots of tokens in the form, as of version 0.4"
+# A token may be upgraded, or a name lead elsewhere, while the page is open.
+_MOST_SECONDS = 3600
 # Fields of a row by names of the search's request.
 _FIELDS = {"/sourceChainId": "source", "/block": "block", "/contract": "token", "/arguments/0": "holder"}
 
@@ -150,7 +152,7 @@ class SlotNotFound(Exception):
 def read(signed: str, question: TokenQuestion) -> TokenSlots | None:
     """Return what an earlier search found, if it was for this question."""
     try:
-        asked, answer = signing.loads(signed, salt=_SALT)
+        asked, answer = signing.loads(signed, salt=_SALT, max_age=_MOST_SECONDS)
     except signing.BadSignature:
         return None
     return TokenSlots(question, answer) if asked == asdict(question) else None

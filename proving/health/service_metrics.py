@@ -226,7 +226,8 @@ def _signers() -> Iterator[_Family]:
 
 def _chains() -> Iterator[_Family]:
     ids = [chain.id for chain in get_chains().chains]
-    watches = {watch.chain_id: watch for watch in ChainWatch.objects.filter(pk__in=ids).order_by("pk")}
+    watched = {watch.chain_id: watch for watch in ChainWatch.objects.order_by("pk")}
+    watches = {pk: watch for pk, watch in watched.items() if pk in ids}
     stopped = set(Stop.objects.filter(source_chain_id=0, signer="").values_list("chain_id", flat=True))
     now = timezone.now()
     balances = [
@@ -262,6 +263,8 @@ def _chains() -> Iterator[_Family]:
         ("signing_stopped", "Whether the operator has stopped sending."),
     )
     severity = [((chain.id, severities.of_chain(chain)), 1) for chain in get_chains().chains]
+    # Batches of a chain that left chains.toml may stand still, too.
+    severity += [((pk, Severity.WARNING), 1) for pk in watched if pk not in ids]
     help_text = "1. The severity of what stands still on the chain: critical where its money has value."
     yield from _families(("chain", "severity"), severity, ("chain_severity", help_text))
     final = [((pk,), at) for pk, at in ChainHead.objects.filter(pk__in=ids).order_by("pk").values_list("pk", "final")]

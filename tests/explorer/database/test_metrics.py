@@ -154,6 +154,11 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
 # --- Readers ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_chain_that_left_the_file_has_a_severity_for_its_alerts():
+    ChainWatch.objects.create(chain_id=5)
+    assert value(Client().get("/metrics").text, "batchquery_chain_severity", chain="5", severity="warning") == 1
+
+
 @pytest.mark.parametrize(
     ("peer", "headers", "variables", "status"),
     [
@@ -169,6 +174,8 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
         ("127.0.0.1", {"x-real-ip": "127.0.0.1, 192.0.2.1"}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 403),
         ("10.0.0.1", {"forwarded": 'for="[::1]:4711"'}, {"CLIENT_ADDRESS_HEADER": "Forwarded"}, 200),
         ("127.0.0.1", {"forwarded": "for=_hidden"}, {"CLIENT_ADDRESS_HEADER": "Forwarded"}, 403),
+        # A proxy that adds an empty entry leaves what the client wrote as the last one.
+        ("10.0.0.1", {"x-real-ip": "127.0.0.1, "}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 403),
         ("127.0.0.1", {}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 200),
         ("127.0.0.1", {"via": "1.1 proxy"}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 403),
         ("192.0.2.1", {"authorization": "Bearer right"}, {"METRICS_TOKEN": "right"}, 200),
