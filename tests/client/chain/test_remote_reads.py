@@ -100,7 +100,7 @@ def test_a_person_reads_one_name_in_each_line_and_what_is_missing(service, broad
     names = [line.split()[0] for line in output.out.splitlines()]
     assert names == ["route", "scpInputs", "proof"]
     assert output.out.split()[1] == address
-    assert f"The state root of block {block} is no fact yet" in output.err
+    assert f"The state root of block {block} is not a fact yet" in output.err
     for options, why in (
         (["--slot", slot, "--slot", "0x1", "--erc7888", address], "one account and one slot"),
         (["--erc7888", address], "one account and one slot"),

@@ -121,7 +121,7 @@ def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service
         batch, other = submitted(key, finalized=[ALICE]), submitted(key, latest=[ALICE])
         assert work_until_done(batch).status == BatchStatus.REJECTED
         assert (batch.rejection_code, batch.rejection_retryable) == ("finalized_unknown", True)
-        assert "No node of chain 31337 says" in batch.rejection_reason
+        assert "No node of chain 31337 reports" in batch.rejection_reason
         assert batch.rejection_reason.endswith("The node refused (-39001).")
         assert work_until_done(other).status == BatchStatus.DONE
 

@@ -86,7 +86,7 @@ def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
     batches = send_each(key, mempool, 2, 3)
     assert senders() == [SECOND_SIGNER] * 2
     notice = str(Signer.objects.get(address=SIGNER).wait)
-    assert notice.startswith(f"The signer {SIGNER} on chain 31337 holds 0.001000 ETH, less than the 0.01 at which")
+    assert notice.startswith(f"The signer {SIGNER} on chain 31337 has 0.001000 ETH, and it stops below 0.01.")
     assert Signer.objects.get(address=SECOND_SIGNER).wait is None
     mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER))
     for batch in batches:

@@ -171,7 +171,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             connect(settings, tmp_path, chain, there.url, attesters=[attester], threshold=1)
             block = there.head()
             batch = submit(key, of_chains(there=[block]))
-            assert "is not final yet" in wait_of(chain)
+            assert "is final; the newest final block is" in wait_of(chain)
             before = Block.objects.get(source_chain_id=THERE).hash
             there.rpc("anvil_rollback", 1)
             there.rpc("eth_sendTransaction", {"from": ALICE, "to": CHARLIE, "value": "0x77"})
