@@ -514,7 +514,7 @@ def parse(
     needs_payer: bool = True,
     early_checks: Sequence[EarlyCheck] = (),
 ) -> BatchRequest:
-    """Return the request in `body`, with its names resolved. Without `needs_payer`, You may leave out `fee`.
+    """Return the request in `body`, with its names resolved. Without `needs_payer`, `fee` may be left out.
 
     A block that an early check rejects is a fault.
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every

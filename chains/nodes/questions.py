@@ -370,7 +370,7 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
         return header.with_shared_fields()
 
     lacking = UnreadableHeader(
-        f"sent block {number}, {fault}, and refuses debug_getRawHeader, by which the service needs for other header "
+        f"sent block {number}, {fault}, and refuses debug_getRawHeader, which the service needs for other header "
         f"layouts"
     )
     return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)

@@ -25,6 +25,19 @@ class Migration(migrations.Migration):
         migrations.AlterField("transaction", "last_error", models.TextField(blank=True, db_default="")),
         # Header properties that come with forks aren't listed.
         migrations.AlterField("blocktrie", "root", models.PositiveSmallIntegerField()),
+        # The words of the codes are others, and the column is the same.
+        migrations.AlterField(
+            "stop",
+            "code",
+            models.CharField(
+                choices=[
+                    ("operator", ""),
+                    ("not_believed", "Nodes repeatedly report impossible states of the signer's transactions."),
+                ],
+                default="operator",
+                max_length=20,
+            ),
+        ),
         # Only versions before 0.3.0 wrote these columns. Version 0.3.0 empties them.
         migrations.AlterField("factsregistry", "waiting_for", models.TextField(blank=True, db_default="")),
         migrations.AlterField("signer", "notice", models.TextField(blank=True, db_default="")),

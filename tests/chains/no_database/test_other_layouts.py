@@ -119,7 +119,7 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
     host = url.removeprefix("http://")
     assert caught.value.for_operators == (
         f"No node of Test chain (31337) can be used: {host} sent block 7, which has no mixHash, and refuses "
-        "debug_getRawHeader, by which the service needs for other header layouts "
+        "debug_getRawHeader, which the service needs for other header layouts "
         "(-32601); the node said: “the method debug_getRawHeader does not exist/is not available”."
     )
 
