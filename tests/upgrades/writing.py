@@ -243,18 +243,18 @@ def _problem_ends(settings: Any, hooks: Receiver) -> None:
     call_command("stop", stdout=StringIO())
     for _ in range(2):
         work()
-        _half_a_minute_passes()
+        _three_minutes_pass()
     work()
     settings.OPERATOR_WEBHOOK_URL = NOWHERE
     call_command("resume", stdout=StringIO())
     for _ in range(2):
         work()
-        _half_a_minute_passes()
+        _three_minutes_pass()
     work()
 
 
-def _half_a_minute_passes() -> None:
-    then = timezone.now() - timedelta(seconds=31)
+def _three_minutes_pass() -> None:
+    then = timezone.now() - timedelta(seconds=181)
     ProblemReport.objects.update(began_at=then)
     ProblemReport.objects.exclude(absent_since=None).update(absent_since=then)
     ProblemReport.objects.exclude(due_at=None).update(due_at=then)
