@@ -218,10 +218,8 @@ def _block(text: str) -> int | Literal["latest", "finalized"]:
 
 def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlots:
     accounts: dict[str, SlotsOfAccount] = {}
-    slots, depends_on = (
-        [_slot(slot, asked, found.decimals) for slot in found.slots],
-        [*map(_depending, found.depends_on)],
-    )
+    slots = [_slot(slot, asked, found.decimals) for slot in found.slots]
+    depends_on = [*map(_depending, found.depends_on)]
     proven = [slot for slot in slots if slot.certainty != "path_only"]
     lengths = [slot for slot in depends_on if slot.role == "length"]
     shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *lengths]

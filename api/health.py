@@ -72,7 +72,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
     is_for_operator = _is_for_operator(request)
     try:
         if lacking := _schema_problem():
-            found.problems.append(Problem("database_unavailable", lacking))
+            found.problems.append(Problem(DATABASE_UNAVAILABLE, lacking))
         elif unusable := _chains_problem():
             found.problems.append(Problem("chains_file", unusable))
         else:
@@ -85,16 +85,16 @@ def get_health(request: HttpRequest) -> JsonResponse:
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so the worker's state is unknown."
-        found = Findings([Problem("database_unavailable", why)])
+        found = Findings([Problem(DATABASE_UNAVAILABLE, why)])
     codes = [problem.code for problem in found.problems]
     # Without chains nothing works.
     is_down = {"chains_file", DATABASE_UNAVAILABLE}.intersection(codes)
     critical = found.problems if is_down else severities.critical(found.problems)
     state = {
         "status": "degraded" if codes else "ok",
-        "database": "unavailable" if "database_unavailable" in codes else "ok",
+        "database": "unavailable" if DATABASE_UNAVAILABLE in codes else "ok",
         "worker": {
-            "running": not {"no_worker", "database_unavailable"}.intersection(codes),
+            "running": not {"no_worker", DATABASE_UNAVAILABLE}.intersection(codes),
             "lastBeat": last_beat.isoformat() if last_beat else None,
         },
         "standstillSeconds": {stage: round(seconds, 1) for stage, seconds in by_stage.items()},

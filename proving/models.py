@@ -496,7 +496,7 @@ class ChainWatch(models.Model):
     proofs_measured_at = models.DateTimeField(null=True)
     measured_head = models.PositiveBigIntegerField(null=True)
     oldest_provable = models.PositiveBigIntegerField(null=True)
-    # The same measurement node by node: `host`, and `oldest`, which is null if the node proved none.
+    # Each node has its `host`, and its own `oldest`, which is null if the node proved none.
     proving_nodes = models.JSONField(default=list, db_default=[])
     # Set for destinations: the signers' balances in wei by address, as decimal digits, and the wei that count against
     # the daily limit.

@@ -167,7 +167,7 @@ def test_a_balance_is_proven_by_the_containers_of_the_demo(containers):
             assert started.returncode == 0, started.stderr
         checks = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
         for name in ("web", "worker"):
-            # As a container that is not the web server's own asks it.
+            # Another container than the web server's own asks it.
             address = f"HEALTHCHECK_ADDRESS=127.0.0.1:{demo.port}"
             check = ["podman", "exec", "--env", address, demo.name(name), *checks[name]["healthcheck"]["test"][1:]]
             until(partial(demo.is_healthy, check), f"health of {name}", says=lambda: demo.log("web"))

@@ -130,7 +130,7 @@ def test_a_log_is_decoded_by_the_event_that_a_reader_types(log, event, sentence)
 TOKEN_7 = [*batches.transfer(7)[1], (7).to_bytes(32)]
 KNOWN = [
     (batches.transfer(5), f"{batches.TRANSFER} from address {ALICE} to address {BOB} value uint256 5"),
-    # The same topic 0, with another value indexed.
+    # Its topic 0 is the same, and another value is indexed.
     ([batches.transfer(7)[0], TOKEN_7, b""], f"from address {ALICE} to address {BOB} tokenId uint256 7"),
     (
         a_log("Upgraded(address)", ALICE_IN_A_TOPIC),
