@@ -29,7 +29,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts release lock locks-by-pip examples clean
 
 ## Run it
 
@@ -230,6 +230,40 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
 
+# Files are made from the newest commit alone, and carry its time, so that each run makes the same bytes.
+VERSION = $(shell git show HEAD:pyproject.toml | sed -n 's/^version = "\(.*\)"/\1/p')
+RELEASE := $(CURDIR)/build/release
+SOURCE = build/source/batch-query-service-$(VERSION)
+BUILDERS := $(foreach tool,buildah podman docker,$(shell command -v $(tool)))
+.PHONY: what-a-release-needs
+what-a-release-needs:
+	@git rev-parse --quiet --verify HEAD >/dev/null \
+		|| { echo "A release is made of a commit, so this needs git and a checkout."; exit 1; }
+	@test -n "$(BUILDERS)$(WITHOUT_IMAGE)" \
+		|| { echo "The image needs buildah, podman or docker, and none is here; WITHOUT_IMAGE=1 leaves it out."; exit 1; }
+
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: what-a-release-needs .venv/ready-for-demo .venv-release/ready .uv/bin/uv ## Make all files of a release of the newest commit, in build/release (WITHOUT_IMAGE=1)
+	@rm -rf $(RELEASE) build/source && mkdir -p $(RELEASE) build/source
+	git archive --prefix=batch-query-service-$(VERSION)/ --output=$(RELEASE)/batch-query-service-$(VERSION).tar.gz HEAD
+	@tar -xzf $(RELEASE)/batch-query-service-$(VERSION).tar.gz -C build/source
+	.uv/bin/uv build --quiet --no-build-isolation --python .venv-release/bin/python --no-create-gitignore --out-dir $(RELEASE) $(SOURCE)/client
+	cd $(SOURCE)/client/solidity && PATH="$(CURDIR)/$(BIN):$$PATH" npm pack --silent --pack-destination $(RELEASE)
+	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject $(SOURCE)/pyproject.toml \
+		--output-file $(RELEASE)/batch-query-service-$(VERSION).cdx.json $(SOURCE)/requirements/service.txt
+	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(notdir $(firstword $(BUILDERS)))))
+	cd $(SOURCE) && PYTHONPATH=dev DJANGO_SETTINGS_MODULE=config.settings STATE_DIR=../state CHAINS_FILE=docs/operating/known-networks.toml \
+		$(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
+	@rm -rf build/source; echo "The files of release $(VERSION) are in build/release"
+
+IMAGE = batch-query-service:$(VERSION)
+IMAGE_FILE = $(RELEASE)/batch-query-service-$(VERSION).oci.tar
+IMAGE_OF = build --file $(SOURCE)/deploy/Containerfile --tag $(IMAGE) $(SOURCE)
+IMAGE_BY_buildah = buildah $(IMAGE_OF) --format oci --timestamp $$SOURCE_DATE_EPOCH && buildah push $(IMAGE) oci-archive:$(IMAGE_FILE):$(IMAGE)
+IMAGE_BY_podman = podman $(IMAGE_OF) --format oci --timestamp $$SOURCE_DATE_EPOCH && podman save --format oci-archive --output $(IMAGE_FILE) $(IMAGE)
+# Its archive has the layout of OCI since version 25.
+IMAGE_BY_docker = docker $(IMAGE_OF) && docker save --output $(IMAGE_FILE) $(IMAGE)
+
 # A folder of packages of this machine would leave out the files that it has not.
 LOCK = env -u UV_FIND_LINKS .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 # Neither the image nor a newcomer's machine has a compiler, so the demo's packages, which include the service's, need
@@ -250,6 +284,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 		--extra demo --group cluster --extra dev -o requirements/dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
+	$(LOCK) $(ARGS) --group release -o requirements/release.txt
 	$(LOCK) $(ARGS) --group docs -o requirements/docs.txt
 	$(LOCK) $(ARGS) --group generators -o requirements/generators.txt
 	$(LOCK) $(ARGS) --group beacon -o requirements/beacon.txt
@@ -260,7 +295,7 @@ locks-by-pip: ## Install each lock file by pip alone, and check that no dependen
 		timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip $$lock || exit 1; done; rm -r build/by-pip
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Commands that a newcomer needs: they fit on one screen.
 FIRST := run demo testnet test test-fast lint format docs
@@ -310,6 +345,10 @@ help: ## List the commands that one needs first (ALL=1: every command)
 
 .venv-beacon/ready: requirements/beacon.txt .venv/ready-for-demo
 	@$(INSTALL) .venv-beacon $<
+	@touch $@
+
+.venv-release/ready: requirements/release.txt
+	@$(INSTALL) .venv-release $<
 	@touch $@
 
 .venv-docs/ready: requirements/docs.txt
