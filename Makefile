@@ -230,39 +230,42 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
 
-# Files are made from the newest commit alone, and carry its time, so that each run makes the same bytes.
+# A release is made of the newest commit alone, and its files carry that commit's time: each run makes the same bytes.
 VERSION = $(shell git show HEAD:pyproject.toml | sed -n 's/^version = "\(.*\)"/\1/p')
 RELEASE := $(CURDIR)/build/release
-SOURCE = build/source/batch-query-service-$(VERSION)
-BUILDERS := $(foreach tool,buildah podman docker,$(shell command -v $(tool)))
-.PHONY: what-a-release-needs
-what-a-release-needs:
-	@git rev-parse --quiet --verify HEAD >/dev/null \
-		|| { echo "A release is made of a commit, so this needs git and a checkout."; exit 1; }
+SERVICE = batch-query-service-$(VERSION)
+SOURCE = build/source/$(SERVICE)
+BUILDERS = $(foreach builder,buildah podman docker,$(if $(shell command -v $(builder) 2>/dev/null),$(builder)))
+.PHONY: needs-of-a-release
+needs-of-a-release:
+	@git rev-parse --quiet --verify HEAD >/dev/null 2>&1 \
+		|| { echo "A release is made of a commit, so it needs git and a checkout."; exit 1; }
 	@test -n "$(BUILDERS)$(WITHOUT_IMAGE)" \
-		|| { echo "The image needs buildah, podman or docker, and none is here; WITHOUT_IMAGE=1 leaves it out."; exit 1; }
+		|| { echo "No buildah, podman or docker is here to build the image; WITHOUT_IMAGE=1 leaves it out."; exit 1; }
 
-release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
-release: what-a-release-needs .venv/ready-for-demo .venv-release/ready .uv/bin/uv ## Make all files of a release of the newest commit, in build/release (WITHOUT_IMAGE=1)
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null)
+release: needs-of-a-release .venv/ready-for-demo .venv-release/ready .uv/bin/uv ## Make the files of a release from the newest commit, in build/release (WITHOUT_IMAGE=1)
 	@rm -rf $(RELEASE) build/source && mkdir -p $(RELEASE) build/source
-	git archive --prefix=batch-query-service-$(VERSION)/ --output=$(RELEASE)/batch-query-service-$(VERSION).tar.gz HEAD
-	@tar -xzf $(RELEASE)/batch-query-service-$(VERSION).tar.gz -C build/source
-	.uv/bin/uv build --quiet --no-build-isolation --python .venv-release/bin/python --no-create-gitignore --out-dir $(RELEASE) $(SOURCE)/client
-	cd $(SOURCE)/client/solidity && PATH="$(CURDIR)/$(BIN):$$PATH" npm pack --silent --pack-destination $(RELEASE)
-	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject $(SOURCE)/pyproject.toml \
-		--output-file $(RELEASE)/batch-query-service-$(VERSION).cdx.json $(SOURCE)/requirements/service.txt
-	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(notdir $(firstword $(BUILDERS)))))
-	cd $(SOURCE) && PYTHONPATH=dev DJANGO_SETTINGS_MODULE=config.settings STATE_DIR=../state CHAINS_FILE=docs/operating/known-networks.toml \
-		$(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
-	@rm -rf build/source; echo "The files of release $(VERSION) are in build/release"
+	git archive --prefix=$(SERVICE)/ --output=$(RELEASE)/$(SERVICE).tar.gz HEAD
+	@tar -xzf $(RELEASE)/$(SERVICE).tar.gz -C build/source
+	.uv/bin/uv build --quiet --no-build-isolation --python .venv-release/bin/python --no-create-gitignore \
+		--out-dir $(RELEASE) $(SOURCE)/client
+	cd $(SOURCE)/client/solidity && $(NODE_PATH_FIRST) npm pack --silent --pack-destination $(RELEASE)
+	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible \
+		--pyproject $(SOURCE)/pyproject.toml --output-file $(RELEASE)/$(SERVICE).cdx.json $(SOURCE)/requirements/service.txt
+	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(firstword $(BUILDERS))))
+	cd $(SOURCE) && CHAINS_FILE=docs/operating/known-networks.toml STATE_DIR=../state PYTHONPATH=dev \
+		DJANGO_SETTINGS_MODULE=config.settings $(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
+	@rm -rf build/source; echo "The files of $(VERSION) are in build/release"
 
 IMAGE = batch-query-service:$(VERSION)
-IMAGE_FILE = $(RELEASE)/batch-query-service-$(VERSION).oci.tar
-IMAGE_OF = build --file $(SOURCE)/deploy/Containerfile --tag $(IMAGE) $(SOURCE)
-IMAGE_BY_buildah = buildah $(IMAGE_OF) --format oci --timestamp $$SOURCE_DATE_EPOCH && buildah push $(IMAGE) oci-archive:$(IMAGE_FILE):$(IMAGE)
-IMAGE_BY_podman = podman $(IMAGE_OF) --format oci --timestamp $$SOURCE_DATE_EPOCH && podman save --format oci-archive --output $(IMAGE_FILE) $(IMAGE)
-# Its archive has the layout of OCI since version 25.
-IMAGE_BY_docker = docker $(IMAGE_OF) && docker save --output $(IMAGE_FILE) $(IMAGE)
+IMAGE_FILE = $(RELEASE)/$(SERVICE).oci.tar
+IMAGE_SOURCE = --file $(SOURCE)/deploy/Containerfile --tag $(IMAGE) $(SOURCE)
+AS_OCI = --format oci --timestamp $$SOURCE_DATE_EPOCH $(IMAGE_SOURCE)
+IMAGE_BY_buildah = buildah build $(AS_OCI) && buildah push $(IMAGE) oci-archive:$(IMAGE_FILE):$(IMAGE)
+IMAGE_BY_podman = podman build $(AS_OCI) && podman save --format oci-archive --output $(IMAGE_FILE) $(IMAGE)
+# Since version 25 it saves OCI's layout.
+IMAGE_BY_docker = docker build $(IMAGE_SOURCE) && docker save --output $(IMAGE_FILE) $(IMAGE)
 
 # A folder of packages of this machine would leave out the files that it has not.
 LOCK = env -u UV_FIND_LINKS .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

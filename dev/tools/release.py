@@ -75,7 +75,7 @@ def described(creation: Creation, source: int | None = None, code: bytes = b"") 
     parameters: Any = next((entry["inputs"] for entry in artifact.abi if entry["type"] == "constructor"), [])
     values = decode([*map(collapse_if_tuple, parameters)], creation.code[len(artifact.bytecode) :])
     if parameters and "components" in parameters[0]:
-        (parameters, values) = (parameters[0]["components"], values[0])
+        parameters, values = parameters[0]["components"], values[0]
     arguments = {
         parameter["name"].rstrip("_"): hex_data(value) if isinstance(value, bytes) else value
         for parameter, value in zip(parameters, values, strict=True)
@@ -85,12 +85,14 @@ def described(creation: Creation, source: int | None = None, code: bytes = b"") 
         numbers = {name: int(str(value), 0) for name, value in arguments.items()}
         code = artifact.deployed(**{"sourceChainId": numbers.get("id", 0), **numbers})
     return {
-        "contract": creation.name,
+        "kind": creation.name,
         "sourceChainId": source,
         "address": creation.address,
         "salt": hex_data(creation.salt.to_bytes(32)),
         # JSON's readers round larger numbers than 2**53.
-        "constructorArguments": {name: value if isinstance(value, tuple) else str(value) for name, value in arguments.items()},
+        "constructorArguments": {
+            name: value if isinstance(value, tuple) else str(value) for name, value in arguments.items()
+        },
         "initCodeHash": hex_data(keccak(creation.code)),
         "runtimeCodeHash": hex_data(keccak(code)),
     }
