@@ -235,12 +235,13 @@ VERSION = $(shell git show HEAD:pyproject.toml | sed -n 's/^version = "\(.*\)"/\
 RELEASE := $(CURDIR)/build/release
 SERVICE = batch-query-service-$(VERSION)
 SOURCE = build/source/$(SERVICE)
-BUILDERS = $(foreach builder,buildah podman docker,$(if $(shell command -v $(builder) 2>/dev/null),$(builder)))
+# The first of these programs that is here.
+BUILDER = $(firstword $(foreach name,buildah podman docker,$(if $(shell command -v $(name) 2>/dev/null),$(name))))
 .PHONY: needs-of-a-release
 needs-of-a-release:
 	@git rev-parse --quiet --verify HEAD >/dev/null 2>&1 \
 		|| { echo "A release is made of a commit, so it needs git and a checkout."; exit 1; }
-	@test -n "$(BUILDERS)$(WITHOUT_IMAGE)" \
+	@test -n "$(BUILDER)$(WITHOUT_IMAGE)" \
 		|| { echo "No buildah, podman or docker is here to build the image; WITHOUT_IMAGE=1 leaves it out."; exit 1; }
 
 release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null)
@@ -253,7 +254,7 @@ release: needs-of-a-release .venv/ready-for-demo .venv-release/ready .uv/bin/uv 
 	cd $(SOURCE)/client/solidity && $(NODE_PATH_FIRST) npm pack --silent --pack-destination $(RELEASE)
 	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible \
 		--pyproject $(SOURCE)/pyproject.toml --output-file $(RELEASE)/$(SERVICE).cdx.json $(SOURCE)/requirements/service.txt
-	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(firstword $(BUILDERS))))
+	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(BUILDER)))
 	cd $(SOURCE) && CHAINS_FILE=docs/operating/known-networks.toml STATE_DIR=../state PYTHONPATH=dev \
 		DJANGO_SETTINGS_MODULE=config.settings $(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
 	@rm -rf build/source; echo "The files of $(VERSION) are in build/release"

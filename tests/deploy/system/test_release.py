@@ -78,7 +78,6 @@ def test_the_clients_packages_can_be_installed(release, tmp_path, pattern):
     assert run("new/bin/bqs", "--version", folder=tmp_path).split()[-1] == VERSION
     shown = run("new/bin/pip", "show", "--files", "batch-query-client", folder=tmp_path)
     assert "batch_query_client/py.typed\n" in shown
-    assert "\nLicense-Expression: MIT\n" in shown
 
 
 def test_the_services_archive_migrates_and_passes_its_checks(release, tmp_path):
@@ -86,8 +85,9 @@ def test_the_services_archive_migrates_and_passes_its_checks(release, tmp_path):
         archive.extractall(tmp_path, filter="data")
     (service,) = tmp_path.iterdir()
     assert service.name == f"batch-query-service-{VERSION}"
-    (service / ".uv").symlink_to(PROJECT / ".uv")
-    run(sys.executable, "dev/tools/install.py", ".venv", "requirements/service.txt", folder=service)
+    run(sys.executable, "-m", "venv", ".venv", folder=service)
+    install = (".venv/bin/pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", "requirements/service.txt")
+    run(*install, folder=service)
     for command in ("migrate", "check"):
         run(".venv/bin/python", "manage.py", command, folder=service, STATE_DIR=str(tmp_path / "state"))
 
