@@ -86,7 +86,7 @@ test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium i
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@$(TESTS) -m "not long and not release" $(ARGS)
 
-test-long: $(NEEDED_BY_TESTS) ## Run the long tests: each story in detail, demos, kills, real nodes
+test-long: $(NEEDED_BY_TESTS) .venv-docs/ready ## Run the long tests: each story in detail, demos, kills, real nodes
 	@$(TESTS) -m "long and not release" $(ARGS)
 
 test-release: $(NEEDED_BY_TESTS) ## Run the tests that take longest: kills at every step, moves between databases, most demos
@@ -226,7 +226,7 @@ slither: .venv/ready .venv-verify/ready node_modules/ready ## Look for usual mis
 
 ## Documents and packages
 
-docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken link or anchor fails
+docs: .venv-docs/ready ## Build the documentation into build/docs, as a site and as text (llms.txt); a broken link fails
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
 
