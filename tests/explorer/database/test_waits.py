@@ -1,4 +1,4 @@
-"""Waits are codes with values. Their table, columns and sentences are tested for each reader."""
+"""Waits are codes with values. Their list, columns and sentences are tested for each reader."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ from tests.explorer.batches import a_batch, accept, beat, page, path
 from tests.explorer.pages import text_of
 
 WHO = {
-    Actor.NOBODY: "Nobody must act on these codes. They only take time:",
+    Actor.NOBODY: "Nobody must act on waits for:",
     Actor.OPERATOR: "The operator of this service must act, at least if it lasts:",
     Actor.USER: "The user must act, because what the batch asks for can't be had so:",
     Actor.PAYER: "The payer of a self-funded batch must act:",
@@ -46,18 +46,18 @@ def details(batch: Batch) -> dict[str, object]:
     return answer
 
 
-# --- The table --------------------------------------------------------------------------------------------------------
+# --- The list ---------------------------------------------------------------------------------------------------------
 
 
 def told_of(actor: Actor) -> str:
-    """Return the table of the specification that lists the codes on which this party must act."""
+    """Return the list in the specification of the codes on which this party must act."""
     text = (PROJECT / "docs/specification.md").read_text("utf-8")
     return text.partition(f"\n{WHO[actor]}\n\n")[2].partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("actor", WHO)
 def test_the_documents_list_by_who_must_act_each_code_once(actor):
-    listed = re.findall(r"`(\w+)`", told_of(actor).partition("| --- | --- |\n")[2])
+    listed = re.findall(r"`(\w+)`", told_of(actor))
     assert sorted(listed) == sorted(code for code in SENTENCES if ACTORS[code] == actor)
 
 
