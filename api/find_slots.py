@@ -13,7 +13,7 @@ from accounts.models import ApiKey
 from api.fact_schema import SlotName
 from chains import encoding
 from chains.encoding import hex_data
-from chains.nodes.exchange_budget import ExchangeBudget
+from chains.nodes.node_batches import ExchangeBudget
 from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import PAGE_TIMEOUT_SECONDS, get_chains

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from chains.chains_file import load_chains
-from chains.signer_keys import SignerKey
+from chains.configured_signers import SignerKey
 from devnet.devchain import PROJECT
 
 DEPLOY = PROJECT / "deploy"
