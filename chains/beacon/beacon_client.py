@@ -20,8 +20,7 @@ from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
-from chains.nodes.chain_nodes import count_exchange, has_too_many_values, without_answer
-from chains.nodes.node_batches import Request
+from chains.nodes.node_batches import Request, count_exchange, has_too_many_values, without_answer
 from chains.nodes.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
 
 Answer = TypeVar("Answer")
