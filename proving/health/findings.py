@@ -48,7 +48,7 @@ CODES = (
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
 )
-"""The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
+"""The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
 STORED = frozenset({"no_worker", "standstill"})
