@@ -128,6 +128,7 @@ def test_a_release_has_left_rows_in_each_table(old):
 
 
 @pytest.mark.story("0.3.0")
+@pytest.mark.long("0.4.0")
 def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path, monkeypatch):
     signed = values("SELECT hash FROM proving_signedtransaction WHERE hash IS NOT NULL")
     statuses = dict(rows("SELECT id, status FROM queries_batch"))
@@ -353,6 +354,7 @@ def schema() -> set[tuple[Any, ...]]:
     ("app", "lacking"),
     [("accounts", "0004_key_access"), ("queries", "0004_test_events"), ("proving", "0001_before_0_3")],
 )
+@pytest.mark.parametrize("version", ["0.3.0"])
 def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, app, lacking):
     rows(f"DELETE FROM django_migrations WHERE app = '{app}' AND name = '{lacking}'")
     before = all_that_is_stored()
