@@ -22,11 +22,12 @@ from django.views.decorators.http import require_http_methods
 from accounts.form_input import HIDDEN_ORIGIN, hides_origin
 from accounts.models import KeyAccess, User
 from accounts.signed_in import signed_in
+from batch_query_client import csv_table
 from config.configured_chains import get_chains
-from config.error_answers import Refused
+from config.error_answers import Refused, with_retry_after
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
-from explorer.new_batch import csv_rows, csv_table, estimate_panel, row_kinds, storage_slots, token_slots
+from explorer.new_batch import csv_rows, estimate_panel, row_kinds, storage_slots, token_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, RowFault, posted, typed
 from explorer.new_batch.token_slots import SlotNotFound
@@ -127,13 +128,8 @@ def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
     posted = [pair for pair in pairs if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
     context = {"posted": posted, "refused": refused}
-    return _with_pause(render(request, f"explorer/new_batch/{template}.html", context, status=status), refused)
-
-
-def _with_pause(response: HttpResponse, refused: Refused | None) -> HttpResponse:
-    if refused and refused.retry_after:
-        response.headers["Retry-After"] = str(refused.retry_after)
-    return response
+    response = render(request, f"explorer/new_batch/{template}.html", context, status=status)
+    return with_retry_after(response, refused.retry_after)
 
 
 def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpResponse:
@@ -154,7 +150,8 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
     status = status_of(refused) if refused else form.status if faults else 200
-    return _with_pause(render(request, "explorer/new_batch/page.html", context, status=status), refused)
+    response = render(request, "explorer/new_batch/page.html", context, status=status)
+    return with_retry_after(response, refused.retry_after if refused else None)
 
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from django.db.models.functions import Now
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.nodes.log_ranges import LogReader
 from chains.nodes.node_errors import NodeUnavailable, RpcRefused
 from chains.nodes.questions import Log, Topic
+from chains.nodes.rpc import LogReader
 from chains.tries.header import Header
 from config.configured_chains import get_chains
 from config.database import due_rows
@@ -73,8 +73,7 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
 
 def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
     """Return the current headers of these numbers on the source chain. They may differ from stored headers."""
-    answers = connection.source_rpc.headers(numbers) if numbers else []
-    return [header for header in answers if header is not None]
+    return [header for header in connection.source_rpc.headers(numbers) if header is not None]
 
 
 def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> int | None:
