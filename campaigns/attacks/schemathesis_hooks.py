@@ -30,7 +30,7 @@ def _chance(case: Any) -> int:
     return zlib.crc32(repr(request).encode(errors="replace"))
 
 
-def _parse_alone(*arguments: Any, **options: Any) -> Any:
+def _parse_alone(*arguments: Any, **options: Any) -> ast.AST:
     """Parse in one thread at a time.
 
     In Python 3.11 all threads count the depth of a syntax tree in one place. Hypothesis runs code at each collection of
@@ -41,7 +41,7 @@ def _parse_alone(*arguments: Any, **options: Any) -> Any:
         return tree
 
 
-ast.parse = _parse_alone
+ast.parse = _parse_alone  # type: ignore[assignment]
 
 
 @schemathesis.hook
