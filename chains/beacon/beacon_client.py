@@ -184,8 +184,8 @@ class BeaconEndpoint:
         results = [self._result(answer) for answer in bounded_http.send_all(posts)]
         # The requests ran at the same time, so each is counted with an equal share of the time.
         seconds = (time.monotonic() - began) / len(results)
-        for result in results:
-            count_exchange(self._chain_id, self.host, result, seconds)
+        for outcome in results:
+            count_exchange(self._chain_id, self.host, outcome, seconds)
         return results
 
     def _result(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
