@@ -16,14 +16,11 @@ from django.utils import timezone
 from devnet.devchain import DevChain
 from proving.models import ProblemReport, Transaction, TransactionState
 from queries.models import BatchStatus
+from tests import metrics, users
 from tests.chains.lying_node import between, error
-from tests.metrics import value
-from tests.proving.chain_state import signer_nonce
-from tests.proving.money import cancel, pending
+from tests.proving import chain_state, money, transactions
 from tests.proving.receiver import receiver, tell_operator
-from tests.proving.transactions import send_from_elsewhere, work_aged
 from tests.service import chains_toml, changed_replies, done, fresh, reconfigure, request, submit, work, work_until_done
-from tests.users import ALICE, BOB, SECOND_SIGNER_KEY, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
@@ -40,14 +37,14 @@ def observed(service: DevChain) -> DevChain:
 
 def steal(chain: DevChain, count: int = 3) -> None:
     for _ in range(count):
-        before = signer_nonce(chain)
-        send_from_elsewhere(chain, before)
-        while signer_nonce(chain) == before:
+        before = chain_state.signer_nonce(chain)
+        transactions.send_from_elsewhere(chain, before)
+        while chain_state.signer_nonce(chain) == before:
             chain.mine()
 
 
-def prove(chain: DevChain, account: str = ALICE) -> None:
-    done(submit(a_key(), request(account, block=chain.head())), chain)
+def prove(chain: DevChain, account: str = users.ALICE) -> None:
+    done(submit(users.a_key(), request(account, block=chain.head())), chain)
 
 
 def told() -> list[str]:
@@ -67,16 +64,16 @@ def test_a_thief_is_told_everywhere_until_the_operator_accepts_it(observed, sett
         work()
         (message,) = [got for got in hook.received if got.data("code") == CODE]
     assert f"Since {timezone.now():%Y-%m-%d}" in sentence
-    assert f"the signer {SIGNER} on chain 31337 has used 3 nonces" in sentence
+    assert f"the signer {users.SIGNER} on chain 31337 has used 3 nonces" in sentence
     assert "used 3 nonces" in caplog.text
-    assert (message.data("problem"), message.data("values")["signer"]) == (sentence, SIGNER)
-    assert value(Client().get("/metrics").text, "batchquery_problems", code=CODE) == 1
+    assert (message.data("problem"), message.data("values")["signer"]) == (sentence, users.SIGNER)
+    assert metrics.value(Client().get("/metrics").text, "batchquery_problems", code=CODE) == 1
     with pytest.raises(CommandError, match=f"{CODE}: .* 3 nonces"):
         call_command("check_chains", stdout=StringIO())
     # It stays while the service goes on.
     prove(observed)
     assert told() == [sentence]
-    call_command("resume", "31337", "--signer", SIGNER, stdout=StringIO())
+    call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
     assert Client().get("/healthz").json()["codes"].count(CODE) == 0
     assert told() == []
     steal(observed, 1)
@@ -93,10 +90,10 @@ def test_a_command_that_checks_chains_counts_without_a_worker(observed):
 @pytest.mark.long
 def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed):
     observed.rpc("evm_setAutomine", False)
-    batch = submit(a_key(), request(ALICE, block=observed.head()))
-    ours = pending(batch)
+    batch = submit(users.a_key(), request(users.ALICE, block=observed.head()))
+    ours = money.pending(batch)
     observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
-    send_from_elsewhere(observed, ours.nonce)
+    transactions.send_from_elsewhere(observed, ours.nonce)
     assert work_until_done(batch, observed).status == BatchStatus.DONE
     assert fresh(ours).state == TransactionState.DISPLACED
     (sentence,) = told()
@@ -106,7 +103,7 @@ def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed
 def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
     steal(observed)
     assert told()
-    (settings.CHAINS_FILE.parent / "signer.key").write_text(SECOND_SIGNER_KEY)
+    (settings.CHAINS_FILE.parent / "signer.key").write_text(users.SECOND_SIGNER_KEY)
     reconfigure(settings, "31337", "31337")
     assert told() == []
 
@@ -148,7 +145,7 @@ def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, set
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
 @pytest.mark.parametrize("refuses", [False, True], ids=["of each block", "of the newest block only"])
 def test_one_of_two_nodes_that_tells_the_nonce_of_before_hides_no_thief(observed, settings, is_first, refuses):
-    before = signer_nonce(observed)
+    before = chain_state.signer_nonce(observed)
 
     def hidden(question: Any, reply: Any) -> Any:
         if not is_of_nonce(question):
@@ -166,7 +163,7 @@ def test_one_of_two_nodes_that_tells_the_nonce_of_before_hides_no_thief(observed
         for _ in range(2):
             (sentence,) = told()
             assert "has used 3 nonces for" in sentence
-        call_command("resume", "31337", "--signer", SIGNER, stdout=StringIO())
+        call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
         assert told() == []
 
 
@@ -197,21 +194,21 @@ def test_nodes_that_tell_other_nonces_of_a_block_are_named_without_proofs(observ
     with between(observed.url, unproven) as plain, between(observed.url, other) as url:
         reconfigure(settings, observed.url, plain)
         assert len(told()) == 1
-        call_command("resume", "31337", "--signer", SIGNER, stdout=StringIO())
+        call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
         reconfigure(settings, f'"{plain}"', f'"{url}", "{plain}"')
         sentences = doubts()
     assert len(sentences) == (0 if lags else 1)
-    nonce = signer_nonce(observed)
+    nonce = chain_state.signer_nonce(observed)
     for sentence in sentences:
         for node, tells in ((url, nonce + difference), (plain, nonce)):
             assert f"{node.removeprefix('http://').rstrip('/')} says {tells}" in sentence
-        assert SIGNER in sentence
+        assert users.SIGNER in sentence
 
 
 @pytest.mark.long
 def test_a_nonce_that_is_proven_of_another_chains_block_makes_no_thief(observed, settings):
     with DevChain() as other:
-        steal(other, signer_nonce(observed) + 3)
+        steal(other, chain_state.signer_nonce(observed) + 3)
         other.mine(4)
         observed.mine(other.head() - observed.head())
         reconfigure(settings, f'"{observed.url}"', f'"{other.url}", "{observed.url}"')
@@ -255,7 +252,7 @@ def test_two_installations_that_share_a_key_are_told(service, copies):
     assert told() == []
     copies("second", "first")
     assert told() == []
-    prove(service, BOB)
+    prove(service, users.BOB)
     copies("first", "second")
     assert len(told()) == 1
 
@@ -265,17 +262,17 @@ def test_two_installations_that_share_a_key_are_told(service, copies):
 
 def replaced(chain: DevChain) -> None:
     chain.rpc("evm_setAutomine", False)
-    batch = submit(a_key(), request(ALICE, block=chain.head()))
-    pending(batch)
-    work_aged()
+    batch = submit(users.a_key(), request(users.ALICE, block=chain.head()))
+    money.pending(batch)
+    transactions.work_aged()
     assert work_until_done(batch, chain).status == BatchStatus.DONE
 
 
 def cancelled(chain: DevChain) -> None:
     chain.rpc("evm_setAutomine", False)
-    batch = submit(a_key(), request(ALICE, block=chain.head()))
-    pending(batch)
-    cancel(batch)
+    batch = submit(users.a_key(), request(users.ALICE, block=chain.head()))
+    money.pending(batch)
+    money.cancel(batch)
     work()
     chain.mine()
 

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from devnet.devchain import DevChain
-from tests.chain_fixtures import chain_fixture
+from tests import chain_fixtures, deployed, factories
 from tests.chains.lying_node import Raw, ask, each, error, lying_node
-from tests.deployed import deploy
-from tests.factories import until
 from tests.proving.signing_service import name_service
 from tests.service import a_key, asking, balances, chains_toml, reconfigure, submit
 
@@ -22,14 +20,14 @@ pytestmark = [
     pytest.mark.long,
 ]
 
-chain = chain_fixture(lambda chain: chain.mine(10), scope="function", block_seconds=0.5)
+chain = chain_fixtures.chain_fixture(lambda chain: chain.mine(10), scope="function", block_seconds=0.5)
 FAILURES = 12
 
 
 @pytest.fixture
 def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy()
+    deployed.deploy()
     return chain
 
 
@@ -46,7 +44,7 @@ def submit_until_it_failed_often(service: DevChain, failures: Sequence[Any]) -> 
     key, began = a_key(), time.monotonic()
     while len(failures) < FAILURES:
         submit(key, asking(balances([service.head()])))
-        until(partial(lambda count: len(failures) > count, len(failures)), "a failure")
+        factories.until(partial(lambda count: len(failures) > count, len(failures)), "a failure")
     return 1 + int((time.monotonic() - began) // 60)
 
 
