@@ -17,11 +17,11 @@ from prometheus_client import REGISTRY
 from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
-from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
-from tests import factories, users
+from queries.models import BatchStatus, Block, Step, StepKind, StepStatus
+from tests import users
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.metrics import value
-from tests.proving import chain_state, proxy
+from tests.proving import chain_state
 from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -315,27 +315,6 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert "than this service proved" in waiting()[0]
     assert chain_state.signer_nonce(service) == before
-
-
-def is_done_after_work(batch: Batch) -> bool:
-    work()
-    return factories.is_done(batch)
-
-
-@pytest.mark.long
-def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, settings):
-    batch = submit(key, request(users.ALICE, block=service.head()))
-    with proxy.Proxy(service.url) as node:
-        reconfigure(settings, service.url, node.url)
-        node.down()
-        work()
-        assert fresh(batch).status == BatchStatus.RECEIVED
-        assert "can't be reached" in waiting()[0]
-        node.up()
-        # After a failure the node isn't asked for a moment.
-        factories.until(lambda: is_done_after_work(batch), "DONE")
-        work()
-        assert waiting() == []
 
 
 @pytest.mark.long

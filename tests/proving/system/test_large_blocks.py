@@ -6,25 +6,15 @@ from typing import Any
 
 import pytest
 
-from devnet.devchain import DevChain
 from queries.models import BatchStatus
-from tests import chain_fixtures, deployed, factories, users
+from tests import factories, users
 from tests.proving.logs import LOG, RETURNS, block_of
-from tests.service import a_key, asking, chains_toml, changed_replies, fresh, submit
+from tests.service import a_key, asking, changed_replies, fresh, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 _BLOCKS, _BLOCK_SECONDS = 16, 1.0
 _OF_LOG = {"transactions": {"0": {"logs": ["0"]}}}
-
-chain = chain_fixtures.chain_fixture(lambda chain: chain.mine(5), scope="function")
-
-
-@pytest.fixture
-def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deployed.deploy()
-    return chain
 
 
 @pytest.mark.long

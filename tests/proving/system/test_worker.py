@@ -5,8 +5,9 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from devnet import devchain, ports
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
 from tests import chain_fixtures, deployed, factories, metrics
+from tests.chains.lying_node import Raw, ask, each, error, lying_node
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
-from tests.service import ALICE, BOB, a_key, chains_toml, reconfigure, request, submit
+from tests.proving.signing_service import name_service
+from tests.service import ALICE, BOB, a_key, asking, balances, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
@@ -236,3 +239,61 @@ def test_runworker_stops_in_order_at_sigterm_and_sigint(service, start_worker, e
     assert process.wait(timeout=60) == 0
     assert not WorkerHeartbeat.objects.exists()
     assert "Traceback" not in log_of(tmp_path)
+
+
+# --- Its log while a failure lasts ------------------------------------------------------------------------------------
+
+
+FAILURES = 12
+
+
+def warnings(folder: Path) -> list[str]:
+    lines = (folder / "worker0.log").read_text().splitlines()
+    return [line for line in lines if " WARNING " in line or " ERROR " in line]
+
+
+def submit_until_it_failed_often(service: devchain.DevChain, failures: Sequence[Any]) -> int:
+    """Submit a batch after each failure, because pauses between attempts for the same batches grow.
+
+    Return the number of minutes that have begun.
+    """
+    key, began = a_key(), time.monotonic()
+    while len(failures) < FAILURES:
+        submit(key, asking(balances([service.head()])))
+        factories.until(partial(lambda count: len(failures) > count, len(failures)), "a failure")
+    return 1 + int((time.monotonic() - began) // 60)
+
+
+@pytest.mark.long
+def test_a_signing_service_that_is_down_has_one_line_of_its_own_and_one_about_its_signer(
+    service, start_worker, settings, tmp_path
+):
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Raw:
+        asked.append(body)
+        return Raw(b"", 503)
+
+    with lying_node(answer) as url:
+        name_service(settings, url)
+        start_worker()
+        minutes = submit_until_it_failed_often(service, asked)
+    # The second one is about the signer.
+    assert minutes * 2 >= len(warnings(tmp_path)) >= 1
+
+
+@pytest.mark.long
+def test_nodes_that_refuse_fees_as_too_low_have_one_line_whatever_they_say(service, start_worker, settings, tmp_path):
+    refused: list[Any] = []
+
+    def answer(question: Any) -> Any:
+        if question["method"] != "eth_sendRawTransaction":
+            return ask(service.url, question)
+        refused.append(question)
+        return error(question, -32000, f"max fee per gas less than block base fee: {len(refused)} gwei")
+
+    with lying_node(each(answer)) as url:
+        reconfigure(settings, service.url, url)
+        start_worker()
+        minutes = submit_until_it_failed_often(service, refused)
+    assert minutes >= len(warnings(tmp_path)) >= 1
