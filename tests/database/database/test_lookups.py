@@ -1,8 +1,12 @@
-"""`__in` with long lists, which is one array on PostgreSQL."""
+"""Queries that are sent otherwise than by Django: `__in` with long lists, and compiled queries."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models.lookups import IsNull
 
-from accounts.models import User
+from accounts.models import ThrottleCount, User
+from config.database.statements import CompiledQuery, QueryParameter
 from queries.models import Block, Query
 
 pytestmark = pytest.mark.django_db
@@ -27,3 +31,25 @@ def test_a_long_list_selects_what_a_short_one_does(more):
     names = ['{"', "\\", "'", "é", *"abcdefgh"]
     users = [User.objects.create(address=name) for name in names]
     assert set(User.objects.filter(address__in=names)) == set(users)
+
+
+# --- Compiled queries return the same rows as Django's ----------------------------------------------------------------
+
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+SINCE = CompiledQuery(
+    lambda: ThrottleCount.objects.filter(began_at__gte=QueryParameter("since")).values_list(
+        "began_at", IsNull("what_and_who", False)
+    )
+)
+
+
+def test_times_and_truths_are_read_as_they_were_given():
+    ThrottleCount.objects.create(what_and_who="a", began_at=AT)
+    assert SINCE.first(since=AT) == (AT, True)
+    assert SINCE.first(since=AT + timedelta(microseconds=1)) is None
+
+
+def test_a_value_that_is_missing_is_an_error():
+    with pytest.raises(KeyError, match="since"):
+        SINCE.first()

@@ -28,6 +28,7 @@ from tests.service import (
     expire_leases,
     fresh,
     reconfigure,
+    recorded_methods,
     request,
     submit,
     waiting,
@@ -298,13 +299,7 @@ def test_an_unsent_self_funded_batch_costs_nodes_little_and_is_rejected_at_its_d
 ):
     settings.BATCH_DEADLINE_SECONDS = 3600
     service.mine(40)
-    methods: list[str] = []
-
-    def change(question: Any, reply: Any) -> list[Any]:
-        methods.append(question["method"])
-        return [reply]
-
-    with changed_replies(settings, service, change):
+    with recorded_methods(settings, service) as methods:
         batch = submit(key, self_funded.itself(asking(balances(range(1, 41)))))
         work(4)
         methods.clear()
