@@ -41,7 +41,9 @@ def block_with_transactions(node: driven_ethereumjs.DrivenEthereumJs) -> int:
     return number
 
 
-def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, key, settings, tmp_path):
+@pytest.fixture
+def registry(ethereumjs, chain: DevChain, db, settings, tmp_path) -> Iterator[str]:
+    """Yield the address of the registry on `chain` for EthereumJS's facts, while an attester signs."""
     with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
         settings.CHAINS_FILE = service.chains_toml(tmp_path, chain.url)
         connection = service.attested_by({attester.address: attester.url}, 1)
@@ -50,17 +52,20 @@ def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevC
             CHAIN_ID, "EthereumJS", ethereumjs.url, connection, chain=lines, destination=chain.chain_id
         )
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        registry = deployed.deploy(chain.chain_id, CHAIN_ID).address
-        facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
-        # Unlike nodes of development chains, this one proves block 0 by the root of its header.
-        genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
-        body = service.asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
-        service.done(service.submit(key, body), chain)
+        yield deployed.deploy(chain.chain_id, CHAIN_ID).address
+
+
+def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, registry, key):
+    facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
+    # Unlike nodes of development chains, this one proves block 0 by the root of its header.
+    genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
+    body = service.asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
+    service.done(service.submit(key, body), chain)
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 65
 
 
-def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, client, key, settings, tmp_path):
+def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, registry, client, key):
     """There are more than Ethereum has, so keys have two lengths."""
     paid = [
         {
@@ -76,25 +81,16 @@ def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, cli
     mine(ethereumjs, 8)
     assert int(ethereumjs.rpc("eth_getBalance", paid[7]["address"], hex(number)), 16) == 10**18
     block = {f"block:{number}": {"withdrawals": ["0", "7", "127", "128", "129"]}}
-    with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
-        settings.CHAINS_FILE = service.chains_toml(tmp_path, chain.url)
-        connection = service.attested_by({attester.address: attester.url}, 1)
-        lines = "test_network = true\nblock_seconds = 1"
-        more = service.source_tables(
-            CHAIN_ID, "EthereumJS", ethereumjs.url, connection, chain=lines, destination=chain.chain_id
-        )
-        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        deployed.deploy(chain.chain_id, CHAIN_ID)
-        call_command("deploy_reader", chain.chain_id, stdout=io.StringIO())
-        body = service.asking(block, source=CHAIN_ID, destination=chain.chain_id)
-        told = client.post("/read-proofs", body, content_type="application/json", headers=service.header(key)).json()[
-            "proofs"
-        ]
-        batch = {json.dumps(proof["root"]["batch"]) for proof in told}
-        service.done(service.submit(key, json.loads(batch.pop()) | {"fee": "0"}), chain)
-        again = client.post("/read-proofs", body, content_type="application/json", headers=service.header(key)).json()[
-            "proofs"
-        ]
+    call_command("deploy_reader", chain.chain_id, stdout=io.StringIO())
+    body = service.asking(block, source=CHAIN_ID, destination=chain.chain_id)
+    told = client.post("/read-proofs", body, content_type="application/json", headers=service.header(key)).json()[
+        "proofs"
+    ]
+    batch = {json.dumps(proof["root"]["batch"]) for proof in told}
+    service.done(service.submit(key, json.loads(batch.pop()) | {"fee": "0"}), chain)
+    again = client.post("/read-proofs", body, content_type="application/json", headers=service.header(key)).json()[
+        "proofs"
+    ]
     assert not batch
     assert [proof["root"]["isFact"] for proof in (*told, *again)] == [False] * 5 + [True] * 5
     for proof in again:

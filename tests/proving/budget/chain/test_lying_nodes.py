@@ -223,8 +223,7 @@ def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, set
     with receipts.changed_receipts(op_stack, l1Fee=hex(data_fee)) as url:
         service.reconfigure(settings, op_stack.url, url)
         op_stack.mine()
-        for _ in range(3):
-            service.work()
+        service.work(3)
     assert Signer.objects.get().failing_since is None
     assert (money.spent_today() or 0) <= batch.fee
 
@@ -256,8 +255,7 @@ def test_transactions_become_final_without_old_states_of_a_node(op_stack, key, s
             _, tx = money.in_mempool(op_stack, key)
             expected = tx.data_fee
             op_stack.mine(200)
-            for _ in range(3):
-                service.work()
+            service.work(3)
     tx.refresh_from_db()
     assert tx.state == TransactionState.FINAL
     assert tx.data_fee == expected
@@ -327,9 +325,7 @@ def test_a_transaction_falsely_displaced_counts_when_it_is_mined_after_all(costl
         service.reconfigure(settings, url, costly.url)
     money.cancel(batch)
     costly.mine()
-    for _ in range(3):
-        service.work()
-        costly.mine()
+    service.work(3, costly)
     paid = before - receipts.balance(costly)
     assert paid
     assert money.spent_today() == prices.up_to_a_gwei(paid)
@@ -427,9 +423,7 @@ def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee)
     with between(costly.url, change) as url:
         service.reconfigure(settings, costly.url, url)
         batch = service.submit(key, service.request(service.ALICE, block=costly.head()) | {"fee": fee})
-        for _ in range(4):
-            service.work()
-            costly.mine()
+        service.work(4, costly)
         assert not Transaction.objects.filter(queries__batch=batch).exists()
         if service.fresh(batch).status == BatchStatus.REJECTED:
             assert batch.rejection_retryable

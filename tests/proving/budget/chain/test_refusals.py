@@ -74,6 +74,14 @@ def later() -> None:
     SignedTransaction.objects.exclude(broadcast_at=None).update(broadcast_at=F("created_at"))
 
 
+def go_on(chain: DevChain, rounds: int) -> None:
+    """Work and mine a block, with so much time before each round that everything is tried again."""
+    for _ in range(rounds):
+        later()
+        work()
+        prices.mine_at(chain, 1)
+
+
 @contextmanager
 def refusing(node: RefusingNode, words: str) -> Iterator[None]:
     """Let the node refuse all transactions, until each fee is raised as far as it may be."""
@@ -136,10 +144,7 @@ def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killin
     batch = submit(key, request(users.ALICE, block=block, fee=prices.ETHER))
     state(costly, node, killing, words, batch)
     behind = submit(key, request(users.BOB, block=block - 1, fee=prices.ETHER))
-    for _ in range(4):
-        later()
-        work()
-        prices.mine_at(costly, 1)
+    go_on(costly, 4)
     proven = 1 if state is cancelling else 2
     assert [fresh(each).status for each in (behind, batch)[:proven]] == [BatchStatus.DONE] * proven, waiting()
     assert chain_state.signer_nonce(costly) == chain_state.signer_nonce(costly, "pending") == nonce + 2
@@ -211,10 +216,7 @@ WRONG = {
 def test_a_version_signed_with_an_impossible_gas_limit_is_signed_anew(costly, key, node, separate_transactions, wrong):
     gas, gwei, node.why = wrong
     batches = signed_otherwise(costly, key, gas=gas, gwei=gwei)
-    for _ in range(10):
-        later()
-        work()
-        prices.mine_at(costly, 1)
+    go_on(costly, 10)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
     assert len(chain_state.events(costly, chain_state.ACCOUNT_PROVEN)) == 3
     # At the highest price, only a cancellation offers more.
@@ -229,10 +231,7 @@ def test_a_transaction_lacking_gas_gets_the_expected_gas_while_nodes_estimate_fa
 ):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
     with estimating(node.url, lambda gas: times * gas) as node.url:
-        for _ in range(8):
-            later()
-            work()
-            prices.mine_at(costly, 1)
+        go_on(costly, 8)
         assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
     assert not Transaction.objects.exclude(succeeded=True).exists()
     assert max(version.gas for version in SignedTransaction.objects.all()) < 300_000
@@ -260,10 +259,7 @@ def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
     costly.rpc("anvil_setBalance", users.SIGNER, hex(tx.cost * 3 // 2))
     with refusing(node, "transaction underpriced"):
         pass
-    for _ in range(4):
-        later()
-        work()
-        prices.mine_at(costly, 1)
+    go_on(costly, 4)
     assert fresh(batch).status == BatchStatus.DONE, waiting()
 
 
@@ -274,10 +270,7 @@ def test_a_transaction_whose_fee_leaves_too_little_gas_is_cancelled_for_those_be
     node.why = lacks_gas
     poor, *others = signed_otherwise(costly, key, gas=34_500, gwei=3)
     set_fee(poor, 34_500 * 4 * prices.GWEI)
-    for _ in range(8):
-        later()
-        work()
-        prices.mine_at(costly, 1)
+    go_on(costly, 8)
     assert {fresh(batch).status for batch in others} == {BatchStatus.DONE}, waiting()
     assert Transaction.objects.get(queries__batch=poor).newest.is_cancellation
     assert fresh(poor).spent <= poor.fee
@@ -287,18 +280,12 @@ def test_a_transaction_whose_fee_leaves_too_little_gas_is_cancelled_for_those_be
 def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
     limit(settings, daily_limit=4 * 34_500 * 3 * prices.GWEI, daily_limit_per_user=prices.ETHER)
-    for _ in range(3):
-        later()
-        work()
-        prices.mine_at(costly, 1)
+    go_on(costly, 3)
     # One is cancelled for those behind it.
     assert {version.gas for version in SignedTransaction.objects.all()} <= {34_500, 21_000}
     assert (spent_today() or 0) <= 4 * 34_500 * 3 * prices.GWEI
     limit(settings, daily_limit=prices.ETHER, daily_limit_per_user=prices.ETHER)
-    for _ in range(8):
-        later()
-        work()
-        prices.mine_at(costly, 1)
+    go_on(costly, 8)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
 
 

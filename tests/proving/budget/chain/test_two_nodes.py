@@ -568,8 +568,7 @@ def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, setti
     with between(costly.url, change) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         batch = submit(key, request(ALICE, block=number, fee=ETHER))
-        for _ in range(9):
-            work()
+        work(9)
         waits = str(fresh(batch).wait)
         assert f"tell different hashes of block {number}: " in waits
         assert all(f"by {node.removeprefix('http://').rstrip('/')}" in waits for node in (url, costly.url))
@@ -613,8 +612,7 @@ def test_no_batch_is_rejected_for_what_no_hash_of_a_block_shows(costly, key, set
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
         batch = submit(key, asking({f"{selector}:{blocks[selector]}": account}, fee=ETHER // 200))
-        for _ in range(9):
-            work()
+        work(9)
         assert "node" in str(fresh(batch).wait)
         assert fresh(batch).status == BatchStatus.RECEIVED
     reconfigure(settings, f'"{url}", ', "")
@@ -644,8 +642,7 @@ def test_no_batch_is_rejected_because_of_a_node_that_is_right_where_it_is_compar
     with lying_node(answer) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         batch = submit(key, request(ALICE, block=number, fee=ETHER))
-        for _ in range(9):
-            work()
+        work(9)
         assert "an earlier answer" in str(fresh(batch).wait)
 
 
@@ -698,8 +695,7 @@ def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
         urls = [honest, liar] if is_gone else [liar, honest]
         reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
         batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
-        for _ in range(3):
-            work()
+        work(3)
         assert FactsRegistry.in_use.get().refused == ""
         if is_gone or not proves:
             assert not batch.queries.exclude(transactions=None).exists()
