@@ -29,7 +29,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts release lock locks-by-pip examples clean
 
 ## Run it
 
@@ -86,7 +86,7 @@ test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium i
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@$(TESTS) -m "not long and not release" $(ARGS)
 
-test-long: $(NEEDED_BY_TESTS) ## Run the long tests: each story in detail, demos, kills, real nodes
+test-long: $(NEEDED_BY_TESTS) .venv-docs/ready ## Run the long tests: each story in detail, demos, kills, real nodes
 	@$(TESTS) -m "long and not release" $(ARGS)
 
 test-release: $(NEEDED_BY_TESTS) ## Run the tests that take longest: kills at every step, moves between databases, most demos
@@ -226,9 +226,47 @@ slither: .venv/ready .venv-verify/ready node_modules/ready ## Look for usual mis
 
 ## Documents and packages
 
-docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken link or anchor fails
+docs: .venv-docs/ready ## Build the documentation into build/docs, as a site and as text (llms.txt); a broken link fails
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
+
+# A release is made of the newest commit alone, and its files carry that commit's time: each run makes the same bytes.
+VERSION = $(shell git show HEAD:pyproject.toml | sed -n 's/^version = "\(.*\)"/\1/p')
+RELEASE := $(CURDIR)/build/release
+SERVICE = batch-query-service-$(VERSION)
+SOURCE = build/source/$(SERVICE)
+# The first of these programs that is here.
+BUILDER = $(firstword $(foreach name,buildah podman docker,$(if $(shell command -v $(name) 2>/dev/null),$(name))))
+.PHONY: needs-of-a-release
+needs-of-a-release:
+	@git rev-parse --quiet --verify HEAD >/dev/null 2>&1 \
+		|| { echo "A release is made of a commit, so it needs git and a checkout."; exit 1; }
+	@test -n "$(BUILDER)$(WITHOUT_IMAGE)" \
+		|| { echo "No buildah, podman or docker is here to build the image; WITHOUT_IMAGE=1 leaves it out."; exit 1; }
+
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null)
+release: needs-of-a-release .venv/ready-for-demo .venv-release/ready .uv/bin/uv ## Make the files of a release from the newest commit, in build/release (WITHOUT_IMAGE=1)
+	@rm -rf $(RELEASE) build/source && mkdir -p $(RELEASE) build/source
+	git archive --prefix=$(SERVICE)/ --output=$(RELEASE)/$(SERVICE).tar.gz HEAD
+	@tar -xzf $(RELEASE)/$(SERVICE).tar.gz -C build/source
+	.uv/bin/uv build --quiet --no-build-isolation --python .venv-release/bin/python --no-create-gitignore \
+		--out-dir $(RELEASE) $(SOURCE)/client
+	cd $(SOURCE)/client/solidity && $(NODE_PATH_FIRST) npm pack --silent --pack-destination $(RELEASE)
+	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible \
+		--pyproject $(SOURCE)/pyproject.toml --output-file $(RELEASE)/$(SERVICE).cdx.json $(SOURCE)/requirements/service.txt
+	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(BUILDER)))
+	cd $(SOURCE) && CHAINS_FILE=docs/operating/known-networks.toml STATE_DIR=../state PYTHONPATH=dev \
+		DJANGO_SETTINGS_MODULE=config.settings $(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
+	@rm -rf build/source; echo "The files of $(VERSION) are in build/release"
+
+IMAGE = batch-query-service:$(VERSION)
+IMAGE_FILE = $(RELEASE)/$(SERVICE).oci.tar
+IMAGE_SOURCE = --file $(SOURCE)/deploy/Containerfile --tag $(IMAGE) $(SOURCE)
+AS_OCI = --format oci --timestamp $$SOURCE_DATE_EPOCH $(IMAGE_SOURCE)
+IMAGE_BY_buildah = buildah build $(AS_OCI) && buildah push $(IMAGE) oci-archive:$(IMAGE_FILE):$(IMAGE)
+IMAGE_BY_podman = podman build $(AS_OCI) && podman save --format oci-archive --output $(IMAGE_FILE) $(IMAGE)
+# Since version 25 it saves OCI's layout.
+IMAGE_BY_docker = docker build $(IMAGE_SOURCE) && docker save --output $(IMAGE_FILE) $(IMAGE)
 
 # A folder of packages of this machine would leave out the files that it has not.
 LOCK = env -u UV_FIND_LINKS .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
@@ -250,6 +288,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 		--extra demo --group cluster --extra dev -o requirements/dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
+	$(LOCK) $(ARGS) --group release -o requirements/release.txt
 	$(LOCK) $(ARGS) --group docs -o requirements/docs.txt
 	$(LOCK) $(ARGS) --group generators -o requirements/generators.txt
 	$(LOCK) $(ARGS) --group beacon -o requirements/beacon.txt
@@ -260,7 +299,7 @@ locks-by-pip: ## Install each lock file by pip alone, and check that no dependen
 		timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip $$lock || exit 1; done; rm -r build/by-pip
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Commands that a newcomer needs: they fit on one screen.
 FIRST := run demo testnet test test-fast lint format docs
@@ -310,6 +349,10 @@ help: ## List the commands that one needs first (ALL=1: every command)
 
 .venv-beacon/ready: requirements/beacon.txt .venv/ready-for-demo
 	@$(INSTALL) .venv-beacon $<
+	@touch $@
+
+.venv-release/ready: requirements/release.txt
+	@$(INSTALL) .venv-release $<
 	@touch $@
 
 .venv-docs/ready: requirements/docs.txt

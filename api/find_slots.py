@@ -1,6 +1,5 @@
 """The endpoint that finds the storage slot behind a view call (docs/specification.md, "Find slots")."""
 
-import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from accounts.models import ApiKey
 from api.fact_schema import SlotName
 from chains import encoding
 from chains.encoding import hex_data
-from chains.nodes.exchange_budget import ExchangeBudget
+from chains.nodes.node_batches import ExchangeBudget
 from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import PAGE_TIMEOUT_SECONDS, get_chains
@@ -26,7 +25,7 @@ from proving.slots.trials import Part
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
 from queries.batch_request import BodyFault, InvalidRequest, body_fault, duplicates, pointer, read_document
 from queries.storage_layout import MOST_DECIMALS, SlotPart
-from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown
+from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown, text_type
 
 router = Router(tags=["Facts"])
 
@@ -43,17 +42,6 @@ _CHAIN, _POSITION = r"^[1-9][0-9]{0,18}$", r"^(0|[1-9][0-9]?)$"
 _BLOCK = r"^(latest|finalized|block:(0|[1-9][0-9]{0,18}))$"
 
 
-def _text(pattern: str, what: str) -> Any:
-    """Return a type of texts. `what` begins the sentence about a wrong one."""
-
-    def check(value: object) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-            raise invalid(f"{what}, not {shown(value)}.")
-        return value
-
-    return BeforeValidator(check, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
-
-
 def _address(value: object) -> str:
     text = value if isinstance(value, str) else ""
     if (address := encoding.checksummed(text)) is None:
@@ -66,8 +54,8 @@ class SlotRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    sourceChainId: Annotated[str, _text(_CHAIN, "A chain is its id, in decimal")]
-    block: Annotated[str, _text(_BLOCK, "A block is block:<number>, latest or finalized")] = "latest"
+    sourceChainId: Annotated[str, text_type(_CHAIN, "A chain is its id, in decimal, not {}.")]
+    block: Annotated[str, text_type(_BLOCK, "A block is block:<number>, latest or finalized, not {}.")] = "latest"
     contract: Annotated[str, BeforeValidator(_address)]
     signature: str = Field(description="The signature of a view function, such as `balanceOf(address)`.")
     arguments: list[str] = Field(
@@ -75,8 +63,8 @@ class SlotRequest(BaseModel):
         max_length=signatures.MOST_ARGUMENTS,
         description="Addresses, numbers in decimal or with 0x, true or false, bytes with 0x, and texts.",
     )
-    position: Annotated[str, _text(_POSITION, "A position is a number below 100, in decimal")] | None = Field(
-        default=None, description="The position of the word, if the answer has several: decimal, from 0."
+    position: Annotated[str, text_type(_POSITION, "A position is a number below 100, in decimal, not {}.")] | None = (
+        Field(default=None, description="The position of the word, if the answer has several: decimal, from 0.")
     )
 
 

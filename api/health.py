@@ -21,7 +21,7 @@ from config.configured_chains import get_chains
 from config.database import pooler, schema
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
-from proving.health import findings, severities, standstill
+from proving.health import findings
 from proving.health.findings import DATABASE_UNAVAILABLE, Findings, Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
@@ -81,7 +81,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
             found = findings.findings()
             # A heartbeat in the future comes from a wrong clock.
             beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + WorkerHeartbeat.SILENCE)
-            last_beat, by_stage = beats.aggregate(last=Max("beat_at"))["last"], standstill.by_stage()
+            last_beat, by_stage = beats.aggregate(last=Max("beat_at"))["last"], findings.longest_standstills()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so the worker's state is unknown."
@@ -89,7 +89,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
     codes = [problem.code for problem in found.problems]
     # Without chains nothing works.
     is_down = {"chains_file", DATABASE_UNAVAILABLE}.intersection(codes)
-    critical = found.problems if is_down else severities.critical(found.problems)
+    critical = found.problems if is_down else findings.critical(found.problems)
     state = {
         "status": "degraded" if codes else "ok",
         "database": "unavailable" if DATABASE_UNAVAILABLE in codes else "ok",

@@ -12,8 +12,8 @@ from attesting import node_agreement
 from attesting.models import SignedBlock
 from chains.attestation import Attestation, AttestationRequest, sign
 from chains.chains_file import Chain, UnknownChain
+from chains.configured_signers import SignerError
 from chains.encoding import hex_data
-from chains.signer_keys import SignerError
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 

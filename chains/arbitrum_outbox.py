@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from eth_utils.crypto import keccak
 
 from chains.nodes import questions
-from chains.nodes.log_ranges import LogRange, LogReader
 from chains.nodes.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.nodes.questions import Log
-from chains.nodes.rpc import RpcClient
+from chains.nodes.rpc import LogRange, LogReader, RpcClient
 from chains.tries.header import Header
 
 # The event's topics are the send root and the block's hash.

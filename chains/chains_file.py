@@ -21,10 +21,9 @@ from pydantic import (
 )
 
 from chains import cross_checks
+from chains.configured_signers import RemoteSigner, SignerError, SignerKey
 from chains.encoding import HISTORY_WINDOW, in_units
 from chains.file_values import Address, RpcUrl, Table, file_path, host_of, is_http_url, rpc_url
-from chains.remote_signer import RemoteSigner
-from chains.signer_keys import SignerError, SignerKey
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain

@@ -94,7 +94,7 @@ def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
     _require_ascii(url)
     scheme, _, host = url.lower().partition("://")
-    if not _is_web_address(url) or not _HOST_IN_REQUESTS.fullmatch(host):
+    if not _is_url(url, "http", "https") or not _HOST_IN_REQUESTS.fullmatch(host):
         raise ValidationError(f"Must look like https://example.org, not {value!r}.")
     return f"{scheme}://{host.removesuffix(_PORTS[scheme])}"
 
@@ -140,19 +140,11 @@ def _secret(name: str) -> str:
     return secret
 
 
-def _is_broker(url: str) -> bool:
+def _is_url(url: str, *schemes: str) -> bool:
     try:
         parsed = urlsplit(url)
-        return parsed.scheme in {"redis", "rediss", "amqp", "amqps"} and bool(parsed.hostname) and parsed.port != 0
+        return parsed.scheme in schemes and bool(parsed.hostname) and parsed.port != 0
     except ValueError:  # the port isn't a number, for example because the password has a slash or a #
-        return False
-
-
-def _is_web_address(url: str) -> bool:
-    try:
-        parsed = urlsplit(url)
-        return parsed.scheme in {"http", "https"} and bool(parsed.hostname) and parsed.port != 0
-    except ValueError:
         return False
 
 
@@ -287,7 +279,7 @@ except EnvValidationError as error:
     _unread = cast("dict[str, list[str]]", error.error_messages)
     _faults += [f"{name}: {' '.join(messages)}" for name, messages in _unread.items()]
 # Neither URL is quoted, because both hold passwords.
-if BROKER_URL and not _is_broker(BROKER_URL):
+if BROKER_URL and not _is_url(BROKER_URL, "redis", "rediss", "amqp", "amqps"):
     _faults.append(
         "BROKER_URL must be redis://:password@host:port/number or amqp://user:password@host:port/name, with rediss or "
         "amqps for TLS, and with %2F for a slash in the password."
@@ -295,7 +287,7 @@ if BROKER_URL and not _is_broker(BROKER_URL):
 if _database_url and not (_server := _postgresql(_database_url)):
     _faults.append("DATABASE_URL must be postgresql://user:password@host:port/database.")
 # Neither is quoted: the secret is one, and the URL may hold one.
-if OPERATOR_WEBHOOK_URL and not _is_web_address(OPERATOR_WEBHOOK_URL):
+if OPERATOR_WEBHOOK_URL and not _is_url(OPERATOR_WEBHOOK_URL, "http", "https"):
     _faults.append("OPERATOR_WEBHOOK_URL must be an http or https URL.")
 if OPERATOR_WEBHOOK_URL and not _is_webhook_secret(OPERATOR_WEBHOOK_SECRET):
     _faults.append("OPERATOR_WEBHOOK_SECRET must be whsec_ and the base64 of 24 to 64 bytes, if there is a URL.")

@@ -19,7 +19,6 @@ from accounts.models import User
 from api.chain_details import ChainDetail, detail_of_chain
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
-from explorer.formatting.utc_times import iso
 from proving import money, stops
 from proving.health import findings
 from proving.health.findings import Findings
@@ -130,11 +129,6 @@ class SignerFunds:
     spending: SignerSpending
 
     @property
-    def list_of_transactions(self) -> str:
-        """Return the address of the admin's list."""
-        return f"/admin/proving/transaction/?q={self.address}"
-
-    @property
     def lasts_by_day(self) -> int | None:
         """Return for how many seconds the funds last at the pace of the last 24 hours. None: nothing was spent."""
         return self._lasts(self.spending.in_day)
@@ -167,18 +161,6 @@ class LastDay:
     done: int
     rejected: int
     slowest: Batch | None  # of those that are DONE
-
-    @property
-    def list_of_done(self) -> str:
-        """Return the parameters of the admin's list."""
-        return self._list(BatchStatus.DONE)
-
-    @property
-    def list_of_rejected(self) -> str:
-        return self._list(BatchStatus.REJECTED)
-
-    def _list(self, status: BatchStatus) -> str:
-        return f"status__exact={status}&finished_at__gte={iso(self.since)}"
 
 
 def _last_day() -> LastDay:

@@ -501,7 +501,7 @@ class ChainWatch(models.Model):
     # Set for destinations: the signers' balances in wei by address, as decimal digits, and the wei that count against
     # the daily limit.
     balances = models.JSONField(default=dict, null=True)
-    # Its resting nodes: host, problem and `since`, see `proving.health.findings`.
+    # Its resting nodes: host, problem and `since`, see `proving.health.chain_watch`.
     resting_nodes = models.JSONField(default=list, db_default=[])
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
 

@@ -12,7 +12,7 @@ from eth_utils.crypto import keccak
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from chains import encoding
-from queries.strict_json import invalid, shown
+from queries.strict_json import invalid, shown, text_type
 
 # Maximum keys of a slot, and bytes of one key.
 _MOST_KEYS, _MOST_BYTES = 16, 1024
@@ -81,24 +81,6 @@ def _value(value: object) -> str:
     return value
 
 
-def _key_type(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_KEY_TYPE, value, re.ASCII):
-        raise invalid(
-            f"The type of a key is string, bytes, or bytes1 to bytes32, not {shown(value)}: write an address, a number "
-            "or a bool as a string instead of an object."
-        )
-    return value
-
-
-def _call(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_CALL, value, re.ASCII):
-        raise invalid(
-            "A call is a view function's name and full types without spaces, such as balanceOf(address), not "
-            f"{shown(value)}."
-        )
-    return value
-
-
 def _integer(least: int, most: int) -> Any:
     """Return a type of integers."""
 
@@ -112,8 +94,21 @@ def _integer(least: int, most: int) -> Any:
 
 _Number = Annotated[str, BeforeValidator(_number, json_schema_input_type=Annotated[str, Field(pattern=f"^{_NUMBER}$")])]
 _Value = Annotated[str, BeforeValidator(_value, json_schema_input_type=Annotated[str, Field(pattern=f"^{_KEY}$")])]
-_KeyType = Annotated[str, BeforeValidator(_key_type, json_schema_input_type=Annotated[str, Field(pattern=_KEY_TYPE)])]
-_Call = Annotated[str, BeforeValidator(_call, json_schema_input_type=Annotated[str, Field(pattern=_CALL)])]
+_KeyType = Annotated[
+    str,
+    text_type(
+        _KEY_TYPE,
+        "The type of a key is string, bytes, or bytes1 to bytes32, not {}: write an address, a number or a bool as a "
+        "string instead of an object.",
+    ),
+]
+_Call = Annotated[
+    str,
+    text_type(
+        _CALL,
+        "A call is a view function's name and full types without spaces, such as balanceOf(address), not {}.",
+    ),
+]
 _SlotText = Annotated[str, BeforeValidator(slot_hex, json_schema_input_type=Annotated[str, Field(pattern=SLOT)])]
 
 

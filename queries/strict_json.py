@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 UNSUPPORTED = "unsupported"
@@ -36,6 +37,17 @@ def shortened(text: str) -> str:
 def shown(value: object) -> str:
     """Return a value for the sentence of a fault."""
     return repr(shortened(value)) if isinstance(value, str) else _KINDS.get(type(value), "a number")
+
+
+def text_type(pattern: str, sentence: str) -> Any:
+    """Return the validator of texts that match. In the sentence about others, the value takes the place of `{}`."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise invalid(sentence.format(shown(value)))
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
 
 
 _MAX_DIGITS = 1000

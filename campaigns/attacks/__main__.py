@@ -1,6 +1,7 @@
 """Run all attacks one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000, SEQUENCES=2000.
 
-Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken.
+Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken,
+and 2 if a tool failed, so that nothing is known of a promise.
 """
 
 import argparse

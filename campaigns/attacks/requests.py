@@ -31,6 +31,10 @@ _SCHEMATHESIS = PROJECT / ".venv-attack" / "bin" / "schemathesis"
 # Seconds of one round, and maximum seconds of all rounds. Rounds end when enough requests were sent.
 _ROUND_SECONDS, _MOST_SECONDS = 180, 15 * 60
 _CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+_FAILURES = re.compile("^=+ FAILURES =", re.MULTILINE)
+# Titles of errors inside schemathesis, which say nothing about the service. Rounds in which it may fail so.
+_OF_GENERATOR = {"Runtime Error", "Internal Error", "Hook Error", "Failed Health Check"}
+_MOST_FAILED = 3
 # Limits for a machine that runs the service and the attack at once.
 _SLOW_SECONDS, _P99_SECONDS = 10, 2
 
@@ -158,36 +162,63 @@ class _Others:
 
 def _flood(attacked: Target, database: str, seed: int, count: int) -> Iterator[Seen]:
     if not _SCHEMATHESIS.exists():
-        yield Seen("schemathesis", "is there", "make .venv-attack/ready installs it", kept=False)
+        yield Seen("schemathesis", "is there", "make .venv-attack/ready installs it", kept=None)
         return
     key, folder = attacked.key(2), Path(attacked.service.folder)
     (folder / "known.json").write_text(json.dumps(_known(attacked, key)))
-    counts, seconds, faults, rounds = Counter[str](), list[float](), list[str](), 0
     began = time.monotonic()
     with _Others(attacked.url, attacked.key(1)).go_on() as others:
-        while len(seconds) < count and time.monotonic() < began + _MOST_SECONDS and not faults:
-            counted, fault = _round(attacked.url, key, folder, seed + rounds, is_first=rounds == 0)
-            counts.update(counted["counts"])
-            seconds += counted["seconds"]
-            faults += [fault] if fault else []
-            rounds += 1
-    p99 = statistics.quantiles(seconds, n=100)[98] if len(seconds) > 1 else 0
-    yield Seen(
-        f"{len(seconds)} requests made by schemathesis from /api/openapi.json ({_CHECKS}), to a service on {database}, "
-        f"in {time.monotonic() - began:.0f} s, seed {seed}",
-        f"each is answered truthfully, as JSON where that is promised, 99 % within {_P99_SECONDS} s and all within "
-        f"{_SLOW_SECONDS} s",
-        f"99 % within {1000 * p99:.0f} ms, all within {1000 * max(seconds, default=0):.0f} ms"
-        + "".join(f"; {fault}" for fault in faults)
-        + "".join(f"\n          {times:7} {what}" for what, times in sorted(counts.items())),
-        bool(seconds) and not faults and p99 < _P99_SECONDS and max(seconds) < _SLOW_SECONDS,
+        flood = rounds(attacked.url, key, folder, seed, count)
+    yield flood.seen(
+        f"{len(flood.seconds)} requests made by schemathesis from /api/openapi.json ({_CHECKS}), to a service on "
+        f"{database}, in {time.monotonic() - began:.0f} s, seed {seed}",
+        count,
     )
     yield others.seen()
     yield _goes_on(attacked)
 
 
-def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tuple[dict[str, Any], str]:
-    """Run schemathesis once. Return the counts from the hooks, and the findings as text (empty if there are none)."""
+@dataclass
+class Flood:
+    """Requests of complete rounds, as the hooks of schemathesis count them."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """Those of schemathesis itself."""
+
+    def seen(self, tried: str, count: int) -> Seen:
+        """Return the result of a flood that should have `count` requests."""
+        p99 = statistics.quantiles(self.seconds, n=100)[98] if len(self.seconds) > 1 else 0
+        slowest = max(self.seconds, default=0)
+        is_good = not self.faults and p99 < _P99_SECONDS and slowest < _SLOW_SECONDS
+        is_whole = None if self.failures and len(self.seconds) < count else bool(self.seconds)
+        return Seen(
+            tried,
+            f"each is answered truthfully, as JSON where that is promised, 99 % within {_P99_SECONDS} s and all within "
+            f"{_SLOW_SECONDS} s",
+            f"99 % within {1000 * p99:.0f} ms, all within {1000 * slowest:.0f} ms"
+            + "".join(f"; {fault}" for fault in self.faults)
+            + "".join(f"; the generator failed, not the service: {failure}" for failure in self.failures)
+            + "".join(f"\n          {times:7} {what}" for what, times in sorted(self.counts.items())),
+            is_good and is_whole,
+        )
+
+
+def rounds(url: str, key: str, folder: Path, seed: int, count: int) -> Flood:
+    """Run schemathesis until `count` requests were sent, a fault was found, or it failed too often."""
+    flood, until = Flood(), time.monotonic() + _MOST_SECONDS
+    while len(flood.seconds) < count and time.monotonic() < until and not flood.faults:
+        _add_round(flood, url, key, folder, seed)
+        seed += 1
+        if len(flood.failures) == _MOST_FAILED:
+            break
+    return flood
+
+
+def _add_round(flood: Flood, url: str, key: str, folder: Path, seed: int) -> None:
+    """Run schemathesis once. A round in which it failed has left out requests, so its requests don't count."""
     counts = folder / "counts.json"
     counts.unlink(missing_ok=True)
     command = [
@@ -195,7 +226,7 @@ def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tu
         *("--checks", _CHECKS, "--max-response-time", str(_SLOW_SECONDS), "--request-timeout", "30"),
         *("--max-time", str(_ROUND_SECONDS), "--seed", str(seed), "--workers", "2", "--warnings", "off"),
         *("--suppress-health-check", "all"),
-        *(() if is_first else ("--phases", "fuzzing")),
+        *(("--phases", "fuzzing") if flood.seconds else ()),
     ]
     environment = os.environ | {
         "SCHEMATHESIS_HOOKS": "campaigns.attacks.schemathesis_hooks",
@@ -206,8 +237,16 @@ def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tu
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
     )
+    if done.returncode:
+        # The summary names the titles of all errors.
+        titles = set(re.findall(r"^  🚫 (.+): \d+$", done.stdout, re.MULTILINE))
+        is_generators = titles and titles <= _OF_GENERATOR and not _FAILURES.search(done.stdout)
+        (flood.failures if is_generators else flood.faults).append(_findings(done.stdout) or done.stderr[-1000:])
+        if is_generators:
+            return
     counted = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
-    return counted, (_findings(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
+    flood.counts.update(counted["counts"])
+    flood.seconds += counted["seconds"]
 
 
 def _findings(output: str) -> str:

@@ -4,6 +4,7 @@ They run in the environment of `make attack`, without this project's code. The v
 existing values, and ATTACK_COUNTS a file for the counts.
 """
 
+import ast
 import atexit
 import json
 import os
@@ -18,6 +19,7 @@ import schemathesis
 _KNOWN = json.loads(Path(os.environ["ATTACK_KNOWN"]).read_text())
 _TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query", "/read-proofs", "/submit-request"}
 _lock = threading.Lock()
+_parsing, _parse = threading.RLock(), ast.parse
 _counts: Counter[str] = Counter()
 _seconds: list[float] = []
 
@@ -26,6 +28,19 @@ def _chance(case: Any) -> int:
     """Return a number that depends only on the case, because failed cases are tried again."""
     request = (case.path_parameters, case.query, case.body)
     return zlib.crc32(repr(request).encode(errors="replace"))
+
+
+def _parse_alone(*arguments: Any, **options: Any) -> ast.AST:
+    """Parse in one thread at a time.
+
+    In Python 3.11 all threads count the depth of a syntax tree in one place. Hypothesis runs code at each collection of
+    garbage, so the thread may change while a tree is made. The count is then wrong, which raises a SystemError.
+    """
+    with _parsing:
+        return _parse(*arguments, **options)
+
+
+ast.parse = _parse_alone  # type: ignore[assignment]
 
 
 @schemathesis.hook

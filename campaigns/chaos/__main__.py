@@ -14,7 +14,7 @@ from campaigns.chaos.engines import ENGINES
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--engine", choices=[*ENGINES])
+    parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     engines = [engine for engine in ENGINES if options.engine in {None, engine}]

@@ -1,7 +1,8 @@
-"""An installed service on PostgreSQL, with Celery or without, and a development chain."""
+"""An installed service on SQLite or PostgreSQL, with Celery or without, and a development chain."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,9 @@ import requests
 from demo.client import TIMEOUT, take_api_key
 from demo.installation import CHAIN_ID
 from devnet.devchain import ACCOUNTS, DevChain
-from devnet.servers import Postgres
 
-# The engines; true where Celery runs instead of `runworker`.
-ENGINES = {"postgresql": False, "celery": True}
+# With `celery`, workers of Celery on PostgreSQL; else `runworker`.
+ENGINES = ("sqlite", "postgresql", "celery")
 WORKERS = 3
 # Number of blocks that batches name, which no reorganisation reaches.
 OLD_BLOCKS = 120
@@ -26,7 +26,7 @@ class Installed:
     base_url: str
     chain: DevChain
     registry: str
-    postgres: Postgres
+    database_url: str
 
     def key(self, user: int) -> str:
         """Return an API key of one of the development chain's accounts."""
@@ -40,7 +40,10 @@ class Installed:
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Return the rows that a statement selects."""
-        with psycopg.connect(self.postgres.url()) as connection:
+        if self.database_url.startswith("sqlite:///"):
+            with closing(sqlite3.connect(self.database_url.removeprefix("sqlite:///"))) as connection:
+                return connection.execute(statement).fetchall()
+        with psycopg.connect(self.database_url) as connection:
             return connection.execute(statement.encode()).fetchall()
 
 

@@ -174,7 +174,7 @@ def site(seed: int, *, nodes: int = 1, fee: int | str = DEAR_FEE) -> Iterator[Si
         for name in WORKER_NAMES[1:]:
             service.start_worker(name)
         watcher = Watcher(service.base_url)
-        named = ("postgresql", service.base_url, chain, registry, postgres)
+        named = ("postgresql", service.base_url, chain, registry, postgres.url())
         load = Load(Installed(*named), seed, batches=1_000_000, pause=1, is_mixed=True, fee=fee)
         watcher.start()
-        yield Site(*named, service, proxied, proxy, watcher, load, Expected())
+        yield Site(*named, postgres, service, proxied, proxy, watcher, load, Expected())

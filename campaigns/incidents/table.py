@@ -111,7 +111,7 @@ def _full(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _restored(site: Site) -> Iterator[None]:
-    """Take a backup, stop everything some time later, and go on with the backup, as docs/operating/backups.md says."""
+    """Take a backup, stop everything some time later, and go on with the backup, as docs/operating/database.md says."""
     backup = site.service.folder / "backup"
     _run(site, "pg_dump", "--format=custom", f"--file={backup}", site.postgres.url())
     time.sleep(_SECONDS_OF_BACKUP)

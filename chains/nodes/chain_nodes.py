@@ -21,8 +21,16 @@ from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.encoding import read_quantity
 from chains.nodes import short_logs
-from chains.nodes.exchange_budget import ExchangeBudget
-from chains.nodes.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
+from chains.nodes.node_batches import (
+    BATCH_SIZE,
+    BatchRefused,
+    Division,
+    ExchangeBudget,
+    NodeTimedOut,
+    ReplyTooLong,
+    Request,
+    Results,
+)
 from chains.nodes.node_errors import (
     FINAL,
     NO_METHOD,

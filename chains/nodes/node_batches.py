@@ -1,13 +1,15 @@
-"""The division of a node's requests into JSON-RPC batches, and of a failed batch into smaller ones.
+"""Requests to a node, divided into JSON-RPC batches, and a failed batch into smaller ones; and a budget of requests.
 
 Nodes limit the requests in a batch and the size of its reply. They report such a limit in many ways: an error for all
 requests, for the first request (geth) or for each, a cut reply, an HTTP status, or a broken connection.
 """
 
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from chains.nodes.node_errors import InvalidReply, LimitsRequests, NodeUnavailable, RpcRefused
+from chains.nodes.node_errors import ChainError, InvalidReply, LimitsRequests, NodeUnavailable, RpcRefused
 
 # Maximum weight (`_weight`) of the requests in one batch, and maximum batches sent to one node at the same time.
 BATCH_SIZE = 50
@@ -227,3 +229,35 @@ def _weight(request: Request) -> float:
     """Return the weight of a request. It is 1, or more for a proof with slots."""
     method, params = request
     return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
+
+
+# --- Budget -----------------------------------------------------------------------------------------------------------
+
+
+class OutOfExchanges(ChainError):
+    """The nodes took more exchanges or seconds than the client may take."""
+
+
+class ExchangeBudget:
+    """HTTP requests and seconds that are left, for all nodes together."""
+
+    def __init__(self, exchanges: int, seconds: float) -> None:
+        self.exchanges_left = exchanges
+        self._ends_at = time.monotonic() + seconds
+        self._lock = threading.Lock()
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._ends_at - time.monotonic())
+
+    def check_time(self) -> None:
+        """Raise `OutOfExchanges` if no seconds are left. Exchanges end by then anyway."""
+        if not self.seconds_left:
+            raise OutOfExchanges("The search takes too long.")
+
+    def take(self, exchanges: int) -> None:
+        """Count exchanges that begin now. Raises `OutOfExchanges`."""
+        with self._lock:
+            if exchanges > self.exchanges_left:
+                raise OutOfExchanges("The search takes too many requests to nodes.")
+            self.exchanges_left -= exchanges

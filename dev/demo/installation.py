@@ -26,12 +26,13 @@ KEY_FILE = "signer.key"
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
-# A development chain that is connected to itself. `%s` is replaced by its RPC URL.
-CHAIN_ID = 31337
-CHAINS_TOML = f"""\
+
+def chain_toml(chain_id: int, name: str) -> str:
+    """Return the lines for a development chain on which the signer pays. `%s` is replaced by its RPC URL."""
+    return f"""\
 [[chains]]
-id = {CHAIN_ID}
-name = "Development chain"
+id = {chain_id}
+name = "{name}"
 rpc_urls = ["%s"]
 confirmations = 1
 test_network = true
@@ -39,7 +40,13 @@ block_seconds = 1
 [chains.signer]
 key_file = "{KEY_FILE}"
 
-[[connections]]
+"""
+
+
+# A development chain that is connected to itself.
+CHAIN_ID = 31337
+CHAINS_TOML = f"""\
+{chain_toml(CHAIN_ID, "Development chain")}[[connections]]
 source = {CHAIN_ID}
 destination = {CHAIN_ID}
 block_hash_source = "native"

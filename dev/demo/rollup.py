@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from demo import command
 from demo.command import Demo
-from demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, SIGNER_ADDRESS
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, chain_toml
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 
@@ -32,17 +32,7 @@ block_hash_source = "arbitrum"
 outbox = "%s"
 """
 THIRD_TOML = f"""\
-[[chains]]
-id = {THIRD_ID}
-name = "Third development chain"
-rpc_urls = ["%s"]
-confirmations = 1
-test_network = true
-block_seconds = 1
-[chains.signer]
-key_file = "{KEY_FILE}"
-
-[[connections]]
+{chain_toml(THIRD_ID, "Third development chain")}[[connections]]
 source = {ROLLUP_ID}
 destination = {THIRD_ID}
 block_hash_source = "arbitrum-slot"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 
 NIMBUS = "/nimbus/v1/debug/beacon/states/{}/historical_summaries"
@@ -111,9 +110,7 @@ class BeaconApi:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.shutdown()
         self._server.server_close()

@@ -6,7 +6,6 @@ import socket
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from devnet.devchain import PROJECT
@@ -71,9 +70,7 @@ class ConsensusClient:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def advance(self, slots: int = 1) -> int:

@@ -16,7 +16,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from chains.signer_keys import SignerError, SignerKey
+from chains.configured_signers import SignerError, SignerKey
 from config.private_files import new_private_file
 from devnet.ports import PortInUse, chosen_port
 

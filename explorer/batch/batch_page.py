@@ -3,7 +3,7 @@
 Templates and the browser compute durations from the times in the data.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -14,7 +14,6 @@ from django.core.paginator import Page
 from django.utils import timezone
 
 from config.chain_names import ChainName, chain_name
-from config.configured_chains import get_chains
 from explorer.batch import log_display, query_cards, query_paging, timeline, transaction_display, trusted_sources
 from explorer.batch.query_cards import ShownQuery
 from explorer.batch.query_paging import MAX_CARDS, QuerySelection
@@ -25,8 +24,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving.admission import admit
-from proving.health.attester_checks import SIGNED
-from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
+from proving.models import WATCHED_STATES, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from proving.reading import batch_waits
 from proving.reading.batch_waits import ShownWait, StepCounts
 from proving.registries import deployments
@@ -53,16 +51,6 @@ class StepCount:
 
 
 @dataclass(frozen=True)
-class SilentAttesters:
-    """A source chain for which too few attesters signed when they were last asked."""
-
-    source: ChainName
-    signing: int
-    named: int
-    threshold: int
-
-
-@dataclass(frozen=True)
 class ShownBatch:
     batch: Batch
     wanted: QuerySelection
@@ -80,7 +68,6 @@ class ShownBatch:
     notices: tuple[str, ...] = ()
     """Sentences about what the operator must do at the destination or a connection. A page that can't change has none.
     """
-    silent_attesters: tuple[SilentAttesters, ...] = ()
 
     @property
     def is_about_one(self) -> bool:
@@ -109,7 +96,7 @@ class ShownBatch:
 
     @property
     def names_entries(self) -> bool:
-        return any(query.kind == QueryKind.ENTRY for query in self.queries)
+        return any(shown.query.kind == QueryKind.ENTRY for shown in self.queries)
 
     @property
     def can_be_searched(self) -> bool:
@@ -118,42 +105,26 @@ class ShownBatch:
     @cached_property
     def headline(self) -> Headline:
         if self.is_about_one and self.queries:
-            return headlines.of_query(self.queries[0])
+            shown, query = self.queries[0], self.queries[0].query
+            count = len(query.property_names) + len(query.slots) + len(shown.logs)
+            return headlines.of_query(query, count, shown.values)
         return headlines.of_batch(self.counts.queries, self.counts, self.source_chains, self.destination)
 
-    @property
-    def work(self) -> list[ShownWait]:
-        """Return the waits that need no action, because the service is working."""
-        return [] if self.no_worker else self._waits_for(Actor.NOBODY)
-
-    @property
-    def others_turn(self) -> list[ShownWait]:
-        return [] if self.no_worker else self._waits_for(Actor.OTHERS)
-
-    @property
-    def operators_turn(self) -> list[ShownWait]:
-        return self._waits_for(Actor.OPERATOR)
-
-    @property
-    def users_turn(self) -> list[ShownWait]:
-        return self._waits_for(Actor.USER)
+    @cached_property
+    def turns(self) -> Mapping[str, Sequence[ShownWait]]:
+        """Return the waits by the `Actor` who must act. Without a worker nothing goes on by itself or by others."""
+        silent = {Actor.NOBODY, Actor.OTHERS} if self.no_worker else set[Actor]()
+        return {actor.value: [wait for wait in self.waits if wait.actor == actor] for actor in {*Actor} - silent}
 
     @property
     def told(self) -> set[WaitReason]:
         """Return the reasons that stand above the steps, which needn't say them again."""
-        return {wait.reason for wait in (*self.work, *self.others_turn, *self.operators_turn, *self.users_turn)}
-
-    def _waits_for(self, actor: Actor) -> list[ShownWait]:
-        return [wait for wait in self.waits if wait.actor == actor]
+        return {wait.reason for actor, waits in self.turns.items() if actor != Actor.PAYER for wait in waits}
 
     @property
     def rejected_at(self) -> datetime | None:
         """Return when the batch is rejected if its wait lasts. Return None if that isn't before its deadline."""
         return None if self.no_worker else admit.rejected_at(self.batch)
-
-    @property
-    def is_payers_turn(self) -> bool:
-        return any(wait.actor == Actor.PAYER for wait in self.waits)
 
     @property
     def has_one_source(self) -> bool:
@@ -266,7 +237,6 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
         poll_seconds=seconds,
         no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),
         notices=tuple(_notices(batch, held_by, {wait.reason for wait in waits})) if seconds is not None else (),
-        silent_attesters=tuple(_silent_attesters(batch, held_by, waits)) if batch.is_open else (),
     )
 
 
@@ -288,26 +258,3 @@ def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collecti
     notices += [signer.wait for signer in Signer.hindered().filter(chain_id=chain_id) if signer.wait]
     notices += [risk for row in held_by.values() for risk in row.current_risks]
     return (in_words(notice) for notice in dict.fromkeys(notices) if notice not in waits)
-
-
-def _silent_attesters(
-    batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Iterable[ShownWait]
-) -> Iterator[SilentAttesters]:
-    """Yield the source chains whose attesters may hold the batch up, but those of which a wait says so."""
-    told = {dict(wait.reason.told.values).get("source") for wait in waits if wait.actor == Actor.OTHERS}
-    named = [get_chains().connection(source, batch.destination_chain_id) for source in held_by]
-    parents = [get_chains().connection(hop.parent_id, hop.destination_id) for hop in named if hop and hop.parent_id]
-    attested = {hop.source_id: hop for hop in (*named, *parents) if hop and hop.attesters}
-    if not attested:
-        return
-    watches = AttesterWatch.objects.filter(
-        destination_chain_id=batch.destination_chain_id,
-        source_chain_id__in=attested.keys() - told,
-        answered_at__gt=timezone.now() - AttesterWatch.STALE,
-    )
-    for watch in watches:
-        connection, source = attested[watch.source_chain_id], chain_name(watch.source_chain_id)
-        signing = sum(answer["answer"] == SIGNED for answer in watch.answers)
-        threshold = connection.threshold or 0
-        if signing < threshold:
-            yield SilentAttesters(source, signing, len(connection.attesters), threshold)

@@ -124,6 +124,13 @@ def listed(query: Query) -> Sequence[object]:
     return query.slots or query.known_logs
 
 
+def log_names(query: Query) -> list[str]:
+    """Return the indexes of the requested logs within the receipt, or as requested while these are unknown."""
+    is_known = query.first_log is not None or not query.block_logs
+    of_block = [] if is_known else [f"{index} of the block" for index in dict.fromkeys(query.block_logs)]
+    return [*map(str, query.known_logs), *of_block]
+
+
 def value(
     fact: Fact,
     word: bytes,

@@ -53,6 +53,7 @@ class ShownQuery:
     query: Query
     source: ChainName
     values: tuple[Value, ...]  # empty until all steps are completed (docs/specification.md, "Rules that hold")
+    logs: Sequence[str]  # as in `fact_display.log_names`
     slots: "Page[Any]"  # a page of the slots, or of the logs
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
     is_held_up: bool  # the open step goes on only after somebody acts
@@ -64,67 +65,24 @@ class ShownQuery:
         return self.query.number
 
     @property
-    def kind(self) -> str:
-        return str(self.query.kind)
-
-    @property
-    def address(self) -> str | None:
-        return self.query.address or None
-
-    @property
-    def selector(self) -> str:
-        return self.query.selector
-
-    @property
-    def timestamp(self) -> int | None:
-        return self.query.timestamp
-
-    @property
     def time(self) -> str:
         """Return the time that selects the block, in UTC. Empty if there is none, or if its year is too large."""
-        return utc(self.timestamp) if self.timestamp is not None else ""
+        return utc(self.query.timestamp) if self.query.timestamp is not None else ""
 
     @property
     def block(self) -> Block | None:
         return self.query.block
 
     @property
-    def block_number(self) -> int | None:
-        return self.block.number if self.block else None
-
-    @property
-    def fields(self) -> list[str]:
-        return self.query.property_names
-
-    @property
-    def slot_names(self) -> Mapping[str, Mapping[str, Any]]:
-        return self.query.slot_names  # type: ignore[no-any-return]
-
-    @property
-    def slot_count(self) -> int:
-        return len(self.query.slots)
-
-    @property
-    def transaction_name(self) -> str:
-        return self.query.transaction_name
-
-    @property
-    def logs(self) -> list[str]:
-        """Return the indexes of the logs within the receipt, or as requested while these are unknown."""
-        is_known = self.query.first_log is not None or not self.query.block_logs
-        of_block = [] if is_known else [f"{index} of the block" for index in dict.fromkeys(self.query.block_logs)]
-        return [*map(str, self.query.known_logs), *of_block]
-
-    @property
     def names_fields(self) -> bool:
         """Return whether a line names the properties instead of counting them."""
-        return self.kind != QueryKind.HEADER or len(self.fields) <= _MOST_NAMED
+        return self.query.kind != QueryKind.HEADER or len(self.query.property_names) <= _MOST_NAMED
 
     @property
     def block_key(self) -> str:
         """Return a text that is equal for queries whose requests name the same block in the same way."""
-        query = self.query
-        return f"{self.source.id} {query.block_tag} {query.block_of} {self.timestamp} {self.block_number}"
+        query, number = self.query, self.block and self.block.number
+        return f"{self.source.id} {query.block_tag} {query.block_of} {query.timestamp} {number}"
 
     @property
     def is_completed(self) -> bool:
@@ -151,7 +109,7 @@ class ShownQuery:
     @property
     def listed_values(self) -> list[Value]:
         """Return the values for a list: slots, logs, or properties of the header. One of them is shown with code."""
-        of_header = self.kind == QueryKind.HEADER
+        of_header = self.query.kind == QueryKind.HEADER
         return [
             value for value in self.values if value.slot or value.is_log or (of_header and value.number is not None)
         ]
@@ -192,6 +150,7 @@ def read(
             query=query,
             source=source,
             values=tuple(_values(query, known, source, registry, event, with_code=is_whole)) if registry else (),
+            logs=fact_display.log_names(query),
             slots=slots[query.pk],
             steps=tuple(_steps(batch, query, steps[query.pk], is_sent_for=query.pk in sent_for))
             if steps is not None

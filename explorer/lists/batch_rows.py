@@ -15,7 +15,7 @@ from config.chain_names import ChainName, chain_name
 from explorer.batch import fact_display
 from explorer.batch.fact_display import Value
 from explorer.lists import headlines
-from explorer.lists.headlines import Headline, HeadlineQuery
+from explorer.lists.headlines import Headline
 from proving import facts
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
@@ -120,33 +120,19 @@ def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
 
 def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[int, Value]) -> Headline:
     first = known[0]
-    logs = [] if first.get_deferred_fields() else list(map(str, first.known_logs))
-    query = HeadlineQuery(
-        kind=first.kind,
-        address=first.address or None,
-        transaction_name=first.transaction_name,
-        source=chain_name(first.source_chain_id),
-        selector=first.selector,
-        timestamp=first.timestamp,
-        block_number=first.block.number if first.block else None,
-        fields=first.property_names,
-        slots=() if first.get_deferred_fields() else first.slots,
-        slot_names={} if first.get_deferred_fields() else first.slot_names,
-        # Beside the account or transaction, each slot and log counts.
-        slot_count=batch.size - 1 - len(logs),
-        logs=logs,
-        values=[values[first.pk]] if first.pk in values else [],
-    )
     if count == 1:
-        return headlines.of_query(query, names_chain=False)
+        # Beside the account, header or transaction, each slot and log counts.
+        facts_asked = len(first.property_names) + batch.size - 1
+        known_values = [values[first.pk]] if first.pk in values else []
+        return headlines.of_query(first, facts_asked, known_values, names_chain=False)
     has_one_source = len({query.source_chain_id for query in known}) == 1
     line = Headline(
         f"{count:,} queries",
         where=f"at {batch.block_count:,} blocks",
-        source=query.source if has_one_source and count <= len(known) else None,
+        source=chain_name(first.source_chain_id) if has_one_source and count <= len(known) else None,
     )
     if count <= len(known):
         accounts, done = {query.address for query in known}, sum(query.step is None for query in known)
         address = accounts.pop() if len(accounts) == 1 else ""
         line = replace(line, address=address, state=headlines.progress(count, done))
-    return headlines.at_block(line, query) if batch.block_count == 1 else line
+    return headlines.at_block(line, first) if batch.block_count == 1 else line

@@ -1,18 +1,17 @@
 """The title of a batch's page: the answer if one fact was requested, otherwise the progress."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from config.chain_names import ChainName
+from config.chain_names import ChainName, chain_name
+from explorer.batch import fact_display
 from explorer.batch.fact_display import InShort, Value
-from explorer.batch.query_cards import ShownQuery
 from explorer.formatting import slot_words
 from explorer.formatting.slot_words import ADDRESS_ENDS
 from explorer.formatting.utc_times import utc
 from proving.reading.batch_waits import StepCounts
 from queries.columns import AccountField
-from queries.models import BlockTag, QueryKind
+from queries.models import BlockTag, Query, QueryKind
 
 _PROPERTIES = {
     AccountField.NONCE.name: "Nonce",
@@ -51,39 +50,20 @@ class Headline:
         return f"{subject}: {self.state}" if self.state else subject
 
 
-@dataclass(frozen=True)
-class HeadlineQuery:
-    """The data of a query that a title needs."""
-
-    kind: str  # a `QueryKind`
-    address: str | None  # None: the query is about no account
-    transaction_name: str  # empty: about no transaction
-    source: ChainName
-    selector: str  # how the request selects the block
-    timestamp: int | None  # unix seconds if a time selects the block
-    block_number: int | None  # None: unknown yet
-    fields: Sequence[str]
-    slots: Sequence[str]  # at least the first one
-    slot_names: Mapping[str, Mapping[str, Any]]
-    slot_count: int
-    logs: Sequence[str]
-    values: Sequence[Value]  # empty until all the query's steps are completed
-
-
-def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> Headline:
-    count = len(query.fields) + query.slot_count + len(query.logs)
-    is_of_header = query.kind == QueryKind.HEADER
+def of_query(query: Query, count: int, values: Sequence[Value], *, names_chain: bool = True) -> Headline:
+    """Return the headline of a query with this number of facts. `values` are those that are known."""
+    is_of_header, source = query.kind == QueryKind.HEADER, chain_name(query.source_chain_id)
     about = _fact_in_words(query) if count == 1 else f"{count:,} {'properties' if is_of_header else 'facts'}"
     is_index = query.transaction_name.isdecimal()  # which isn't shortened
-    answers = (value.in_short for value in query.values if value.number is not None or value.slot or value.is_log)
+    answers = (value.in_short for value in values if value.number is not None or value.slot or value.is_log)
     line = Headline(
         f"{about} of transaction {query.transaction_name}" if is_index else about,
-        query.address or "",
+        query.address,
         "" if is_index else query.transaction_name,
-        of_chain=f"of {query.source.in_words}" if names_chain else "",
-        source=query.source,
+        of_chain=f"of {source.in_words}" if names_chain else "",
+        source=source,
         answer=next(answers, None) if count == 1 else None,
-        state="all proven" if query.values and count != 1 else "",
+        state="all proven" if values and count != 1 else "",
     )
     return at_block(line, query, "of the header of" if is_of_header else "at")
 
@@ -101,22 +81,22 @@ def progress(total: int, done: int) -> str:
     return "all proven" if done == total else f"{done:,} proven"
 
 
-def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
-    if query.fields:
-        return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.kind == QueryKind.ACCOUNT else query.fields[0]
-    if query.logs:
-        return f"Log {query.logs[0]}" if query.logs[0].isdecimal() else "A log"
+def _fact_in_words(query: Query) -> str:
+    if fields := query.property_names:
+        return _PROPERTIES.get(fields[0], fields[0]) if query.kind == QueryKind.ACCOUNT else fields[0]
+    if logs := fact_display.log_names(query):
+        return f"Log {logs[0]}" if logs[0].isdecimal() else "A log"
     return slot_words.title(query.slots[0], query.slot_names.get(query.slots[0]))
 
 
-def at_block(line: Headline, query: ShownQuery | HeadlineQuery, where: str = "at") -> Headline:
+def at_block(line: Headline, query: Query, where: str = "at") -> Headline:
     """Return the headline with the query's block after the words `where`."""
-    if query.timestamp is None and query.block_number is not None:
-        return replace(line, where=f"{where} block", block=query.block_number)
+    if query.timestamp is None and query.block:
+        return replace(line, where=f"{where} block", block=query.block.number)
     return replace(line, where=f"{where} {_block_in_words(query)}")
 
 
-def _block_in_words(query: ShownQuery | HeadlineQuery) -> str:
+def _block_in_words(query: Query) -> str:
     if query.timestamp is not None:
         return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block of a given time"
     if query.selector.startswith("transaction:"):

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from batch_query_client.csv_table import COLUMNS, Line, lines_of, selector
 from chains import encoding
-from explorer.new_batch.csv_table import COLUMNS, Line, lines_of, selector
 from explorer.new_batch.form_sentences import FORM_SENTENCES, LINE_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, MOST_FAULTS, RowFault
 from queries.batch_request import pointer

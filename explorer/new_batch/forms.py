@@ -67,6 +67,12 @@ def _area(rows: int, **attributes: str) -> forms.Textarea:
     return forms.Textarea({"class": "mono", "rows": str(rows), "spellcheck": "false", **attributes})
 
 
+def _properties(label: str, names: Iterable[str], *initial: str) -> forms.MultipleChoiceField:
+    choices = [(name, name) for name in names]
+    widget = forms.CheckboxSelectMultiple
+    return forms.MultipleChoiceField(label=label, required=False, choices=choices, widget=widget, initial=initial)
+
+
 class BatchForm(forms.Form):
     """The fields for all rows, and the pasted text that is converted to rows."""
 
@@ -106,7 +112,7 @@ class RowForm(forms.Form):
     kind = forms.ChoiceField(
         label="What you want to prove",
         required=False,
-        choices=[(name, kind.label) for name, kind in KINDS.items()],
+        choices=[(name, kind.texts["label"]) for name, kind in KINDS.items()],
         widget=forms.RadioSelect,
     )
     source = forms.ChoiceField(label="Source chain")
@@ -125,13 +131,7 @@ class RowForm(forms.Form):
         help_text=HINT_SENTENCES["block_of"],
     )
     accounts = forms.CharField(required=False, strip=False, widget=_area(2))
-    props = forms.MultipleChoiceField(
-        label="Properties",
-        required=False,
-        choices=[(name, name) for name in AccountField.names],
-        widget=forms.CheckboxSelectMultiple,
-        initial=["BALANCE"],
-    )
+    props = _properties("Properties", AccountField.names, "BALANCE")
     slots = forms.CharField(required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["slots"])
     token = forms.CharField(label="Token", required=False, widget=_word(), help_text=HINT_SENTENCES["token"])
     holder = forms.CharField(label="Holder", required=False, widget=_word())
@@ -139,23 +139,12 @@ class RowForm(forms.Form):
     transactions = forms.CharField(
         required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["transactions"]
     )
-    tx_props = forms.MultipleChoiceField(
-        label="Properties of these transactions",
-        required=False,
-        choices=[(name, name) for name in EntryField.names],
-        widget=forms.CheckboxSelectMultiple,
-        initial=["STATUS"],
-    )
+    tx_props = _properties("Properties of these transactions", EntryField.names, "STATUS")
     logs = forms.CharField(label="Logs", required=False, widget=_text(), help_text=HINT_SENTENCES["logs"])
     block_logs = forms.CharField(
         label="Logs as the block counts", required=False, widget=_text(), help_text=HINT_SENTENCES["block_logs"]
     )
-    header = forms.MultipleChoiceField(
-        label="Header fields of this block",
-        required=False,
-        choices=[(name, name) for name in HeaderField.names],
-        widget=forms.CheckboxSelectMultiple,
-    )
+    header = _properties("Header fields of this block", HeaderField.names)
     # The helper that names the slot of a value in a mapping or an array. The request doesn't contain its fields.
     slot_of = forms.ChoiceField(label="Where it is", required=False, choices=storage_slots.KINDS)
     slot_layout = forms.ChoiceField(label="Compiler", required=False, choices=storage_slots.LAYOUTS)

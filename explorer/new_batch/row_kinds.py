@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from explorer.new_batch.form_sentences import ANSWER_NAMES, KIND_HINTS, KIND_LABELS, WORDS_LABELS
+from explorer.new_batch.form_sentences import KIND_SENTENCES
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,8 @@ class RowKind:
     """The signature of a token's view function whose slot is searched for."""
 
     @property
-    def label(self) -> str:
-        return KIND_LABELS[self.name]
-
-    @property
-    def hint(self) -> str:
-        return KIND_HINTS[self.name]
-
-    @property
-    def label_of_words(self) -> str:
-        return WORDS_LABELS[self.name]
-
-    @property
-    def answer(self) -> str:
-        return ANSWER_NAMES[self.name]
+    def texts(self) -> Mapping[str, str]:
+        return KIND_SENTENCES[self.name]
 
 
 BALANCE = RowKind("balance", ("accounts", "props"), "accounts")

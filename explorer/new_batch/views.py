@@ -22,11 +22,12 @@ from django.views.decorators.http import require_http_methods
 from accounts.form_input import HIDDEN_ORIGIN, hides_origin
 from accounts.models import KeyAccess, User
 from accounts.signed_in import signed_in
+from batch_query_client import csv_table
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
-from explorer.new_batch import csv_rows, csv_table, estimate_panel, row_kinds, storage_slots, token_slots
+from explorer.new_batch import csv_rows, estimate_panel, row_kinds, storage_slots, token_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, RowFault, posted, typed
 from explorer.new_batch.token_slots import SlotNotFound

@@ -28,11 +28,11 @@ from config.database.statements import by_size, chunks
 from proving import connections, facts, money
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
-from proving.health import proof_depth
+from proving.health import chain_watch
 from proving.models import ChainWatch
 from proving.packing import gas
 from proving.packing.gas import Sample
-from proving.reading import block_contents, block_times, kept
+from proving.reading import block_contents
 from proving.reading.block_contents import UNKNOWN_SIZE, Asked, BlockSize, NamedEntry, Unprovable
 from proving.working import heads
 from queries import waits
@@ -229,7 +229,7 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
                 if selector.timestamp >= head.timestamp:
                     times[selector.timestamp] = asked
                     continue
-                number = block_times.block_at(connection, selector.timestamp, head)
+                number = connection.block_at(selector.timestamp, head)
         except ChainError as error:
             return SelectedBlocks(answers.source, head, fault=error)
         if isinstance(number, str):
@@ -517,7 +517,7 @@ def _ask_proofs(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) ->
     # The additional question shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if all_requests else ()
     served = answers.connection.source_rpc.proofs(all_requests, beside=beside)
-    kept.keep_proofs(answers.connection.source_rpc, all_requests, served)
+    block_contents.keep_proofs(answers.connection.source_rpc, all_requests, served)
     answers.connection.check_time()
     remaining = iter(served)
     for selected, of_batch in zip(selections, requests, strict=True):
@@ -575,7 +575,7 @@ def _judge_proofs(
             is_beyond = bool(measured and request.block_number < (measured.oldest_provable or 0))
             is_too_old = is_served or is_beyond or _proves_head(answers)
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
-            known = [answer.about(facts.proof_of(source, request)), proof_depth.in_words(measured)]
+            known = [answer.about(facts.proof_of(source, request)), chain_watch.depth_in_words(measured)]
             problem = " ".join(filter(None, known))
             selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
             break

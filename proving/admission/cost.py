@@ -1,4 +1,4 @@
-"""The cost of the facts that the registry lacks: admission's third step.
+"""The facts that the registry lacks, the paths to their blocks, and the cost of both: admission's second step.
 
 Both chains are asked, rows are read, and nothing is written. Admission decides by the answers, and estimates show them.
 """
@@ -14,15 +14,17 @@ from chains.encoding import HISTORY_WINDOW
 from chains.nodes.node_errors import ChainError
 from chains.nodes.questions import Fees
 from chains.rollups import DataCost
-from proving import sources
-from proving.admission import answers, missing_facts
+from proving import facts, sources
+from proving.admission import answers
 from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, SlotFact
 from proving.models import SPENT_STATES, Transaction
 from proving.packing import gas
 from proving.packing.gas import Amount, CostPart, GasEstimate, Route, UnprovenBlock
+from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
+from proving.reading.block_contents import BlockSize
 from proving.registries.deployments import Deployment, Unusable
 from proving.sources import NotYet
 from queries import waits
@@ -156,13 +158,13 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
         raise selected.fault
     if selected.is_unread:
         return SourceEstimate(told.source.id, waits=[wait("check")], is_unread=True)
-    lacking = missing_facts.of_blocks(told, selected)
-    properties = missing_facts.lacking_properties(told, selected)
+    lacking = _missing_facts(told, selected)
+    properties = _lacking_properties(told, selected)
     known = SourceEstimate(told.source.id, selected, properties, waits=selected.waits)
     if selected.no_proof and selected.has_other_accounts:
         # No transaction can prove these accounts, so there is no cost.
         return known
-    route = missing_facts.route_to(told, selected, lacking, deadline)
+    route = _route_to(told, selected, lacking, deadline)
     if not isinstance(route, Route):
         return replace(known, no_path=route)
     # Blocks in the future are estimated like the head.
@@ -235,3 +237,57 @@ def _correction(registry: Deployment) -> float:
     took = sent.order_by("-pk").values_list("gas_used", "expected_gas")[:_RECENT]
     ratios = [used / expected for used, expected in took]
     return min(_MOST_CORRECTED, max(1 / _MOST_CORRECTED, median(ratios))) if ratios else 1.0
+
+
+# --- Missing facts, and the paths to their blocks ---------------------------------------------------------------------
+
+
+def _missing_facts(told: SourceAnswers, selected: SelectedBlocks) -> list[UnprovenBlock]:
+    """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
+    missing: list[UnprovenBlock] = []
+    for number, of_block in selected.existing.items():
+        if error := told.errors.get(number):
+            raise error
+        missing.append(
+            UnprovenBlock(
+                number,
+                [fact for fact in of_block if (number, fact) not in told.held],
+                is_known=number in told.accumulated,
+                header=told.headers[number],
+                size=selected.sizes.get(number, BlockSize()),
+                roots=[fact.field for at, fact in told.held if at == number and isinstance(fact, HeaderFact)],
+            )
+        )
+    return missing
+
+
+def _lacking_properties(told: SourceAnswers, selected: SelectedBlocks) -> list[WaitReason]:
+    """Return a wait for each block whose header lacks a requested property. Forks only add properties."""
+    reasons: list[WaitReason] = []
+    blocks = [(told.complete(number), of_block) for number, of_block in selected.existing.items()]
+    for header, of_block in [*blocks, *((told.head, of_block) for of_block in selected.coming)]:
+        fields = [fact.field for fact in of_block if isinstance(fact, HeaderFact)]
+        if header is not None and (lacking := facts.lacking(header, fields)):
+            reasons.append(facts.why_lacking(told.source.id, header, lacking))
+    return reasons
+
+
+def _route_to(
+    told: SourceAnswers, selected: SelectedBlocks, missing: Sequence[UnprovenBlock], deadline: datetime
+) -> Route | TooFar | NotYet | StatesRefused:
+    """Find the paths to the blocks whose hashes the registry can't take now. Raises `NodeUnavailable`, `RpcRefused`."""
+    needed = sorted({number for block in missing if block.needs_header for number in block.hashes}, reverse=True)
+    if error := next((told.errors[number] for number in needed if number in told.errors), None):
+        raise error
+    targets = [told.headers[number] for number in needed if number not in told.vouched]
+    try:
+        route = planning.route_to(told.connection, targets, deadline=deadline)
+        if selected.coming and isinstance(route, Route):
+            # A future block is confirmed no sooner than the head, and by the same history.
+            of_head = planning.route_to(told.connection, [told.head], deadline=deadline)
+            route = route if isinstance(of_head, Route) else of_head
+    except StatesRefused as refused:
+        return refused
+    if isinstance(route, NotYet):
+        return replace(route, reason=wait("after_deadline", reason=route.reason, deadline=deadline.timestamp()))
+    return route

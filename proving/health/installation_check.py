@@ -14,18 +14,17 @@ from chains.beacon.beacon_client import BeaconClient
 from chains.beacon.era_files import EraFiles
 from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Chain, Chains, Connection, chain_of_node
+from chains.configured_signers import RemoteSigner, SignerError, SignerKey
 from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import in_units
 from chains.nodes.chain_nodes import RpcNode
 from chains.nodes.node_abilities import Abilities, probe
 from chains.nodes.node_errors import ChainError, NodeUnavailable
 from chains.nodes.rpc import RpcClient
-from chains.remote_signer import RemoteSigner
-from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
-from proving.health import attester_checks, findings
+from proving.health import attester_checks, chain_watch, findings
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
 from proving.registries import deployments, registry_setup
@@ -98,7 +97,7 @@ def _check_chain(
     _check_nodes(chain, say, must_prove=must_prove)
     problems = _check_beacon(chain, say)
     rpc = RpcClient(chain)
-    seen = findings.observe_chain(chain, rpc) if has_database else findings.examine(chain, rpc)
+    seen = chain_watch.observe_chain(chain, rpc) if has_database else chain_watch.examine(chain, rpc)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")

@@ -24,9 +24,8 @@ from django.utils import timezone
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest
 from config.database import due_rows
-from proving.health import findings, severities
-from proving.health.findings import Problem
-from proving.health.severities import Severity
+from proving.health import findings
+from proving.health.findings import Problem, Severity
 from proving.models import SEEN, ProblemReport, new_problem_id
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
 from proving.working.lanes import HeldLane
@@ -146,7 +145,7 @@ def _note(problems: Mapping[str, Problem]) -> None:
 def _next_messages(due: Iterable[ProblemReport]) -> list[ProblemMessage]:
     # The problems that are known together tell whether a chain has a signer left.
     problems = {row.pk: Problem(row.code, row.sentence, row.values) for row in ProblemReport.objects.order_by("pk")}
-    critical = severities.critical([*problems.values()])
+    critical = findings.critical([*problems.values()])
     messages: list[ProblemMessage] = []
     for row in due:
         problem, ended_at = problems[row.pk], row.ended_at if row.is_told else None

@@ -20,8 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from config.configured_chains import get_chains
-from proving.health import findings, severities, standstill
-from proving.health.severities import Severity
+from proving.health import findings
+from proving.health.findings import Severity
 from proving.models import (
     ChainHead,
     ChainWatch,
@@ -262,7 +262,7 @@ def _chains() -> Iterator[_Family]:
         ("daily_limit_wei", "The maximum that a chain's signers spend in 24 hours."),
         ("signing_stopped", "Whether the operator has stopped sending."),
     )
-    severity = [((chain.id, severities.of_chain(chain)), 1) for chain in get_chains().chains]
+    severity = [((chain.id, findings.severity_of(chain)), 1) for chain in get_chains().chains]
     # Batches of a chain that left chains.toml may stand still, too.
     severity += [((pk, Severity.WARNING), 1) for pk in watched if pk not in ids]
     help_text = "1. The severity of what stands still on the chain: critical where its money has value."
@@ -276,15 +276,15 @@ def _chains() -> Iterator[_Family]:
 
 def _health() -> Iterator[_Family]:
     yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
-    seconds = [((stage,), value) for stage, value in standstill.by_stage().items()]
+    seconds = [((stage,), value) for stage, value in findings.longest_standstills().items()]
     help_text = "Seconds since the oldest due work last advanced; 0: none is due."
     yield from _families(("kind",), seconds, ("standstill_seconds", help_text))
     found = findings.findings()
-    critical = severities.critical(found.problems)
+    critical = findings.critical(found.problems)
     problems = [notice for notice in found.notices if notice.code]
     problems += [problem for problem in found.problems if problem not in critical]
     counts = {(code, Severity.WARNING): 0 for code in findings.CODES}
-    counts |= {(code, Severity.CRITICAL): 0 for code in findings.CODES if code in severities.CODES}
+    counts |= {(code, Severity.CRITICAL): 0 for code in findings.CODES if code in findings.CRITICAL_CODES}
     counts |= Counter((problem.code, Severity.WARNING) for problem in problems)
     counts |= Counter((problem.code, Severity.CRITICAL) for problem in critical)
     help_text = "Problems that keep the service from working, with the codes of /healthz. `critical` ones can't wait."

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from django.core.management.base import CommandError
 
 from chains.chains_file import UnknownChain
+from chains.configured_signers import SignerError
 from chains.nodes.node_errors import ChainError
-from chains.signer_keys import SignerError
 from proving.registries.creations import DeploymentError
 
 

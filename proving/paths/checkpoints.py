@@ -16,9 +16,9 @@ from django.db.models.functions import Now
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.nodes.log_ranges import LogReader
 from chains.nodes.node_errors import NodeUnavailable, RpcRefused
 from chains.nodes.questions import Log, Topic
+from chains.nodes.rpc import LogReader
 from chains.tries.header import Header
 from config.configured_chains import get_chains
 from config.database import due_rows

@@ -1,16 +1,25 @@
-"""Transactions as requests name them, found among the verified receipts and transactions of their block."""
+"""Transactions as requests name them, found among the verified receipts and transactions of their block.
 
+These are kept in memory for a while, and so are proofs of accounts.
+"""
+
+import pickle
+import threading
+import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from django.db.models.functions import Length
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
+from chains.nodes import block_transactions, receipts
 from chains.nodes.node_errors import ChainError, OtherRoot
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.receipts import BlockReceipts, TransactionReceipt
 from chains.nodes.rpc import RpcClient
 from chains.tries import packed_entries
@@ -18,13 +27,15 @@ from chains.tries.header import Header
 from proving import facts
 from proving.facts import EntryFact, Fact, LogFact, TimeFact
 from proving.models import BlockTrie, ProvenTransaction
-from proving.reading import kept
 from queries.columns import EntryField, HeaderField
 from queries.models import Query, QueryKind
 from queries.waits import Value, WaitReason, wait
 
 # Maximum bytes of a receipt. With its trie nodes, a header and other calls, it must fit a transaction of 128 KiB.
 MOST_BYTES = 120_000
+# Maximum proofs that are kept of a chain, and maximum bytes of its blocks' receipts, and of their transactions.
+_MOST_PROOFS = 64
+_MOST_BYTES = 8 * 1024 * 1024
 _HINT_OF_LOGS = "Indexes count within the receipt; for a node's logIndex use blockLogs."
 
 
@@ -248,9 +259,9 @@ def find(
     If no node's answers make the header's root, the fault of each is `Unprovable`.
     """
     try:
-        of_receipts = kept.receipts_of(rpc, header)
+        of_receipts = _receipts_of(rpc, header)
         needs_transactions = any(transaction.needs_transactions for transaction in named)
-        transactions = kept.transactions_of(rpc, header) if needs_transactions else None
+        transactions = _transactions_of(rpc, header) if needs_transactions else None
     except OtherRoot as error:
         reason = wait("root_not_made", chain=rpc.chain.id, block=header.number, problem=str(error))
         return BlockEntries(None, {}, dict.fromkeys(named, Unprovable(reason)))
@@ -271,3 +282,69 @@ def find(
         except Unprovable as error:
             faults[transaction] = error
     return BlockEntries(contents, found, faults)
+
+
+# --- Answers that are kept --------------------------------------------------------------------------------------------
+#
+# Answers that were verified a moment ago are kept in memory, because the next step needs the same ones. Admission asks
+# for account proofs and for the receipts of blocks. The turn that follows proves by them, and other batches may be
+# about the same blocks. Hashes decide whether an answer is valid, so none gets old.
+
+_proofs: WeakKeyDictionary[RpcClient, dict[tuple[bytes | str | int, ...], VerifiedAccountProof]] = WeakKeyDictionary()
+
+
+def keep_proofs(
+    source: RpcClient, requests: Sequence[ProofRequest], answers: Sequence[VerifiedAccountProof | ChainError]
+) -> None:
+    """Keep verified proofs for the next request for the same."""
+    kept = _proofs.setdefault(source, {})
+    for request, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, VerifiedAccountProof):
+            kept[_key(request)] = answer
+    for key in list(kept)[:-_MOST_PROOFS]:
+        kept.pop(key, None)
+
+
+def take_proof(source: RpcClient, request: ProofRequest) -> VerifiedAccountProof | None:
+    """Return the kept proof for a request, and keep it no longer."""
+    return _proofs.get(source, {}).pop(_key(request), None)
+
+
+def _key(request: ProofRequest) -> tuple[bytes | str | int, ...]:
+    return request.state_root, request.address, *request.slots
+
+
+T = TypeVar("T")
+
+
+class _BlockCache(Generic[T]):
+    """The contents of blocks of each source chain, compressed, by the block's hash. The least recently used go first.
+
+    A block of 1,300 transfers takes about 130 KiB of receipts and as much of transactions.
+    """
+
+    def __init__(self, read: Callable[[RpcClient, Header], T]) -> None:
+        self._read = read
+        self._kept: WeakKeyDictionary[RpcClient, dict[bytes, bytes]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of_block(self, source: RpcClient, header: Header) -> T:
+        """Return the contents of a block, kept or read now. Raises the errors of reading them."""
+        with self._lock:
+            kept = self._kept.setdefault(source, {})
+            if compressed := kept.pop(header.hash, None):
+                kept[header.hash] = compressed
+        if compressed:
+            contents: T = pickle.loads(zlib.decompress(compressed))  # noqa: S301 (made below)
+            return contents
+        contents = self._read(source, header)
+        compressed = zlib.compress(pickle.dumps(contents), 1)
+        with self._lock:
+            kept[header.hash] = compressed
+            while sum(map(len, kept.values())) > _MOST_BYTES:
+                del kept[next(iter(kept))]
+        return contents
+
+
+_receipts_of = _BlockCache(receipts.of_block).of_block
+_transactions_of = _BlockCache(block_transactions.of_block).of_block

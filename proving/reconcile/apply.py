@@ -1,33 +1,291 @@
-"""Sending of the decided transactions for batches that can pay. Nothing else in reconcile costs money.
+"""Decisions carried out: rows are written, and transactions sent for batches that can pay.
 
-After a kill, the next turn decides again from the state at that time.
+Rows of all blocks of a turn are written in one database transaction. A small transaction takes as long to become
+durable as a large one, and most changes of many blocks are the same. Nothing else in reconcile than sending costs
+money. After a kill, the next turn decides again from the state at that time.
 """
 
 import itertools
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from chains.encoding import hex_data
 from chains.nodes.node_errors import ChainError, Reverted
+from chains.tries.header import Header
+from config.database import statements
+from config.database.statements import by_size, chunks
 from proving import stops
 from proving.connections import WorkContext
 from proving.facts import Missing
-from proving.models import AccountProof
+from proving.models import AccountProof, BlockTrie, FactsRegistry, ProvenTransaction, SlotProof
 from proving.packing import packs
 from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path
-from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
+from proving.reconcile.decide import (
+    Change,
+    ExtendPath,
+    Fail,
+    MoveToBlock,
+    NoteChecked,
+    NoteRefused,
+    PreparePath,
+    Prove,
+    ProveTime,
+    Reject,
+    Reopen,
+    Requeue,
+    Sending,
+    ShowPath,
+    StoreProofs,
+    TakeHeader,
+)
+from proving.reconcile.proofs import Fetched
+from proving.registries import deployments
 from proving.registries.deployments import revert_reason
 from proving.sending import orders
 from proving.sending.signers import Unsent
-from queries import waits
-from queries.models import Block, Query
+from proving.working import counters
+from proving.working.counters import ChainEvent
+from queries import batch_states, submission, waits
+from queries.batch_states import Complete
+from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, QueryKind, StepKind
 from queries.waits import WaitReason, wait
 
 # Maximum transactions of one block that are sent in one turn.
 _TRANSACTIONS_PER_TURN = 16
+# Maximum queries whose rows a database transaction writes, so that other writers don't wait for long.
+_QUERIES_PER_WRITE = 500
+_SLOTS_PER_STATEMENT = 200
+
+# --- Rows -------------------------------------------------------------------------------------------------------------
+
+_NOTED = (
+    "path_unit",
+    "path_length",
+    "path_left",
+    "path_origin",
+    "is_checkpoint",
+    "checked_number",
+    "checked_hash",
+    "refused_since",
+)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a change with a limited number of queries."""
+
+    block: int
+    """The block's id."""
+    change: Change
+    size: int = 0
+    """The number of queries or proofs."""
+    may_reopen: bool = False
+
+
+def write(context: WorkContext, blocks: dict[int, Block], changes: Sequence[tuple[int, Change]]) -> None:
+    """Write the changes, and update `blocks` (by id) with the new rows. Raises `LaneLost`.
+
+    The changes have the ids of their blocks. Those of a block are in their order.
+    """
+    pieces = [piece for pk, change in changes for piece in _pieces(blocks[pk], change)]
+    may_reopen = any(piece.may_reopen for piece in pieces)
+    for part in by_size(pieces, lambda piece: piece.size, _QUERIES_PER_WRITE):
+        of_part = [(piece.block, piece.change) for piece in part]
+        blocks |= context.lane.write(partial(_write_part, context, of_part, may_reopen=may_reopen))
+
+
+def _pieces(block: Block, change: Change) -> Iterator[_Piece]:
+    """Divide a change. Yield nothing if it changes nothing."""
+    match change:
+        case Complete() | Reopen():
+            for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
+                yield _Piece(block.pk, replace(change, queries=chunk), len(chunk), isinstance(change, Reopen))
+        case StoreProofs(fetched):
+            accounts = fetched.accounts.values()
+            if size := len(fetched.places) + sum(1 + len(account.slots) for account in accounts):
+                yield _Piece(block.pk, change, size)
+        case ShowPath() if all(getattr(block, column) == value for column, value in _to_show(block, change).items()):
+            pass
+        case TakeHeader(header):
+            yield _Piece(block.pk, change, may_reopen=block.hash != hex_data(header.hash))
+        case _:
+            yield _Piece(block.pk, change, may_reopen=isinstance(change, MoveToBlock | Reject))
+
+
+def _write_part(context: WorkContext, changes: Sequence[tuple[int, Change]], *, may_reopen: bool) -> dict[int, Block]:
+    """Write the changes in the caller's database transaction. Return the rows of their blocks."""
+    changed = {pk for pk, _ in changes}
+    held = _held_by_replaced(context, changed) if may_reopen else []
+    if held:
+        of_same_batches = Query.objects.filter(batch__in={batch for batch, _ in held})
+        statements.lock(Block.objects.filter(Q(pk__in=changed) | Q(pk__in=of_same_batches.values("block"))))
+    rows = Block.objects.filter(pk__in=changed).order_by("pk")
+    blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
+    fetched = [change.fetched for _, change in changes if isinstance(change, StoreProofs)]
+    if may_reopen or any(of_block.places for of_block in fetched):
+        # All batches are locked at once, because single changes would lock them in another order, or after queries.
+        statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
+    for pk, change in changes:
+        _change(context, blocks[pk], change)
+    if held:
+        _reopen_held(held)
+    _store(fetched)
+    completed = batch_states.complete_all([change for _, change in changes if isinstance(change, Complete)])
+    # The check is stored together with the steps that it completes.
+    checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.FACTS_PROVEN]
+    for pk in checked & blocks.keys():
+        _note_checked(context, blocks[pk])
+    taken = {pk for pk, change in changes if isinstance(change, TakeHeader)}
+    statements.update_each([blocks[pk] for pk in taken], HEADER_COLUMNS)
+    noted = checked | {pk for pk, change in changes if isinstance(change, ShowPath | NoteChecked | NoteRefused)}
+    statements.update_each([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
+    return blocks
+
+
+def _change(context: WorkContext, block: Block, change: Change) -> None:
+    """Make a change, or set columns of the block's row, which is saved later."""
+    match change:
+        case ShowPath():
+            for column, value in _to_show(block, change).items():
+                setattr(block, column, value)
+        case NoteChecked():
+            _note_checked(context, block)
+        case NoteRefused():
+            block.refused_since = change.since
+        case Reopen():
+            batch_states.reopen(change.queries, change.step, reason=change.reason)
+            if change.queries:
+                counters.count(block.destination_chain_id, ChainEvent.REORGANISED)
+        case MoveToBlock():
+            pair = (block.source_chain_id, change.number)
+            new_block = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
+            batch_states.move(change.queries, new_block, reason=change.reason)
+            Block.objects.filter(pk=new_block).update(due_at=Now())
+        case Reject():
+            _reject(change)
+        case TakeHeader(header):
+            _take_header(block, header)
+
+
+def _held_by_replaced(context: WorkContext, blocks: Collection[int]) -> list[tuple[str, FactsRegistry]]:
+    """Return the batches (ids) of these blocks that are DONE, each with the replaced registries that hold its facts."""
+    connection = context.connection.config
+    rows = list(FactsRegistry.objects.filter(destination_chain_id=connection.destination_id).order_by("pk"))
+    if all(row.replaced_at is None for row in rows):
+        return []
+    of_blocks = Query.objects.filter(block__in=blocks)
+    done = Batch.objects.filter(pk__in=of_blocks.values("batch"), status=BatchStatus.DONE)
+    holders = {batch.pk: deployments.of_batch(batch, rows) for batch in done.only("status", "finished_at")}
+    return [(batch, row) for batch, by_source in holders.items() for row in by_source.values() if row.replaced_at]
+
+
+def _reopen_held(held: Sequence[tuple[str, FactsRegistry]]) -> None:
+    """Reopen all that replaced registries hold of the batches that aren't DONE any more, also on other blocks.
+
+    When a batch is DONE again, the registries of that time hold all its facts (`deployments.of_batch`).
+    """
+    for batch, row in held:
+        proven = Query.objects.filter(batch=batch, batch__status=BatchStatus.IN_PROGRESS, step=None)
+        queries = list(proven.filter(block__source_chain_id=row.source_chain_id).values_list("pk", flat=True))
+        reason = (
+            f"A reorganisation removed other facts of this batch, and the facts registry at {row.address} was "
+            f"replaced. The service proves this batch's facts again to the new registry."
+        )
+        batch_states.reopen(queries, StepKind.BLOCKHASH_AVAILABLE, reason=reason)
+        for chunk in chunks(queries, _QUERIES_PER_WRITE):
+            Block.objects.filter(pk__in=Query.objects.filter(pk__in=chunk).values("block")).update(due_at=Now())
+
+
+def _note_checked(context: WorkContext, block: Block) -> None:
+    """Set the destination's block in which completed facts were read. The row is saved later."""
+    confirmed = context.heads.confirmed
+    block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
+
+
+def _take_header(block: Block, header: Header) -> None:
+    now = hex_data(header.hash)
+    if block.hash not in {"", now}:
+        for model in (AccountProof, BlockTrie, ProvenTransaction):
+            model.objects.filter(block=block).delete()
+        affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
+        # The transaction that a hash names may be elsewhere now.
+        block.queries.filter(transaction_name__startswith="0x").update(transaction_index=None)
+        block.queries.filter(kind=QueryKind.ENTRY).update(first_log=None)
+        reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
+        batch_states.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
+        counters.count(block.source_chain_id, ChainEvent.REORGANISED)
+    block.take(header)
+
+
+def _store(fetched: Sequence[Fetched]) -> None:
+    """Store proofs of several blocks. Their rows replace pruned ones."""
+    accounts = [account for of_block in fetched for account in of_block.accounts.values()]
+    tries = [trie for of_block in fetched for trie in of_block.tries]
+    entries = [entry for of_block in fetched for entry in of_block.entries]
+    for row in (*(proven.account for proven in accounts), *tries, *entries):
+        # If the database transaction is repeated, the row may get another key.
+        row.pk = None
+    AccountProof.objects.bulk_create(
+        [proven.account for proven in accounts],
+        update_conflicts=True,
+        unique_fields=["block", "address"],
+        update_fields=["nodes"],
+    )
+    for proven in accounts:
+        for slot in proven.slots:
+            slot.account = proven.account
+    SlotProof.objects.bulk_create(
+        [slot for proven in accounts for slot in proven.slots],
+        update_conflicts=True,
+        unique_fields=["account", "slot"],
+        update_fields=["nodes"],
+        batch_size=_SLOTS_PER_STATEMENT,
+    )
+    BlockTrie.objects.bulk_create(
+        tries,
+        update_conflicts=True,
+        unique_fields=["block", "root"],
+        update_fields=["compressed", "count"],
+    )
+    # A row with a hash replaces one without, and not the reverse.
+    ProvenTransaction.objects.bulk_create(
+        [entry for entry in entries if entry.hash],
+        update_conflicts=True,
+        unique_fields=["block", "index"],
+        update_fields=["hash", "transaction_size"],
+    )
+    ProvenTransaction.objects.bulk_create([entry for entry in entries if not entry.hash], ignore_conflicts=True)
+    places = [query for of_block in fetched for query in of_block.places]
+    Query.objects.bulk_update(places, ["transaction_index", "first_log"], batch_size=_SLOTS_PER_STATEMENT)
+
+
+def _reject(change: Reject) -> None:
+    batches: set[str] = set()
+    for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
+        batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
+    batch_states.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
+
+
+def _to_show(block: Block, change: ShowPath) -> dict[str, object]:
+    """Return the values for a path's columns. A block whose path is complete becomes a checkpoint."""
+    is_same_unit = change.unit in {"", block.path_unit}
+    return {
+        "path_unit": change.unit or block.path_unit,
+        "path_length": max(block.path_length, change.remaining) if is_same_unit else change.remaining,
+        "path_left": change.remaining,
+        "path_origin": change.origin if change.unit else block.path_origin,
+        "is_checkpoint": block.is_checkpoint or not change.unit,
+    }
+
+
+# --- Sending ----------------------------------------------------------------------------------------------------------
 
 
 def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:

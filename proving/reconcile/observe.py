@@ -27,7 +27,6 @@ from proving.connections import Context
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest, proves_facts
 from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.paths import building, planning
-from proving.reading import block_times
 from proving.reconcile.observation import (
     BlockOfTime,
     BlockState,
@@ -539,7 +538,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = block_times.block_at(context.connection, timestamp, head)
+    number = context.connection.block_at(timestamp, head)
     return BlockOfTime(has_later=True, number=number)
 
 

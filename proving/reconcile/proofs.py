@@ -19,7 +19,7 @@ from chains.tries.header import Header
 from config.database.statements import by_size, chunks
 from proving import facts
 from proving.models import AccountProof, BlockTrie, ProvenTransaction, SlotProof
-from proving.reading import block_contents, kept
+from proving.reading import block_contents
 from proving.reading.block_contents import NamedEntry, Unprovable
 from queries import waits
 from queries.columns import HeaderField
@@ -183,7 +183,7 @@ def _fetch_accounts(source: RpcClient, accounts: Sequence[Subject]) -> Iterator[
         failed: set[Subject] = set()
         for piece in pieces:
             part: dict[int, Fetched] = defaultdict(Fetched)
-            kept_proofs = [kept.take_proof(source, request) for _, request in piece]
+            kept_proofs = [block_contents.take_proof(source, request) for _, request in piece]
             unknown = [request for (_, request), proof in zip(piece, kept_proofs, strict=True) if proof is None]
             # The additional request shows whether a node that serves no proof is down.
             beside = [questions.plain("eth_chainId")] if unknown else ()

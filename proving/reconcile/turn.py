@@ -28,7 +28,7 @@ from proving import connections
 from proving.connections import WorkContext
 from proving.paths import building
 from proving.paths.building import PathFound
-from proving.reconcile import apply, decide, observe, proofs, rows
+from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.decide import (
     Change,
     Decision,
@@ -168,7 +168,7 @@ class _Turn:
         """Write these changes of rows, each with its block's id, after those that are unwritten."""
         whole = [*self.unwritten, *changes]
         self.unwritten.clear()
-        rows.write(self.context, self.remaining, [(pk, change) for pk, change in whole if pk in self.remaining])
+        apply.write(self.context, self.remaining, [(pk, change) for pk, change in whole if pk in self.remaining])
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
         """Carry out decisions. The turn ends for blocks whose decision says so, or if nothing can be sent."""

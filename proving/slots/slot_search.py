@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from chains.encoding import checksummed
 from chains.nodes import questions, view_calls
-from chains.nodes.exchange_budget import ExchangeBudget, OutOfExchanges
+from chains.nodes.node_batches import ExchangeBudget, OutOfExchanges
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused, plain, secrets_of
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result

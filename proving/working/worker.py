@@ -48,14 +48,14 @@ from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 
 from chains.chains_file import ChainsError
-from chains.signer_keys import SignerError
+from chains.configured_signers import SignerError
 from config import logs
 from config.configured_chains import get_chains, have_changed
 from config.database import due_rows, schema
 from config.database.statements import CompiledQuery, chunks
 from proving import money
 from proving.admission import admit
-from proving.health import findings, problem_reports, proof_depth
+from proving.health import chain_watch, problem_reports
 from proving.models import WorkerHeartbeat
 from proving.paths import checkpoints
 from proving.reconcile import turn as reconcile
@@ -158,8 +158,8 @@ class Worker:
     def _beat(self, *, is_first: bool) -> None:
         if is_first:
             # chains.toml may have changed.
-            findings.wake()
-            proof_depth.forget()
+            chain_watch.wake()
+            chain_watch.forget_proofs()
             checkpoints.deployed().update(due_at=Now())
         checkpoints.wake()
         has_old_chains = have_changed()
@@ -199,7 +199,7 @@ class Worker:
 
 def work_once() -> int:
     """Run one turn for each waiting row, due or not, in this thread. Return the number of failed turns."""
-    findings.wake()
+    chain_watch.wake()
     checkpoints.wake()
     every = lanes.every()
     connections = [name for name in every if name.kind == LaneKind.CONNECTION]
@@ -391,13 +391,13 @@ def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
-    findings.observe(lane)
+    chain_watch.observe(lane)
     # Attesters come after the chains. An attester that hangs takes seconds, and pages wait for the chains' heads.
     if any(configured.attesters for configured in get_chains().connections):
         from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
 
         attester_checks.watch(lane)
-    proof_depth.measure_next(lane)
+    chain_watch.measure_next_proofs(lane)
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from accounts.models import ApiKey
 from config.database import due_rows
-from proving.health import findings
+from proving.health import chain_watch
 from proving.reconcile.turn import reconcile_all
 from proving.working import lanes, worker
 from proving.working.lanes import LaneKind, LaneName
@@ -43,7 +43,7 @@ def reconcile_block(pk: int) -> None:
 
 def observe() -> None:
     """Make all chains due, and observe them."""
-    findings.wake()
+    chain_watch.wake()
     watch()
 
 

@@ -53,8 +53,8 @@ def killing(settings) -> Iterator[Killer]:
 @pytest.fixture
 def in_a_hurry(monkeypatch) -> None:
     """Wait half a second for a signing service, and ask it again at once."""
-    monkeypatch.setattr("chains.remote_signer.TIMEOUT_SECONDS", 0.5)
-    monkeypatch.setattr("chains.remote_signer.REST_SECONDS", 0)
+    monkeypatch.setattr("chains.configured_signers.TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("chains.configured_signers.REST_SECONDS", 0)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ PGBOUNCER = shutil.which("pgbouncer")
 
 
 class PgBouncer(LocalServer):
-    """A pooler with the settings that docs/operating/postgresql.md names, and the usual rest."""
+    """A pooler with the settings that docs/operating/database.md names, and the usual rest."""
 
     name = "pgbouncer"
 

@@ -14,7 +14,7 @@ from django.db import Error as DatabaseError
 
 from attesting.attest import own_account
 from chains.chains_file import ChainsError
-from chains.signer_keys import SignerError
+from chains.configured_signers import SignerError
 
 
 class Command(BaseCommand):

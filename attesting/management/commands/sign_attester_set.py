@@ -7,8 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from attesting.attest import own_account
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
 from chains.chains_file import ChainsError
+from chains.configured_signers import SignerError
 from chains.encoding import hex_data
-from chains.signer_keys import SignerError
 
 
 class Command(BaseCommand):

@@ -104,7 +104,7 @@ if TYPE_CHECKING:
         verify_webhook as verify_webhook,
     )
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # A module is loaded at the first use of one of its names (PEP 562). Loading all modules takes half a second, which `bqs
 # --help` and programs that only check webhooks don't need.

@@ -155,16 +155,9 @@ class ContractCall(AnswerModel):
     data: Data
 
 
-class Fact(AnswerModel):
-    """One word that a facts registry holds, or is going to hold."""
+class _QueryFact(AnswerModel):
+    """A fact within a query. The query has the account and the block."""
 
-    source_chain_id: Number
-    destination_chain_id: Number
-    """The chain of the registry."""
-    block_number: Number | None = None
-    """The source chain's block. None: not fixed yet, for a query that names a time or `latest`."""
-    account: Text = ""
-    """Empty for facts about a block's header, a transaction or a time."""
     property: Text
     """One of `ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, `TRANSACTION_PROPERTIES`, SLOT, LOG, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
@@ -174,12 +167,24 @@ class Fact(AnswerModel):
     transaction: ShownTransaction | None = None
     log: ShownLog | None = None
     """The log whose hash is the word of a LOG. The service tells it: `facts_on_chain` compares it with the word."""
-    timestamp: Number | None = None
-    """The time of BLOCK_AT_TIMESTAMP, in seconds."""
     word: Word | None = None
     """32 bytes. None: not proven yet."""
     registry: Text = ""
     call: ContractCall | None = None
+
+
+class Fact(_QueryFact):
+    """One word that a facts registry holds, or is going to hold."""
+
+    source_chain_id: Number
+    destination_chain_id: Number
+    """The chain of the registry."""
+    block_number: Number | None = None
+    """The source chain's block. None: not fixed yet, for a query that names a time or `latest`."""
+    account: Text = ""
+    """Empty for facts about a block's header, a transaction or a time."""
+    timestamp: Number | None = None
+    """The time of BLOCK_AT_TIMESTAMP, in seconds."""
     transaction_hash: Text = ""
 
     @builtins.property
@@ -209,19 +214,6 @@ class Fact(AnswerModel):
             subject = f"transaction {digest if index is None else index}"
         label = labels.get(self.property, self.property)
         return f"{label}{' of ' * bool(subject)}{subject} at block {self.block_number} of {self.source_chain_id}"
-
-
-class _QueryFact(AnswerModel):
-    """A fact within a query. The query has the account and the block."""
-
-    property: Text
-    slot: Text = ""
-    slot_name: dict[str, Any] | None = None
-    transaction: ShownTransaction | None = None
-    log: ShownLog | None = None
-    word: Word | None = None
-    registry: Text = ""
-    call: ContractCall | None = None
 
 
 class Query(AnswerModel):
@@ -296,21 +288,15 @@ class BatchDetails(BatchSummary):
 
     def _fact(self, query: Query, fact: _QueryFact) -> Fact:
         is_time = fact.property == "BLOCK_AT_TIMESTAMP"
-        return Fact(
-            source_chain_id=query.source_chain_id,
-            destination_chain_id=self.destination_chain_id,
-            block_number=query.block_number,
-            account="" if is_time else query.account,
-            timestamp=_time_of(query.selector) if is_time else None,
-            property=fact.property,
-            slot=fact.slot,
-            slot_name=fact.slot_name,
-            transaction=fact.transaction or query.transaction,
-            log=fact.log,
-            word=fact.word,
-            registry=fact.registry,
-            call=fact.call,
-        )
+        about = {
+            "source_chain_id": query.source_chain_id,
+            "destination_chain_id": self.destination_chain_id,
+            "block_number": query.block_number,
+            "account": "" if is_time else query.account,
+            "timestamp": _time_of(query.selector) if is_time else None,
+            "transaction": fact.transaction or query.transaction,
+        }
+        return Fact(**dict(fact) | about)
 
 
 def _time_of(selector: str) -> int | None:

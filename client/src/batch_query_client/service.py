@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 from urllib.parse import quote
 
@@ -362,9 +361,7 @@ class AsyncBatchQueryService(_ServiceOperations[AsyncBatch], NonBlocking):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *, file: Path, **_: Any) -> None:
         if connection.vendor != "sqlite":
-            raise CommandError("The database is PostgreSQL. Use pg_dump: docs/operating/backups.md has the command.")
+            raise CommandError("The database is PostgreSQL. Use pg_dump: docs/operating/database.md has the command.")
         database = sqlite_file()
         if not database.is_file():
             raise CommandError(

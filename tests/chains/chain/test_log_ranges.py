@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from chains.nodes import chain_nodes, questions
-from chains.nodes.log_ranges import LogReader
 from chains.nodes.node_errors import ChainError, NodeUnavailable, RpcRefused
 from chains.nodes.questions import Log
-from chains.nodes.rpc import RpcClient
+from chains.nodes.rpc import LogReader, RpcClient
 from devnet.devchain import DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording

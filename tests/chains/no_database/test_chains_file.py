@@ -8,7 +8,7 @@ from eth_account import Account
 
 from chains import chains_file, cross_checks
 from chains.chains_file import Chains, ChainsError, Connection, UnknownChain, load_chains
-from chains.signer_keys import SignerError, SignerKey
+from chains.configured_signers import SignerError, SignerKey
 from devnet.devchain import ACCOUNTS, PROJECT
 
 Load = Callable[..., Chains]

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -693,31 +692,6 @@ def test_shells_complete_it(capsys, shell):
     code, out, _ = bqs_says(capsys, "completion", shell)
     assert code == 0
     assert f"_BQS_COMPLETE={shell}_complete" in out
-
-
-# --- Installation -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_the_clients_wheel_can_be_built_and_has_all_that_it_needs(tmp_path):
-    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-    source = tmp_path / "source"
-    subprocess.run(["cp", "-R", PROJECT / "client", source], check=True)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", build, tmp_path], cwd=source, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        (entry,) = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
-        (metadata,) = [archive.read(name).decode() for name in names if name.endswith("METADATA")]
-    assert "batch_query_client/py.typed" in names
-    assert "batch_query_client/command_line/running.py" in names
-    assert "bqs = batch_query_client.command_line:main" in entry
-    assert f"Version: {batch_query_client.__version__}\n" in metadata
-    assert "\nRequires-Dist: click" in metadata
-    assert "Provides-Extra" not in metadata  # `pip install` needs no extra for `bqs`
 
 
 def test_every_line_that_is_wrong_is_named(tmp_path):

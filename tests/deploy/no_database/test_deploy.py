@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from chains.chains_file import load_chains
-from chains.signer_keys import SignerKey
+from chains.configured_signers import SignerKey
 from devnet.devchain import PROJECT
 
 DEPLOY = PROJECT / "deploy"
@@ -78,6 +78,12 @@ def test_the_copied_files_collect_migrate_and_make_keys_alone(tmp_path):
         )
         assert run.returncode == 0, run.stderr
     assert (tmp_path / "state/static/staticfiles.json").exists()
+    # Without site-packages, as the client isn't among the image's packages.
+    table = "import config, batch_query_client.csv_table as table; print(table.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", table], cwd=tmp_path / "app", capture_output=True, text=True, check=True
+    )
+    assert Path(found.stdout).is_relative_to(tmp_path / "app")
 
 
 # --- The health check -------------------------------------------------------------------------------------------------

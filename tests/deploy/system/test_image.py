@@ -16,6 +16,7 @@ import yaml
 
 from devnet.devchain import PROJECT, DevChain
 from devnet.ports import free_port
+from tests.deploy.releases import make_release
 from tests.factories import until
 
 pytestmark = pytest.mark.long
@@ -82,6 +83,19 @@ def test_the_image_holds_only_what_runs(image):
     )
     assert found.stdout == "uid=10001(service) gid=10001(service) groups=10001(service)\n", found.stderr
     assert "No module named pip" in run(*RUN, "--rm", image, "python", "-m", "pip").stderr
+
+
+@pytest.mark.release
+def test_a_release_has_the_image_in_a_file(image, tmp_path):
+    files = make_release(tmp_path / "release", BUILDAH_ISOLATION="chroot")
+    (file,) = files.glob("batch-query-service-*.oci.tar")
+    assert file.name in (files / "SHA256SUMS").read_text()
+    pulled = run("podman", "pull", "--quiet", f"oci-archive:{file}").stdout.strip()
+    try:
+        checked = run(*RUN, "--rm", pulled, "python", "manage.py", "check")
+        assert checked.returncode == 0, checked.stderr
+    finally:
+        run("podman", "rmi", "--force", pulled)
 
 
 class Containers:

@@ -10,8 +10,8 @@ from eth_utils.abi import abi_to_signature, filter_abi_by_type
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Attester, Chain, Connection, Ens
+from chains.configured_signers import SignerKey
 from chains.contract_artifacts import load_artifact
-from chains.signer_keys import SignerKey
 from devnet.devchain import PROJECT
 from explorer.reverts import ERRORS
 from queries.columns import RejectionCode

@@ -30,7 +30,7 @@ from tests.docs import reader
 from tests.docs.examples import Block, blocks_of, pages
 
 # Pages about one installation, which the first page sets up. All other pages are independent of each other.
-OPERATING = ["deploying", "test-network", "configuration", "watching", "backups", "attesters"]
+OPERATING = ["deploying", "test-network", "configuration", "watching", "database", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and not block.is_skipped]

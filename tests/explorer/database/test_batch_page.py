@@ -90,9 +90,6 @@ def test_what_others_hold_up_is_told_once_in_amber(settings, tmp_path):
     assert notes_of(batch, "attesters to vouch for block 9 of Other chain") == ["wait"]
     html = batches.page(batch)
     assert ("must sign" in html, html.count('class="IN_PROGRESS waits"')) == (False, 1)
-    # Attesters that fall silent are told where no wait is about them.
-    Block.objects.update(wait=None)
-    assert notes_of(batch, "1 of 2 attesters of Other chain answered") == ["wait", "run IN_PROGRESS"]
 
 
 def test_the_way_to_cancel_a_batch_says_what_it_cancels():

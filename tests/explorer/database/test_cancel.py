@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import ApiKey, User
-from chains.signer_keys import SignerKey
+from chains.configured_signers import SignerKey
 from proving.models import Share, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests.explorer import batches

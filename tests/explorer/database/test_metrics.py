@@ -107,7 +107,7 @@ def test_open_metrics_are_given_where_they_are_asked_for():
 
 
 def test_the_codes_are_those_that_the_page_explains():
-    page = (PROJECT / "docs/operating/watching.md").read_text()
+    page = (PROJECT / "docs/operating/runbook.md").read_text()
     codes = {sample.labels["code"] for sample in metrics.samples(read()) if sample.name == "batchquery_problems"}
     assert codes
     assert [page.count(f"| `{code}` |") for code in codes] == [1] * len(codes)

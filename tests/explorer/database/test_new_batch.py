@@ -3,7 +3,6 @@
 import json
 import re
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,9 +12,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from batch_query_client.command_line import csv_table as there
 from batch_query_client.command_line.asked_in_files import BatchOptions, batch_body
-from explorer.new_batch import csv_table as here
 from explorer.new_batch.forms import RowForm
 from proving.models import ChainWatch
 from queries import batch_states
@@ -460,10 +457,6 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
     assert len(parts) == count
     assert parts == of_all(asked_there(tmp_path, text.encode()))
     assert {fact[1] for fact in parts if len(fact) == 3} <= {ALICE, B, TRANSACTION, "3", "4", "5", "6"}
-
-
-def test_the_form_and_the_command_line_read_lines_by_the_same_code():
-    assert Path(here.__file__).read_text() == Path(there.__file__).read_text()
 
 
 def test_a_file_may_ask_for_transactions(alice):

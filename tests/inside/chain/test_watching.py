@@ -8,7 +8,7 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from proving.health import findings, proof_depth
+from proving.health import chain_watch
 from proving.models import ChainWatch
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
@@ -30,14 +30,14 @@ def test_one_node_that_tells_a_time_far_ahead_does_not_silence_the_others(servic
     work()
     honest = ServiceClock.objects.get().at
     ChainWatch.objects.update(timestamp=int((timezone.now() + timedelta(days=4)).timestamp()))
-    findings._note_newest_block()
+    chain_watch._note_newest_block()
     assert ServiceClock.objects.get().at == honest
 
 
 @pytest.mark.long
 def test_a_measurement_of_slow_nodes_ends_for_the_other_chains(service, settings, monkeypatch):
     service.mine(200)
-    monkeypatch.setattr(proof_depth, "_SECONDS", 1)
+    monkeypatch.setattr(chain_watch, "_MEASURING_SECONDS", 1)
     proofs: list[float] = []
 
     def answer_late(question: Any, reply: Any) -> list[Any]:
@@ -51,9 +51,9 @@ def test_a_measurement_of_slow_nodes_ends_for_the_other_chains(service, settings
     ChainWatch.objects.update(proofs_measured_at=None, looked_at=timezone.now())
     with changed_replies(settings, service, answer_late), lanes.hold(LaneName(LaneKind.WATCH)) as lane:
         assert lane
-        proof_depth.measure_next(lane)
+        chain_watch.measure_next_proofs(lane)
         assert (len(proofs), ChainWatch.objects.get().proofs_measured_at) == (0, None)
         ChainWatch.objects.update(looked_at=F("seen_at"))
-        proof_depth.measure_next(lane)
+        chain_watch.measure_next_proofs(lane)
     assert len(proofs) == 1
     assert ChainWatch.objects.get().proves_back == 0

@@ -49,9 +49,9 @@ MAY_IMPORT = {
 INSIDE_PROVING = """
 models working.broker_wakeup
 migrations reading.batch_waits working.counters registries.deployments working.heads working.lanes stops
-connections facts reading.kept working.pruning webhooks
+connections facts working.pruning webhooks
 reading.block_contents reading.query_values
-reading.asking reading.block_times reading.fact_search packing.packs
+reading.asking reading.fact_search packing.packs
 packing.gas
 money sources
 registries.balance_costs sending

@@ -109,12 +109,25 @@ def path_without_git(tmp_path: Path) -> str:
     [
         ("sentences", "The sentences could not be searched, which needs git.\n"),
         ("weakened", "This compares with what is committed, so it needs git and a checkout.\n"),
+        ("release", "A release is made of a commit, so it needs git and a checkout.\n"),
     ],
 )
 def test_a_target_that_needs_git_says_so_where_there_is_none(checkout, path_without_git, command, sentence):
     ready = [f"--old-file={folder}/ready" for folder in (".venv", "node_modules")]
     done = run(checkout, shutil.which("make") or "make", command, *ready, path=path_without_git)
     assert (done.returncode, done.stdout) == (2, sentence)
+
+
+def test_a_release_needs_a_program_that_builds_its_image_before_anything_is_installed(checkout, path_without_git):
+    (Path(path_without_git) / "git").symlink_to(shutil.which("git") or "git")
+    run(checkout, "git", "init", "--quiet")
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    run(checkout, "git", *author, "commit", "--quiet", "--allow-empty", "--message", "First")
+    before = set(checkout.iterdir())
+    done = run(checkout, shutil.which("make") or "make", "release", path=path_without_git)
+    sentence = "No buildah, podman or docker is here to build the image; WITHOUT_IMAGE=1 leaves it out.\n"
+    assert (done.returncode, done.stdout) == (2, sentence)
+    assert set(checkout.iterdir()) == before
 
 
 def test_continuous_integration_fails_where_git_can_not_compare(checkout, path_without_git):

@@ -20,9 +20,9 @@ from batch_query_client import (
     Transaction,
     Webhook,
     Withdrawals,
+    csv_table,
 )
-from batch_query_client.command_line import csv_table
-from batch_query_client.command_line.csv_table import Line
+from batch_query_client.csv_table import Line
 from batch_query_client.questions import Slot, body, slot_hex
 
 _MOST_FAULTS = 20

@@ -27,6 +27,7 @@ from batch_query_client.command_line.asked_in_files import (
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import (
+    chain_option,
     read_amount,
     with_json,
     with_keystore,
@@ -166,7 +167,7 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
 @click.argument("contract")
 @click.argument("signature")
 @click.argument("arguments", nargs=-1)
-@click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", required=True, help="The contract's chain.")
+@chain_option("--chain", required=True, help="The contract's chain.")
 @click.option("--block", default="latest", show_default=True, metavar="BLOCK", help="A number, latest or finalized.")
 @click.option(
     "--position",
@@ -395,12 +396,8 @@ def _follow(service: client.BatchQueryService, batch: client.Batch, timeout: flo
 @click.argument("batch", required=False)
 @with_node("destination")
 @click.option("--registry", metavar="ADDRESS", help="The facts registry that you rely on, for a batch of one source.")
-@click.option(
-    "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Facts on this chain."
-)
-@click.option(
-    "--chain", "source_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Facts about this source chain."
-)
+@chain_option("--destination", "destination_chain_id", help="Facts on this chain.")
+@chain_option("--chain", "source_chain_id", help="Facts about this source chain.")
 @click.option("--account", metavar="ADDRESS", help="Facts of this account.")
 @click.option("--block", type=click.IntRange(min=0), metavar="NUMBER", help="Facts at this block.")
 @click.option("--property", "property_", metavar="NAME", help="Facts of this kind, such as BALANCE or SLOT.")
@@ -481,12 +478,8 @@ def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], s
 @click.command("list")
 @click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Batches of this status.")
 @click.option("--label", metavar="TEXT", help="Batches with this label.")
-@click.option(
-    "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Batches for this chain."
-)
-@click.option(
-    "--chain", "source_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Batches about this source chain."
-)
+@chain_option("--destination", "destination_chain_id", help="Batches for this chain.")
+@chain_option("--chain", "source_chain_id", help="Batches about this source chain.")
 @click.option("--account", metavar="ADDRESS", help="Batches that ask for this account.")
 @click.option("--block", metavar="NUMBER", help="Batches that ask for this block.")
 @click.option("--after", metavar="TIME", help="Batches made after a time, in seconds or ISO 8601.")

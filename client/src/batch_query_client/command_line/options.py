@@ -56,6 +56,11 @@ def read_fee(text: str) -> str:
     return text if text == "auto" else str(read_amount(text))
 
 
+def chain_option(*names: str, **how: Any) -> Callable[[Command], Command]:
+    """Return an option that takes the id of a chain."""
+    return click.option(*names, type=click.IntRange(min=1), metavar="CHAIN", **how)
+
+
 def with_node(chain: str, **how: Any) -> Callable[[Command], Command]:
     """Add the option for nodes of the source or destination chain.
 
@@ -63,21 +68,6 @@ def with_node(chain: str, **how: Any) -> Callable[[Command], Command]:
     """
     say = f"A node of the {chain} chain that you trust."
     return click.option("--rpc-url", envvar="BQS_RPC_URL", show_envvar=True, metavar="URL", help=say, **how)
-
-
-def with_filters(command: Command) -> Command:
-    """Add the options that filter lists of batches or facts."""
-    for option in (
-        click.option("--account", metavar="ADDRESS", help="About this account."),
-        click.option(
-            "--chain", "source_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="About this source chain."
-        ),
-        click.option(
-            "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="On this chain."
-        ),
-    ):
-        command = option(command)
-    return command
 
 
 def with_keystore(command: Command) -> Command:
@@ -111,82 +101,53 @@ def with_question(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return] # the command has another signature
 
 
+def _several(option: str, name: str, metavar: str, about: str, **how: Any) -> Callable[[Command], Command]:
+    return click.option(option, name, multiple=True, metavar=metavar, help=about, **how)
+
+
 _QUESTION = (
     click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
-    click.option(
-        "--destination",
-        type=click.IntRange(min=1),
-        metavar="CHAIN",
-        help="The chain where the facts become readable.",
-    ),
-    click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
+    chain_option("--destination", help="The chain where the facts become readable."),
+    chain_option("--chain", help="The source chain."),
     click.option(
         "--block",
         metavar="BLOCK",
         help="A number, latest or finalized. A transaction's hash already selects its block.",
     ),
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
-    click.option(
-        "--account",
-        "accounts",
-        multiple=True,
-        metavar="ADDRESS",
-        help="An address or an ENS name. May be repeated. An old block needs an archive node.",
+    _several(
+        *("--account", "accounts", "ADDRESS"),
+        "An address or an ENS name. May be repeated. An old block needs an archive node.",
     ),
-    click.option(
-        "--prop",
-        "props",
-        multiple=True,
-        metavar="NAME",
-        help=(
-            "BALANCE, NONCE, STORAGE_ROOT or CODE_HASH of accounts; STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT or "
-            "HASH of transactions. May be repeated."
-        ),
+    _several(
+        *("--prop", "props", "NAME"),
+        "BALANCE, NONCE, STORAGE_ROOT or CODE_HASH of accounts; STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT or HASH "
+        "of transactions. May be repeated.",
     ),
-    click.option(
-        "--slot",
-        "slots",
-        multiple=True,
-        metavar="HEX",
-        help="A storage slot, or HEX:KEY:KEY for a value of a mapping, or a name as the API's JSON. May be repeated.",
+    _several(
+        *("--slot", "slots", "HEX"),
+        "A storage slot, or HEX:KEY:KEY for a value of a mapping, or a name as the API's JSON. May be repeated.",
     ),
     click.option("--token", metavar="ADDRESS", help="A token: bqs finds the slot of the holder's balance."),
-    click.option(
-        "--holder",
-        "holders",
-        multiple=True,
-        metavar="ADDRESS",
-        help="A holder of the token, by its address and not its ENS name. May be repeated.",
+    _several(
+        *("--holder", "holders", "ADDRESS"),
+        "A holder of the token, by its address and not its ENS name. May be repeated.",
     ),
-    click.option(
-        "--transaction",
-        "transactions",
-        multiple=True,
-        metavar="HASH_OR_INDEX",
-        help="A transaction by its hash, or its index in the block. May be repeated.",
+    _several(
+        *("--transaction", "transactions", "HASH_OR_INDEX"),
+        "A transaction by its hash, or its index in the block. May be repeated.",
     ),
-    click.option(
-        "--log",
-        "logs",
-        multiple=True,
+    _several(
+        *("--log", "logs", "INDEX"),
+        "The index of a log in each transaction's receipt, from 0. May be repeated.",
         type=click.IntRange(min=0),
-        metavar="INDEX",
-        help="The index of a log in each transaction's receipt, from 0. May be repeated.",
     ),
-    click.option(
-        "--block-log",
-        "block_logs",
-        multiple=True,
+    _several(
+        *("--block-log", "block_logs", "INDEX"),
+        "The index of a log in the block, as a node's logIndex. May be repeated.",
         type=click.IntRange(min=0),
-        metavar="INDEX",
-        help="The index of a log in the block, as a node's logIndex. May be repeated.",
     ),
-    click.option(
-        "--header",
-        multiple=True,
-        metavar="NAME",
-        help="A property of the block's header. May be repeated.",
-    ),
+    _several("--header", "header", "NAME", "A property of the block's header. May be repeated."),
     click.option(
         "--fee",
         type=read_fee,

@@ -1,6 +1,6 @@
 """Lines of a file: one column of accounts, or CSV (RFC 4180) whose first line names the columns.
 
-The service's form and `bqs` each have this module, because `bqs` is installed alone. A test compares the two.
+The service's form reads files by this module, too. So it imports only the standard library.
 """
 
 import csv

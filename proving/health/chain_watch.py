@@ -1,0 +1,437 @@
+"""Observations of chains: a worker asks each configured chain at least every 15 s, even without work, and stores them.
+
+How far back a source chain's nodes prove accounts is measured when a worker starts, and once a day. Nodes keep
+different numbers of states, and refuse older ones in words of their own. The measurement asks for proofs ever further
+below the head until one fails (`chains.nodes.node_abilities`). A page and `/chains.json` show it for each node, and
+rejections for the chain.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+from django.db.models import F, Max
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from chains.chains_file import Chain
+from chains.configured_signers import SignerError
+from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
+from chains.nodes import questions
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_abilities import patient_client, provable
+from chains.nodes.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
+from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
+from chains.tries.header import Header
+from config.configured_chains import get_chains, get_rpc
+from proving import money, sources
+from proving.health.findings import Problem, subject
+from proving.models import ChainWatch, Signer
+from proving.sending.signers import locked, note_nonce
+from proving.working import heads
+from proving.working.lanes import HeldLane, LaneLost
+from queries import clock
+from queries.models import ServiceClock
+from queries.waits import wait
+
+logger = logging.getLogger(__name__)
+
+# Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
+_PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
+# The last second that `datetime` supports, in unix seconds. A node may report any time.
+_LATEST = 253_402_300_799
+_MOST_WEI = (1 << 256) - 1
+
+
+def wake() -> None:
+    """Make all chains due, because chains.toml may have changed."""
+    ids = [chain.id for chain in get_chains().chains]
+    ChainWatch.objects.bulk_create([ChainWatch(chain_id=chain) for chain in ids], ignore_conflicts=True)
+    ChainWatch.objects.update(due_at=None)
+
+
+def observe(lane: HeldLane) -> None:
+    """Observe each chain that is due. A worker calls this."""
+    # A time in the future was stored by a clock that was ahead.
+    due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
+    for chain in get_chains().chains:
+        if chain.id in due:
+            try:
+                observe_chain(chain, get_rpc(chain.id), lane)
+            except LaneLost:
+                raise
+            except Exception:
+                # An error about one chain must not prevent the observation of other chains.
+                logger.exception("observing chain %s failed", chain.id)
+                ChainWatch.objects.filter(pk=chain.id).update(due_at=Now() + _PAUSE)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The observations of a chain, and the problems of its nodes, clock and signers."""
+
+    head: Header | None
+    """The newest block. None: no node reports it."""
+    problems: list[Problem]
+    balances: Mapping[str, int]
+    """In wei, by the addresses of the signers whose keys can be read."""
+    nonces: Mapping[str, int | None]
+    """The signers' next nonces at the newest block. Empty if that is old. None: nodes differ, and none proves it."""
+
+
+def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
+    """Ask the chain. `highest` is the highest head that was seen lately."""
+    problems = [
+        Problem(
+            "wrong_chain",
+            f"URL {place + 1} of {chain.label} is not used: {error}.",
+            subject(chain.id, url=str(place + 1)),
+        )
+        for place, error in rpc.wrong_chains().items()
+    ]
+    head, balances, nonces = None, dict[str, int](), dict[str, int | None]()
+    try:
+        head = rpc.head()
+        if heads.let_wrong_rest(chain, rpc, head, highest):
+            head = rpc.head()
+        problems += _apart_from_clock(chain, head)
+        problems += _of_history(chain, rpc, head)
+        problems += _of_proofs(chain, rpc, head)
+        if chain in get_chains().destinations():
+            addresses: list[str] = []
+            problems += _of_keys(chain, addresses)
+            signers = list(dict.fromkeys(addresses))
+            of_signers = [ask(signer) for ask in (questions.balance, questions.nonce) for signer in signers]
+            numbers = rpc.answers(of_signers)
+            balances = dict(zip(signers, numbers, strict=False))
+            problems += _of_balances(chain, rpc, balances)
+            # A node that is behind tells the nonce of a time when the signer had used fewer.
+            if not heads.is_late(chain, head):
+                nonces = dict(zip(signers, numbers[len(signers) :], strict=True))
+                problems += _of_nonces(chain, rpc, head, nonces)
+    except ChainError as error:
+        # Nodes of other chains have already been reported.
+        if not (problems and isinstance(error, NodeOfWrongChain)):
+            problems.append(_unavailable(chain, error))
+    return Examined(head, problems, balances, nonces)
+
+
+def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) -> Examined:
+    """Ask the chain and store the observation. A worker writes only while it holds its `lane`; a command has none."""
+    highest = heads.highest_lately(chain.id)
+    seen = examine(chain, rpc, highest=highest)
+    columns: dict[str, object] = {"looked_at": Now()}
+    problems = seen.problems
+    if seen.head:
+        columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
+        columns |= _state(chain, rpc, seen.head, problems)
+        problems = [*problems, *_gone_back(chain, seen.head, highest)]
+    columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
+    columns["resting_nodes"] = _resting_nodes(chain, rpc)
+    if seen.balances:
+        columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
+    if chain in get_chains().destinations():
+        _note_nonces(chain, seen.nonces, lane)
+        with locked(chain):
+            columns["spent_in_day"] = money.on_chain(chain.id)
+    write = partial(ChainWatch.objects.update_or_create, pk=chain.id, defaults=columns)
+    if lane:
+        lane.write(write)
+    else:
+        write()
+    _note_newest_block()
+    return seen
+
+
+def _note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane | None) -> None:
+    """Store how many nonces each signer has used for foreign transactions. `nonces` are the chain's next ones."""
+    if not nonces and chain.all_signers:
+        return
+    with locked(chain, nonces) as signers:
+        if lane is not None:
+            lane.fence()
+        for address, nonce in nonces.items():
+            if nonce is not None:
+                note_nonce(signers[address], nonce)
+        # Taking a stolen key out of chains.toml ends its problem, also if no other signer is left.
+        gone = Signer.objects.filter(chain_id=chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
+        gone.update(foreign_count=0, foreign_since=None)
+
+
+def _resting_nodes(chain: Chain, rpc: RpcClient) -> list[dict[str, str]]:
+    """Return the nodes that rest after `examine` asked each for its chain id, and since when."""
+    before = ChainWatch.objects.filter(pk=chain.id).values_list("resting_nodes", flat=True).first() or ()
+    since = {node["host"]: node["since"] for node in before}
+    now = timezone.now().isoformat()
+    return [
+        {"host": host, "problem": problem, "since": since.get(host, now)}
+        for host, problem in rpc.resting_nodes().items()
+    ]
+
+
+def _note_newest_block() -> None:
+    """Store the newest block's time for `queries.clock`.
+
+    Test networks may have any time, so they count only if all chains are test networks.
+    """
+    chains = get_chains().chains
+    counted = [chain.id for chain in chains if not chain.test_network] or [chain.id for chain in chains]
+    # A single node may report a time far in the future. It is left out, so that the other times count.
+    believed = ChainWatch.objects.filter(timestamp__lte=int((timezone.now() + clock.BEHIND).timestamp()))
+    newest = believed.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
+    if newest is not None:
+        ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
+
+
+def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) -> dict[str, object]:
+    """Read values that only pages show. If nodes don't answer, the earlier values stay.
+
+    A problem is added to `problems` if nodes differ about the price.
+    """
+    columns: dict[str, object] = {}
+    is_destination = chain in get_chains().destinations()
+    with suppress(ChainError):
+        began = time.monotonic()
+        newest, kept, suggested = rpc.ask(
+            heads.QUESTIONS, [questions.keeps_hashes(head, chain)], [questions.priority_fee()] if is_destination else []
+        )
+        # The head is stored for all workers.
+        seen = heads.note(chain, rpc, newest, began)
+        columns["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
+        if seen.finalized:
+            columns["final"] = seen.final
+        if suggested:
+            fees = rpc.fees_by([seen.latest, *suggested], money.usual_tip(chain))
+            columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+            if fees.doubt:
+                problems.append(Problem("node_doubtful", fees.doubt, subject(chain.id)))
+    return columns
+
+
+def _unavailable(chain: Chain, error: ChainError) -> Problem:
+    if isinstance(error, NodeOfWrongChain):
+        return Problem("wrong_chain", str(error), subject(chain.id))
+    # A node's own message isn't published.
+    refused = f"No node of {chain.label} can be used: it refuses requests that any node answers."
+    sentence = str(error) if isinstance(error, NodeUnavailable) else refused
+    return Problem("chain_unavailable", sentence, subject(chain.id))
+
+
+def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
+    age = time.time() - head.timestamp
+    if heads.is_late(chain, head):
+        sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
+    elif heads.is_in_future(chain, head):
+        sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
+    else:
+        return
+    yield Problem("clock", f"The newest block of {chain.label} {sentence}", subject(chain.id))
+
+
+def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
+    """Return a problem if the chain's history of block hashes (EIP-2935) has a wrong hash of a block.
+
+    A recent block and the oldest block of the window are compared. The history contract may use other slots than the
+    chain writes, or keep fewer blocks than the window.
+    """
+    among = [connection for connection in get_chains().connections if connection.source_id == chain.id]
+    relying = [
+        connection for connection in among if sources.of(connection).vouched(connection, keeps_hashes=True) is not None
+    ]
+    is_read = any(connection.block_hash_source == "native" for connection in relying)
+    oldest = head.number + 1 - max((connection.window for connection in relying), default=0)
+    numbers = sorted({max(0, head.number - KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
+    asked: list[Question[Any]] = [questions.header(number) for number in numbers]
+    asked += [questions.kept_hash(number, chain, head.number) for number in numbers]
+    if is_read:
+        asked += [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers]
+    problem = _contradiction(chain, numbers, rpc.ask(asked))
+    told = rpc.ask_each(asked) if problem else {}
+    wrong = {host for host, answers in told.items() if _contradiction(chain, numbers, answers)}
+    # A node that lags or refuses shows nothing.
+    if not any(host not in wrong and not any(isinstance(answer, ChainError) for answer in told[host]) for host in told):
+        return [problem] if problem else []
+    for host in wrong:
+        rpc.rest(host, f"{host} tells another hash of a block than its history contract (EIP-2935)")
+    return []
+
+
+def _contradiction(chain: Chain, numbers: Sequence[int], answers: Sequence[Any]) -> Problem | None:
+    """Return a problem if a node's headers of these blocks contradict its history contract, by slot or by answer."""
+    count = len(numbers)
+    for header, word, answer in zip_longest(*(answers[start : start + count] for start in (0, count, 2 * count))):
+        if not isinstance(header, Header):
+            continue
+        if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
+            return _wrong_answer(chain, header, is_young=header.number == numbers[0])
+        # A contract that is called may keep its hashes in other slots.
+        if isinstance(word, int) and word not in {0, int.from_bytes(header.hash)}:
+            return _wrong_slot(chain, header)
+    return None
+
+
+def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
+    """Yield a problem if the chain is a source, and no node proves an account of either of two recent blocks."""
+    if all(connection.source_id != chain.id for connection in get_chains().connections):
+        return
+    for below in (KEPT_BELOW, KEPT_BELOW + 1):
+        # The state of block 0 was written by no block, and nodes of development chains prove it by another root.
+        block = rpc.answer(questions.header(max(1, head.number - below)))
+        if block is None:
+            return
+        (proof,) = rpc.proofs([questions.ProofRequest(block.number, block.hash, block.state_root, HISTORY_CONTRACT)])
+        if not isinstance(proof, ChainError):
+            return
+    sentence = f"No node of {chain.label} sends valid proofs of accounts (eth_getProof)."
+    yield Problem("no_proofs", sentence, subject(chain.id))
+
+
+def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
+    code = "history_answers_wrong_for_new" if is_young else "history_answers_wrong_for_old"
+    reason = wait(code, chain=chain.id, contract=HISTORY_CONTRACT, block=header.number)
+    return Problem("wrong_history", str(reason), subject(chain.id))
+
+
+def _wrong_slot(chain: Chain, header: Header) -> Problem:
+    held = {"block": header.number, "slot": history_slot(header.number, chain.history_window)}
+    reason = wait("history_slot_wrong", chain=chain.id, contract=HISTORY_CONTRACT, slots=chain.history_window, **held)
+    return Problem("wrong_history", str(reason), subject(chain.id))
+
+
+def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:
+    if heads.is_far_behind(chain, highest - head.number):
+        yield Problem(
+            "head_went_back",
+            f"The newest block of {chain.label} is {head.number}, and {highest} was seen "
+            "a few minutes ago: its nodes are behind.",
+            subject(chain.id),
+        )
+
+
+def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
+    """Yield the problems of the signers' keys, and add the signers' addresses to `addresses`."""
+    for number, signer in enumerate(chain.all_signers, 1):
+        try:
+            addresses.append(signer.address)
+        except SignerError:
+            which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
+            sentence = f"The key of {which} of {chain.label} can't be read."
+            yield Problem("signer_unreadable", sentence, subject(chain.id, signer=str(number)))
+    for address in sorted({address for address in addresses if addresses.count(address) > 1}):
+        sentence = f"Two signers of {chain.label} have the same key, that of {address}."
+        yield Problem("signer_unreadable", sentence, subject(chain.id, signer=address))
+
+
+def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iterator[Problem]:
+    """Yield the problems of signers with too little. If nodes differ, their highest answer replaces the balance."""
+    for address, balance in balances.items():
+        if balance >= chain.minimum_signer_balance_wei:
+            continue
+        told = {wei: host for host, wei in rpc.answers_of_each(questions.balance(address)).items()}
+        low, high = min(told, default=balance), max(told, default=balance)
+        balances[address] = high
+        if high < chain.minimum_signer_balance_wei:
+            yield Problem(
+                "signer_unfunded",
+                f"The signer {address} on {chain.label} holds {in_units(high)} {chain.native_currency}, less "
+                f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
+                subject(chain.id, signer=address),
+            )
+        elif high > TIMES_DOUBTFUL * low:
+            yield Problem(
+                "node_doubtful",
+                f"{told[low]} says that the signer {address} on {chain.label} holds {in_units(low)} "
+                f"{chain.native_currency}, and {told[high]} that it holds {in_units(high)}. The higher balance counts.",
+                subject(chain.id, signer=address),
+            )
+
+
+def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int | None]) -> Iterator[Problem]:
+    """Replace each nonce by the lowest that a node tells, or by a proven one above it. One lie hides or makes no thief.
+
+    It is None where an earlier nonce is higher and no node proves it. Yield a problem if nodes differ about a recent
+    block, and no node proves the signer's account.
+    """
+    number = max(1, head.number - KEPT_BELOW)
+    for address, nonce in nonces.items():
+        told = rpc.ask_each([questions.nonce(address), questions.nonce(address, number)])
+        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce or 0)
+        earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
+        nonces[address] = lowest
+        if max(earlier.values(), default=0) <= lowest:
+            continue
+        if account := rpc.proven_account(address, number):
+            nonces[address] = max(lowest, account.nonce)
+            continue
+        nonces[address] = None
+        if len({*earlier.values()}) > 1:
+            answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
+            yield Problem(
+                "node_doubtful",
+                f"The nodes of {chain.label} differ about the next nonce of {address} at block {number}: {answers}. "
+                "If the highest is right, the key may be stolen, or another program has it. Compare with a third node.",
+                subject(chain.id, signer=address),
+            )
+
+
+# --- How far back nodes prove accounts --------------------------------------------------------------------------------
+
+_MEASURED_EACH = timedelta(days=1)
+# Seconds after which no older block is tried, because the observation of other chains waits.
+_MEASURING_SECONDS = 20
+
+
+def forget_proofs() -> None:
+    """Have all chains measured again, because chains.toml may have changed."""
+    ChainWatch.objects.update(proofs_measured_at=None)
+
+
+def measure_next_proofs(lane: HeldLane) -> None:
+    """Measure one source chain that wasn't measured for a day. A chain may take half a minute, so others come later.
+
+    A chain whose head the last observation didn't see isn't measured. The earlier measurement stays.
+    """
+    sources = {connection.source_id for connection in get_chains().connections}
+    watches = ChainWatch.objects.filter(pk__in=sources).filter(seen_at=F("looked_at"))
+    # A time in the future was stored by a clock that was ahead.
+    watch = (
+        watches.exclude(proofs_measured_at__range=(Now() - _MEASURED_EACH, Now() + _MEASURED_EACH))
+        .order_by("looked_at")
+        .first()
+    )
+    if watch is None:
+        return
+    try:
+        head = get_rpc(watch.chain_id).head()
+    except ChainError:
+        return
+    nodes = list(_proving_nodes(get_chains().chain(watch.chain_id)))
+    oldest = min((node["oldest"] for node in nodes if node["oldest"] is not None), default=None)
+    measured = {"measured_head": head.number, "oldest_provable": oldest, "proving_nodes": nodes}
+    update = partial(ChainWatch.objects.filter(pk=watch.pk).update, proofs_measured_at=Now(), **measured)
+    lane.write(update)
+
+
+def _proving_nodes(chain: Chain) -> Iterator[dict[str, str | int | None]]:
+    """Measure one node after another, because each keeps states of its own."""
+    for url, host in zip(chain.rpc_urls, chain.hosts, strict=True):
+        client = patient_client(chain.model_copy(update={"rpc_urls": (url,)}))
+        oldest = None
+        with suppress(ChainError):
+            oldest = provable(client, client.head(), _MEASURING_SECONDS / len(chain.rpc_urls)).oldest
+        yield {"host": host, "oldest": oldest}
+
+
+def depth_in_words(watch: ChainWatch | None) -> str:
+    """Return a sentence about how far back the chain's nodes prove accounts. It is empty if that isn't known."""
+    if watch is None or watch.proves_back is None or watch.oldest_provable is None:
+        return ""
+    if watch.oldest_provable <= 1:
+        return "The nodes prove accounts at every block."
+    return f"The nodes prove accounts at least {watch.proves_back:,} blocks back."
