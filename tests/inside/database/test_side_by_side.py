@@ -99,6 +99,22 @@ def test_two_submissions_can_t_take_the_same_room(settings, monkeypatch):
     assert Batch.objects.count() == 1
 
 
+def test_open_batches_are_counted_after_the_lock(key):
+    """A statement that waits for a lock reads rows as they were before the wait."""
+    sql_statements: list[str] = []
+
+    def note(execute, sql, values, many, context):
+        if connection.in_atomic_block:
+            sql_statements.append(sql)
+        return execute(sql, values, many, context)
+
+    with connection.execute_wrapper(note):
+        submit(key, request(ALICE, block=1))
+    locks = next(at for at, sql in enumerate(sql_statements) if "FOR NO KEY UPDATE" in sql)
+    counts = next(at for at, sql in enumerate(sql_statements) if "COUNT(open." in sql)
+    assert locks < counts
+
+
 def test_two_batches_that_make_the_same_block_share_it():
     met = meet(
         lambda: submit(a_key(ALICE), request(ALICE, block=5)),
