@@ -145,17 +145,26 @@ def _read(path: Path) -> str:
 class NotSigned(Exception):
     """The service didn't sign. The message is a phrase without a secret, such as "can't be reached"."""
 
+    code: str
+    """That of the wait for the service."""
+
 
 class SignerSilent(NotSigned):
     """The service gave no usable answer. The phrase continues a sentence that begins with the service."""
+
+    code = "signer_silent"
 
 
 class SignerRefusal(NotSigned):
     """The service refused. The phrase is its code."""
 
+    code = "signer_refuses"
+
 
 class SignedOtherwise(NotSigned):
     """The service returned something else than was asked for. The phrase says what."""
+
+    code = "signed_otherwise"
 
 
 class RemoteSigner(Table):

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 Chain: TypeAlias = Any
 Chains: TypeAlias = Any
 Connection: TypeAlias = Any
-Ens: TypeAlias = Any
 
 Entry = TypeVar("Entry")
 Checks = Sequence[tuple[Callable[[Entry], object], str]]
@@ -135,12 +134,6 @@ _AMONG_CHAINS: ChecksAmongAll[Chain] = (
         ".node_quorum: belongs to the file of an attester, which has a table [attester]",
     ),
 )
-_OF_ENS: ChecksAmongAll[Ens] = (
-    (
-        lambda entry, chains: _is_unknown(entry.chain_id, chains),
-        ".chain: no chain with id {entry.chain_id} is configured",
-    ),
-)
 _OF_ENDS: ChecksAmongAll[Connection] = (
     (
         lambda entry, chains: chains.connection(entry.source_id, entry.destination_id) is not entry,
@@ -200,8 +193,8 @@ def faults(chains: Chains) -> list[str]:
     all_faults = [
         fault for at, chain in enumerate(chains.chains) for fault in sentences(f"chains[{at}]", chain, _AMONG_CHAINS)
     ]
-    if chains.ens:
-        all_faults += sentences("ens", chains.ens, _OF_ENS)
+    if chains.ens and _is_unknown(chains.ens.chain_id, chains):
+        all_faults.append(f"ens.chain: no chain with id {chains.ens.chain_id} is configured")
     for at, connection in enumerate(chains.connections):
         place = f"connections[{at}]"
         if faults_of_ends := sentences(place, connection, _OF_ENDS):

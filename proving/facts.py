@@ -16,7 +16,7 @@ from chains.nodes.node_errors import ChainError, InvalidReply, Reverted
 from chains.nodes.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
 from chains.nodes.receipts import TransactionReceipt
 from chains.nodes.rpc import RpcClient, result
-from chains.tries.header import SHARED_FIELDS, Header
+from chains.tries.header import INTEGER_FIELDS, SHARED_FIELDS, Header
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from chains.tries.trie import NO_CODE_HASH, StateAccount
 from config.database.statements import chunks
@@ -82,19 +82,6 @@ Missing = Mapping[Fact, Collection[int]]
 """Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
 
 _ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
-_HEADER_NUMBERS = frozenset(
-    {
-        HeaderField.DIFFICULTY,
-        HeaderField.BLOCK_NUMBER,
-        HeaderField.GAS_LIMIT,
-        HeaderField.GAS_USED,
-        HeaderField.TIMESTAMP,
-        HeaderField.BASE_FEE_PER_GAS,
-        HeaderField.BLOB_GAS_USED,
-        HeaderField.EXCESS_BLOB_GAS,
-        HeaderField.SLOT_NUMBER,
-    }
-)
 
 # Maximum rows named in one statement.
 _CHUNK = 500
@@ -180,7 +167,7 @@ def is_number(fact: Fact) -> bool:
         case AccountFact():
             return fact.field in _ACCOUNT_NUMBERS
         case HeaderFact():
-            return fact.field in _HEADER_NUMBERS
+            return fact.field in INTEGER_FIELDS
         case EntryFact():
             return fact.field != EntryField.HASH
         case LogFact():

@@ -8,7 +8,7 @@ maximum cost, because a node may report a wrong cost.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from statistics import median_low
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
@@ -237,15 +237,11 @@ def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:
 
 def _in_a_day(prefix: str = "") -> Q:
     """Select spending of the last 24 hours. `prefix` is the lookup path to the transaction, and ends in `__`."""
-    return Q(**{f"{prefix}spent_at__gt": _day_began()})
+    return Q(**{f"{prefix}spent_at__gt": clock.earliest() - _DAY})
 
 
 def _pending(prefix: str = "") -> Q:
     return Q(**{f"{prefix}state": TransactionState.PENDING})
-
-
-def _day_began() -> datetime:
-    return clock.earliest() - _DAY
 
 
 def recount() -> None:

@@ -20,9 +20,9 @@ from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
-from chains.nodes.chain_nodes import count_exchange, has_too_many_values, without_answer
-from chains.nodes.node_batches import Request
+from chains.nodes.node_batches import Request, count_exchange, has_too_many_values, without_answer
 from chains.nodes.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
+from chains.nodes.rpc import result
 
 Answer = TypeVar("Answer")
 
@@ -134,7 +134,7 @@ class BeaconClient:
             slots = range(start, min(start + _ROOTS_AT_ONCE, end))
             for answer in endpoint.exchange([_json(f"/eth/v1/beacon/blocks/{slot}/root") for slot in slots]):
                 # A refused slot counts as missed. If it was not missed, the check against the period's root fails.
-                last = last if isinstance(answer, RpcRefused) else _read_root(_content(answer))
+                last = last if isinstance(answer, RpcRefused) else _read_root(result(answer))
                 roots.append(last)
             if not any(last):
                 raise NodeUnavailable(f"{endpoint.host} has no block of slots {start} to {slots[-1]}")
@@ -146,7 +146,7 @@ class BeaconClient:
         for endpoint in self._in_order():
             (answer,) = endpoint.exchange([request])
             try:
-                return read(_content(answer))
+                return read(result(answer))
             except RpcRefused as refused:
                 reasons.append(f"{endpoint.host} lacks it (HTTP status {refused.code})")
             except (NodeUnavailable, ValueError) as error:
@@ -181,12 +181,12 @@ class BeaconEndpoint:
             bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=self._timeout, status=HTTPStatus.OK)
             for path, (accept, most) in batched
         ]
-        results = [self._result(answer) for answer in bounded_http.send_all(posts)]
+        answers = [self._result(answer) for answer in bounded_http.send_all(posts)]
         # The requests ran at the same time, so each is counted with an equal share of the time.
-        seconds = (time.monotonic() - began) / len(results)
-        for result in results:
-            count_exchange(self._chain_id, self.host, result, seconds)
-        return results
+        seconds = (time.monotonic() - began) / len(answers)
+        for answer in answers:
+            count_exchange(self._chain_id, self.host, answer, seconds)
+        return answers
 
     def _result(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
         if isinstance(answer, bounded_http.Failed):
@@ -204,12 +204,6 @@ def _json(path: str) -> Request:
 
 
 # --- Answers ----------------------------------------------------------------------------------------------------------
-
-
-def _content(answer: bytes | RpcRefused | NodeUnavailable) -> bytes:
-    if isinstance(answer, bytes):
-        return answer
-    raise answer
 
 
 def _data(content: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from cramjam import DecompressionError, snappy
@@ -24,7 +24,7 @@ from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain
 from chains.beacon.ssz import InvalidSsz
 from chains.encoding import decode_rlp
-from chains.nodes.chain_nodes import without_answer
+from chains.nodes.node_batches import without_answer
 from chains.nodes.node_errors import BadStatus, InvalidReply, NodeUnavailable
 
 _HEAD, _ROOT = 8, 32
@@ -43,6 +43,12 @@ _MOST_SECONDS = 300
 _FRAME = 80 * 1024
 
 Answer = TypeVar("Answer")
+_EraFile: TypeAlias = "_LocalFile | _RemoteFile"
+"""A file in a folder or at a URL. Its methods raise `NodeUnavailable`.
+
+`tail` returns the last bytes and the file's size, and `parts` the bytes of each range (start, end). A range that goes
+beyond the file's end is cut short.
+"""
 
 
 class InvalidEra(ValueError):
@@ -59,16 +65,6 @@ class PeriodRoots:
 
     blocks: bytes
     states: bytes
-
-
-class _EraFile(Protocol):
-    """A file in a folder or at a URL. Its methods raise `NodeUnavailable`."""
-
-    def tail(self, size: int) -> tuple[bytes, int]:
-        """Return the last `size` bytes, and the file's size."""
-
-    def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each range (start, end). A range that goes beyond the file's end is cut short."""
 
 
 class EraFiles:

@@ -15,14 +15,14 @@ from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from prometheus_client import Counter, Histogram
-
 from chains import bounded_http
-from chains.bounded_http import Failed, HttpRequest, TooLong
+from chains.bounded_http import Failed, HttpRequest
 from chains.encoding import read_quantity
 from chains.nodes import short_logs
 from chains.nodes.node_batches import (
     BATCH_SIZE,
+    MAX_REPLY_VALUES,
+    NODE_EXCHANGES,
     BatchRefused,
     Division,
     ExchangeBudget,
@@ -30,6 +30,9 @@ from chains.nodes.node_batches import (
     ReplyTooLong,
     Request,
     Results,
+    count_exchange,
+    has_too_many_values,
+    without_answer,
 )
 from chains.nodes.node_errors import (
     FINAL,
@@ -51,23 +54,14 @@ from chains.tries.trie import InvalidProof
 
 # Maximum bytes of the reply to one batch.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-# Maximum JSON values in a reply. Three bytes of JSON may take 200 in memory, so limiting bytes is not enough.
-MAX_REPLY_VALUES = 250_000
 # Maximum bytes of the reply to one request. `_USUAL_BYTES` is generous for most methods.
 _USUAL_BYTES = 1024 * 1024
+# Methods that are answered by one word.
+_OF_WORDS = ("eth_chainId", "eth_getBalance", "eth_getTransactionCount", "eth_getStorageAt", "eth_maxPriorityFeePerGas")
 # Methods whose answers have logs, which are shortened while they are received.
 _OF_LOGS = ("eth_getBlockReceipts", "eth_getTransactionReceipt")
 _REPLY_BYTES = {
-    **dict.fromkeys(
-        (
-            "eth_chainId",
-            "eth_getBalance",
-            "eth_getTransactionCount",
-            "eth_getStorageAt",
-            "eth_maxPriorityFeePerGas",
-        ),
-        16 * 1024,
-    ),
+    **dict.fromkeys(_OF_WORDS, 16 * 1024),
     # A contract's code is the longest answer. A stranger's contract may answer more.
     "eth_call": 64 * 1024,
     # A block's JSON lists the hashes of its transactions. Some chains have tens of thousands in a block.
@@ -121,17 +115,6 @@ _OF_BATCH = {_TOO_SLOW, -32003}
 # JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
-# The label "node" is a host, never a URL, because the URL may hold a key.
-_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-NODE_EXCHANGES = Counter(
-    "batchquery_node_exchanges_total",
-    "HTTP requests to nodes, by outcome: answered, or the reason why there was no usable answer.",
-    ("chain", "node", "outcome"),
-)
-NODE_EXCHANGE_SECONDS = Histogram(
-    "batchquery_node_exchange_seconds", "How long an HTTP request to a node took.", ("chain", "node"), buckets=_SECONDS
-)
-
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -154,24 +137,6 @@ class Question(Generic[Answer_co]):
     """
     final: tuple[type[RpcRefused], ...] = FINAL
     """Refusals after which no other node is asked."""
-
-
-def without_answer(host: str, failed: Failed) -> NodeUnavailable:
-    """Return the error for an HTTP request without a usable answer."""
-    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, bounded_http.TimedOut: NodeTimedOut}
-    return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
-
-
-def has_too_many_values(content: bytes) -> bool:
-    """Return whether JSON may have more than `MAX_REPLY_VALUES` values."""
-    return sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES
-
-
-def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) -> None:
-    """Count an HTTP request in the metrics. `outcome` is the answer or a `NodeUnavailable`."""
-    kind = outcome.kind if isinstance(outcome, NodeUnavailable) else "answered"
-    NODE_EXCHANGES.labels(str(chain_id), host, kind).inc()
-    NODE_EXCHANGE_SECONDS.labels(str(chain_id), host).observe(seconds)
 
 
 class ChainNodes:
@@ -483,11 +448,8 @@ class RpcNode:
                     yield from division.take(batch, outcome)
                 division.end_wave()
                 if division.pause():
-                    time.sleep(
-                        LIMIT_PAUSE_SECONDS
-                        if self._budget is None
-                        else min(LIMIT_PAUSE_SECONDS, self._budget.seconds_left)
-                    )
+                    seconds_left = self._budget.seconds_left if self._budget else math.inf
+                    time.sleep(min(LIMIT_PAUSE_SECONDS, seconds_left))
             yield from division.unanswered.items()
         finally:
             if (learned := division.learned_limit) is not None:
@@ -589,7 +551,9 @@ class RpcNode:
             if status in _REFUSED_RANGE and answer.content:
                 return refusal
             is_error = is_error and status != HTTPStatus.FORBIDDEN
-        elif status == HTTPStatus.BAD_REQUEST and (isinstance(reply, list) or _has_id(reply)):
+        elif status == HTTPStatus.BAD_REQUEST and (
+            isinstance(reply, list) or (isinstance(reply, dict) and "id" in reply)
+        ):
             return reply
         is_of_method = is_error or batch[0][0] in _REPLACEABLE
         if is_of_method and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
@@ -662,10 +626,6 @@ class RpcNode:
 def is_answer(answer: Any, final: tuple[type[RpcRefused], ...] = FINAL) -> bool:
     """Return whether the chain itself gave the answer, so that no other node needs to be asked."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, final)
-
-
-def _has_id(reply: Any) -> bool:
-    return isinstance(reply, dict) and "id" in reply
 
 
 def _id(told: Any) -> int:

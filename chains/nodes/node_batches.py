@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from prometheus_client import Counter, Histogram
+
+from chains.bounded_http import Failed, TimedOut, TooLong
 from chains.nodes.node_errors import ChainError, InvalidReply, LimitsRequests, NodeUnavailable, RpcRefused
 
 # Maximum weight (`_weight`) of the requests in one batch, and maximum batches sent to one node at the same time.
@@ -231,7 +234,38 @@ def _weight(request: Request) -> float:
     return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
 
 
-# --- Budget -----------------------------------------------------------------------------------------------------------
+# --- Exchanges --------------------------------------------------------------------------------------------------------
+
+# Maximum JSON values in a reply. Three bytes of JSON may take 200 in memory, so limiting bytes is not enough.
+MAX_REPLY_VALUES = 250_000
+# The label "node" is a host, never a URL, because the URL may hold a key.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+NODE_EXCHANGES = Counter(
+    "batchquery_node_exchanges_total",
+    "HTTP requests to nodes, by outcome: answered, or the reason why there was no usable answer.",
+    ("chain", "node", "outcome"),
+)
+NODE_EXCHANGE_SECONDS = Histogram(
+    "batchquery_node_exchange_seconds", "How long an HTTP request to a node took.", ("chain", "node"), buckets=_SECONDS
+)
+
+
+def without_answer(host: str, failed: Failed) -> NodeUnavailable:
+    """Return the error for an HTTP request without a usable answer."""
+    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, TimedOut: NodeTimedOut}
+    return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
+
+
+def has_too_many_values(content: bytes) -> bool:
+    """Return whether JSON may have more than `MAX_REPLY_VALUES` values."""
+    return sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES
+
+
+def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) -> None:
+    """Count an HTTP request in the metrics. `outcome` is the answer or a `NodeUnavailable`."""
+    kind = outcome.kind if isinstance(outcome, NodeUnavailable) else "answered"
+    NODE_EXCHANGES.labels(str(chain_id), host, kind).inc()
+    NODE_EXCHANGE_SECONDS.labels(str(chain_id), host).observe(seconds)
 
 
 class OutOfExchanges(ChainError):

@@ -240,6 +240,7 @@ class _Form:
     rpc_name: str
     from_rlp: Callable[[bytes], object]
     from_rpc: Callable[[Any], bytes]
+    is_integer: bool = False
 
 
 def _fixed(rpc_name: str, length: int) -> _Form:
@@ -257,7 +258,7 @@ def _integer(rpc_name: str, max_bytes: int) -> _Form:
             raise ValueError(f"more than {max_bytes} bytes")
         return shortest(number)
 
-    return _Form(rpc_name, lambda item: read_integer(item, max_bytes), from_rpc)
+    return _Form(rpc_name, lambda item: read_integer(item, max_bytes), from_rpc, is_integer=True)
 
 
 _ETHEREUM = (
@@ -287,6 +288,7 @@ _ETHEREUM = (
     _integer("slotNumber", 8),  # Amsterdam, EIP-7843
 )
 assert len(_ETHEREUM) == MOST_FIELDS
+INTEGER_FIELDS = frozenset(place for place, form in enumerate(_ETHEREUM) if form.is_integer)
 
 # Other layouts. Each key is the JSON name of a field that only this layout has.
 _OTHER_LAYOUTS = {

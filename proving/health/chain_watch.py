@@ -2,11 +2,12 @@
 
 How far back a source chain's nodes prove accounts is measured when a worker starts, and once a day. Nodes keep
 different numbers of states, and refuse older ones in words of their own. The measurement asks for proofs ever further
-below the head until one fails (`chains.nodes.node_abilities`). A page and `/chains.json` show it for each node, and
+below the head until one fails (`provable`). A page and `/chains.json` show it for each node, and
 rejections for the chain.
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,11 +23,19 @@ from django.utils import timezone
 
 from chains.chains_file import Chain
 from chains.configured_signers import SignerError
-from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
+from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot, in_units
 from chains.nodes import questions
 from chains.nodes.chain_nodes import Question
-from chains.nodes.node_abilities import patient_client, provable
-from chains.nodes.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
+from chains.nodes.node_errors import (
+    FINAL,
+    ChainError,
+    NodeOfWrongChain,
+    NodeUnavailable,
+    Reverted,
+    RpcRefused,
+    UnreadableHeader,
+)
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
@@ -380,8 +389,13 @@ def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int
             )
 
 
-# --- How far back nodes prove accounts --------------------------------------------------------------------------------
+# --- Abilities of nodes, and how far back they prove accounts ---------------------------------------------------------
 
+# Distances below the head, which include the usual limits: geth and Nethermind keep 128 states, Erigon 1,000. The
+# history contract (EIP-2935) keeps 8,191 hashes.
+DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
+# Seconds that a step of the search may take: a user's batch wouldn't wait longer for its proof.
+_STEP_SECONDS = 5
 _MEASURED_EACH = timedelta(days=1)
 # Seconds after which no older block is tried, because the observation of other chains waits.
 _MEASURING_SECONDS = 20
@@ -435,3 +449,80 @@ def depth_in_words(watch: ChainWatch | None) -> str:
     if watch.oldest_provable <= 1:
         return "The nodes prove accounts at every block."
     return f"The nodes prove accounts at least {watch.proves_back:,} blocks back."
+
+
+@dataclass(frozen=True)
+class ProvableBlocks:
+    """The blocks whose accounts nodes prove."""
+
+    oldest: int | None
+    """Block number. None: not even the head."""
+    end: ChainError | None = None
+    """Why the next older block that was tried isn't provable. None: nodes gave no reason, or the first block is."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    head: Header
+    finalized: int | None
+    """None if the chain has no final block."""
+    keeps_hashes: bool
+    """True if the history contract (EIP-2935) has the hash of the head's parent."""
+    provable: ProvableBlocks
+    knows_pending: bool
+    """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
+
+
+def probe(rpc: RpcClient) -> Abilities:
+    """Return the abilities of the chain's nodes.
+
+    Raises `NodeUnavailable`, and `RpcRefused` if even the latest block is refused.
+    """
+    head = rpc.head()
+    (finalized,), (keeps,) = rpc.ask([questions.header("finalized")], [questions.keeps_hashes(head, rpc.chain)])
+    final = None if isinstance(finalized, RpcRefused | UnreadableHeader) else result(finalized)
+    return Abilities(
+        head=head,
+        finalized=final.number if final else None,
+        keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
+        provable=provable(rpc, head),
+        # Asked last, because the call may make a node fail that can prove.
+        knows_pending=_knows_pending(rpc),
+    )
+
+
+def provable(rpc: RpcClient, head: Header, seconds: float = math.inf) -> ProvableBlocks:
+    """Return the oldest provable block among block 1 and blocks `DEPTHS` below the head.
+
+    The search stops at the first block that isn't provable. A time-out counts as not provable. No step begins after
+    these seconds.
+    """
+    oldest, ends_at = None, time.monotonic() + seconds
+    for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
+        if time.monotonic() > ends_at:
+            break
+        proof = _proof(rpc, number)
+        if not isinstance(proof, VerifiedAccountProof):
+            return ProvableBlocks(oldest, proof)
+        oldest = number
+    return ProvableBlocks(oldest)
+
+
+def patient_client(chain: Chain) -> RpcClient:
+    """Return a client for `provable`. Its nodes rest for no one else if they are too slow."""
+    return RpcClient(chain, timeout_seconds=_STEP_SECONDS)
+
+
+def _proof(rpc: RpcClient, number: int) -> VerifiedAccountProof | ChainError | None:
+    slot = history_slot(number, rpc.chain.history_window)
+    (header,) = rpc.ask([questions.header(number)])
+    if not isinstance(header, Header):
+        return header
+    (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
+    return proof
+
+
+def _knows_pending(rpc: RpcClient) -> bool:
+    (answer,) = rpc.ask([questions.call(HISTORY_CONTRACT, b"", "pending", final=FINAL)])
+    # The history contract reverts on empty calldata.
+    return isinstance(answer, bytes | Reverted) and not rpc.asks_latest_for_pending

@@ -18,13 +18,13 @@ from chains.configured_signers import RemoteSigner, SignerError, SignerKey
 from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import in_units
 from chains.nodes.chain_nodes import RpcNode
-from chains.nodes.node_abilities import Abilities, probe
 from chains.nodes.node_errors import ChainError, NodeUnavailable
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
 from proving.health import attester_checks, chain_watch, findings
+from proving.health.chain_watch import Abilities, probe
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
 from proving.registries import deployments, registry_setup

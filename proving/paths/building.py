@@ -229,7 +229,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
 
 def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
     """Return the blocks whose hashes the registry doesn't trust yet. Many blocks only wait for confirmations."""
-    headers = [header for header in connection.source_rpc.headers(numbers) if header is not None] if numbers else []
+    headers = checkpoints.headers(connection, numbers)
     blocks = [(header.number, header.hash) for header in headers]
     vouched = deployments.vouches(connection.destination_rpc, connection.registry, blocks)
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]

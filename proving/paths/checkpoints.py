@@ -73,8 +73,7 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
 
 def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
     """Return the current headers of these numbers on the source chain. They may differ from stored headers."""
-    answers = connection.source_rpc.headers(numbers) if numbers else []
-    return [header for header in answers if header is not None]
+    return [header for header in connection.source_rpc.headers(numbers) if header is not None]
 
 
 def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> int | None:

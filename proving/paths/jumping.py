@@ -20,7 +20,7 @@ from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BL
 from proving import sources
 from proving.connections import OpenConnection
 from proving.packing.gas import Amount
-from proving.paths import beacon_fetching
+from proving.paths import beacon_fetching, checkpoints
 from proving.paths.beacon_fetching import Epoch, Period
 from proving.paths.checkpoints import Jump
 from proving.registries import deployments
@@ -147,8 +147,7 @@ def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool
 
 def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
     """Return the current headers from which a jump leads to the target."""
-    answers = connection.source_rpc.headers(numbers) if numbers else []
-    return [header for header in answers if header is not None and leads_to(connection, header, target)]
+    return [header for header in checkpoints.headers(connection, numbers) if leads_to(connection, header, target)]
 
 
 def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None:

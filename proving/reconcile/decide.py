@@ -258,11 +258,9 @@ def gone(seen: Checked, completed: Gone) -> Decision:
     if not completed.registry:
         # The facts of open batches are unread, so the block is not checked yet.
         return Decision(Continue(), lost)
-    to_header = completed.proven if not completed.root_is_confirmed else completed.lacking_of_header
-    to_account = () if not completed.root_is_confirmed else completed.lacking_of_accounts
     reopened = [
-        Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
-        Reopen(to_account, StepKind.FACTS_PROVEN, reason),
+        Reopen(completed.lacking_header, StepKind.HEADER_ACCUMULATED, reason),
+        Reopen(completed.lacking_facts, StepKind.FACTS_PROVEN, reason),
     ]
     return Decision(Continue(), [*lost, *reopened, NoteChecked()])
 

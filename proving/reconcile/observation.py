@@ -33,10 +33,10 @@ class Checked:
 class Gone:
     """The completed facts that the registry holds now or has lost."""
 
-    root_is_confirmed: bool  # True if the registry trusts the block's state root
-    proven: Sequence[int] = ()  # queries (ids) that were past the header's step
-    lacking_of_header: Sequence[int] = ()
-    lacking_of_accounts: Sequence[int] = ()
+    lacking_header: Sequence[int] = ()
+    """Queries (ids) that begin again at the header's step, also those whose state root the registry trusts no more."""
+    lacking_facts: Sequence[int] = ()
+    """Queries (ids) that begin again below a state root that the registry trusts."""
     contradiction: WaitReason | None = None
     lost: Sequence[tuple[str, Sequence[int]]] = ()
     """Addresses of unused registries, and the queries (ids) of batches that are DONE whose facts each has lost."""

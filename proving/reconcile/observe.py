@@ -120,7 +120,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     queries_of_unused = _queries_of_unused_registries(block)
     lost = [(row.address, _lost(context, block, row, queries)) for row, queries in queries_of_unused.items()]
     if not is_usable:
-        return Gone(root_is_confirmed=True, lost=lost)
+        return Gone(lost=lost)
     registry = context.registry.contract.address
     rows = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
     rows = rows.exclude(pk__in=[query.pk for queries in queries_of_unused.values() for query in queries])
@@ -134,29 +134,17 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     queries = list(completed) if proven else []
     if not (is_root or queries):
         # A registry whose creation was rolled back has no code for a while.
-        return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
+        return Gone(lacking_header=proven, lost=lost, registry=registry)
     completed_facts = _facts_of(queries)
     comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
     incomplete = {pk for pks in comparison.missing.values() for pk in pks}
-    if not is_root:
+    if is_root:
+        of_header = {query.pk for query in queries if query.kind == QueryKind.HEADER}
+        lacking_header, lacking_facts = sorted(incomplete & of_header), sorted(incomplete - of_header)
+    else:
         still_proven = {query.pk for query in queries} - incomplete
-        return Gone(
-            root_is_confirmed=False,
-            proven=[pk for pk in proven if pk not in still_proven],
-            contradiction=comparison.contradiction,
-            lost=lost,
-            registry=registry,
-        )
-    return Gone(
-        root_is_confirmed=True,
-        lacking_of_header=[query.pk for query in queries if query.pk in incomplete and query.kind == QueryKind.HEADER],
-        lacking_of_accounts=[
-            query.pk for query in queries if query.pk in incomplete and query.kind != QueryKind.HEADER
-        ],
-        contradiction=comparison.contradiction,
-        lost=lost,
-        registry=registry,
-    )
+        lacking_header, lacking_facts = [pk for pk in proven if pk not in still_proven], []
+    return Gone(lacking_header, lacking_facts, comparison.contradiction, lost, registry)
 
 
 def _queries_of_unused_registries(block: Block) -> dict[FactsRegistry, list[Query]]:

@@ -23,7 +23,7 @@ from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 
 from chains.chains_file import Chain
-from chains.configured_signers import NotSigned, SignedOtherwise, SignerRefusal, SignerSilent
+from chains.configured_signers import NotSigned
 from chains.encoding import hex_data
 from chains.nodes import questions
 from chains.nodes.chain_nodes import Question
@@ -154,8 +154,7 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
                 signed[version] = answer
             # A refused cancellation of a displaced transaction holds up nothing.
             elif version.transaction.state == TransactionState.PENDING:
-                code = _CODES[type(answer)]
-                problems.setdefault(address, wait(code, signer=address, chain=chain.id, problem=str(answer)))
+                problems.setdefault(address, wait(answer.code, signer=address, chain=chain.id, problem=str(answer)))
     if signed:
         lane.write(partial(store, signed))
     show_signing_problems(rows, problems)
@@ -165,13 +164,6 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
         batches = sorted(weights[version.transaction])
         extra = {"transaction": version.hash, "chain": chain.id, "batches": batches}
         logger.info("%s is stored for %s", version.hash, ", ".join(batches) or "the operator", extra=extra)
-
-
-_CODES: Mapping[type[NotSigned], str] = {
-    SignerSilent: "signer_silent",
-    SignerRefusal: "signer_refuses",
-    SignedOtherwise: "signed_otherwise",
-}
 
 
 def show_signing_problems(rows: Mapping[str, Signer], problems: Mapping[str, WaitReason]) -> None:

@@ -75,6 +75,7 @@ class BlockHashSource(Protocol):
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         """Return the arguments of the contract's constructor."""
+        return (connection.source_id,)
 
     def gas(self, connection: Connection) -> Amount:
         """Return the gas to record one block."""
@@ -142,11 +143,20 @@ def read_words(connection: OpenConnection, contract: str, *functions: str) -> li
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     address = connection.registry.block_hash_source
-    answers = connection.destination_rpc.eth_calls([call(contract, address, function) for function in functions])
-    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
-    if len(words) < len(functions):
-        raise InvalidReply(f"There is no {contract} at {address}.")
-    return words
+    calls = [call(contract, address, function) for function in functions]
+    return words(connection.destination_rpc, calls, f"There is no {contract} at {address}.")
+
+
+def words(rpc: RpcClient, calls: Sequence[Call], fault: str) -> list[bytes]:
+    """Return the answer to each call, which is one word.
+
+    Raises the errors of `RpcClient.eth_calls`, and `InvalidReply` with the fault for other answers.
+    """
+    answers = rpc.eth_calls(calls)
+    read = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
+    if len(read) < len(calls):
+        raise InvalidReply(fault)
+    return read
 
 
 def ends(connection: Connection) -> dict[str, int]:

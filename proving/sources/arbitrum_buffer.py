@@ -4,8 +4,6 @@ The contract is `ArbitrumBufferBlockHashSource.sol`, and the buffer is OffchainL
 256 blocks, and paths lead from one of them to all earlier blocks.
 """
 
-from typing import Any
-
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
@@ -26,9 +24,6 @@ class ArbitrumBuffer(BlockHashSource):
 
     def trust(self, connection: Connection) -> str:
         return trust_in_rollup(connection)
-
-    def arguments(self, connection: Connection) -> tuple[Any, ...]:
-        return (connection.source_id,)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         newest = self.newest(connection)

@@ -3,8 +3,6 @@
 The predeploy only knows the current L1 block. That block is recorded, and paths lead from it to all earlier blocks.
 """
 
-from typing import Any
-
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.packing.gas import Amount
@@ -24,9 +22,6 @@ class OpStack(BlockHashSource):
 
     def trust(self, connection: Connection) -> str:
         return trust_in_rollup(connection)
-
-    def arguments(self, connection: Connection) -> tuple[Any, ...]:
-        return (connection.source_id,)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         recorded = self._recorded(connection)

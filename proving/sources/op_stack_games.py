@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from chains.nodes.node_errors import InvalidReply, Reverted
+from chains.nodes.node_errors import InvalidReply
 from chains.nodes.rpc import RpcClient
 from chains.tries.header import Header
 from proving.connections import OpenConnection
@@ -33,6 +33,7 @@ from proving.sources import (
     not_there,
     read_words,
     why_unknown,
+    words,
 )
 from queries.waits import Value, wait
 
@@ -255,16 +256,9 @@ def _call(to: str, signature: str, *arguments: object) -> Call:
 
 
 def _words(rpc: RpcClient, calls: Sequence[Call]) -> list[bytes]:
-    """Return the answer to each call. An answer is one word.
-
-    Raises the errors of `RpcClient.eth_calls`, and `InvalidReply` for other answers.
-    """
-    answers: list[bytes] = []
-    for (to, _), answer in zip(calls, rpc.eth_calls(calls), strict=True):
-        if isinstance(answer, Reverted) or len(answer) != 32:
-            raise InvalidReply(f"{to} on {rpc.chain.label} isn't the OP Stack's contract.")
-        answers.append(answer)
-    return answers
+    """Return the answer to each call of a contract, which is one word. Raises the errors of `sources.words`."""
+    contract, _ = calls[0]
+    return words(rpc, calls, f"{contract} on {rpc.chain.label} isn't the OP Stack's contract.")
 
 
 SOURCE = OpStackGames()

@@ -6,7 +6,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from attesting.attest import own_account
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
-from chains.chains_file import ChainsError
 from chains.configured_signers import SignerError
 from chains.encoding import hex_data
 
@@ -30,15 +29,12 @@ class Command(BaseCommand):
         try:
             ordered = ordered_attesters(attesters, threshold)
             (address,) = ordered_attesters([contract], 1)
-        except ValueError as error:
+            account = own_account()
+        except (ValueError, SignerError) as error:  # includes ChainsError
             raise CommandError(str(error)) from None
         if destination < 1 or nonce < 0:
             raise CommandError("The destination's id must be at least 1, and the nonce at least 0.")
         domain = Domain(destination, address)
-        try:
-            account = own_account()
-        except (ChainsError, SignerError) as error:
-            raise CommandError(str(error)) from None
         self.stdout.write(f"For the contract {domain.contract} on chain {destination}, as its change {nonce}:")
         self.stdout.write(f"{threshold} of these {len(ordered)} attesters must agree from then on:")
         for address in ordered:

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from chains.nodes.node_abilities import probe, provable
 from devnet.devchain import DevChain
+from proving.health.chain_watch import probe, provable
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, lying_node, result
 

@@ -1,7 +1,6 @@
 """Decisions about a block, tested without a chain, a database and a clock."""
 
 import ast
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -270,14 +269,10 @@ def test_a_destination_that_was_reorganised():
     assert decide.checked(replace(CHECKED, header=there)) == decide.Decision(GOES_ON)
     for behind in (replace(CHECKED, header=None), replace(CHECKED, header=there, is_behind=True)):
         assert decide.checked(behind) == decide.Decision(again("node_behind", 0.5, chain=2, block=50))
-    gone = observation.Gone(root_is_confirmed=True, registry="0x1", proven=[7])
-    gone = replace(gone, lacking_of_header=[1], lacking_of_accounts=[2])
+    gone = observation.Gone([1], [2], registry="0x1")
     reason = "The destination chain was reorganised: block 50 is another one now."
-    cases: list[tuple[bool, list[int], Sequence[int]]] = [(False, [7], ()), (True, [1], [2])]
-    for is_trusted, of_header, of_account in cases:
-        reopened = [decide.Reopen(of_header, HEADER, reason), decide.Reopen(of_account, ACCOUNT, reason)]
-        seen_gone = replace(gone, root_is_confirmed=is_trusted)
-        assert decide.gone(CHECKED, seen_gone).actions == [*reopened, decide.NoteChecked()]
+    reopened = [decide.Reopen([1], HEADER, reason), decide.Reopen([2], ACCOUNT, reason)]
+    assert decide.gone(CHECKED, gone).actions == [*reopened, decide.NoteChecked()]
     assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(decide.Fail(LIE), ())
 
 
