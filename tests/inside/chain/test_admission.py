@@ -59,7 +59,7 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
 @pytest.mark.long
 def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
+    monkeypatch.setattr("proving.reading.block_contents._MOST_BYTES", 0)
     numbers = [block_with_logs(service) for _ in range(3)]
     of_logs = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers})
     batch = submit(key, of_logs)
@@ -80,7 +80,7 @@ def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, set
     def reads(most_bytes: int, index: int) -> int:
         """Return how often receipts are read for two batches about the same blocks."""
         asked.clear()
-        monkeypatch.setattr("proving.reading.kept._MOST_BYTES", most_bytes)
+        monkeypatch.setattr("proving.reading.block_contents._MOST_BYTES", most_bytes)
         for log in range(2):
             blocks = {f"block:{number}": {"transactions": {str(index + log): {"logs": ["0"]}}} for number in numbers}
             submit(key, asking(blocks))
@@ -96,7 +96,7 @@ def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, set
 @pytest.mark.long
 def test_blocks_that_transactions_select_hold_up_a_turn_no_longer_than_others(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.reconcile.turn._SECONDS", -1)
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
+    monkeypatch.setattr("proving.reading.block_contents._MOST_BYTES", 0)
     selectors = [f"transaction:{hashes_of(service, block_with_logs(service))[0]}" for _ in range(3)]
     large = submit(key, asking({selector: {"accounts": {ALICE: {"props": ["BALANCE"]}}} for selector in selectors}))
     small = submit(a_key(BOB), request(BOB, block=service.head()))
@@ -138,7 +138,7 @@ def test_the_shortest_batch_or_the_first_one_leads_a_turn(service, key, settings
 
 @pytest.mark.long
 def test_a_user_has_one_whole_block_in_a_turn_while_others_wait(service, key, settings, monkeypatch):
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
+    monkeypatch.setattr("proving.reading.block_contents._MOST_BYTES", 0)
     numbers = [block_with_logs(service) for _ in range(4)]
     of_logs = {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers}
     large, small = submit(key, asking(of_logs)), submit(a_key(BOB), request(BOB, block=service.head()))
