@@ -52,6 +52,10 @@ def given_in(request: HttpRequest) -> FieldReader:
     return read_json_field
 
 
+# Letters and marks that have no picture, which Python counts as printable: Hangul's and Khmer's, Braille's, a joiner.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
 def visible_line(text: str, most: int) -> str:
     """Return a text normalized to one line, so that texts that look the same are the same.
 
@@ -59,7 +63,7 @@ def visible_line(text: str, most: int) -> str:
     """
     # The length is compared first, because normalizing takes long for many combining characters.
     line = " ".join(unicodedata.normalize("NFC", text).split()) if len(text) <= 4 * most else ""
-    return line if len(line) <= most and line.isprintable() else ""
+    return line if len(line) <= most and line.isprintable() and not _BLANK.intersection(line) else ""
 
 
 HIDDEN_ORIGIN = (

@@ -1,9 +1,12 @@
 """The submitted request of a batch, without the parts that only its sender may see."""
 
 import json
+import re
 from typing import Any
 
 from queries.models import Batch
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def public_request(batch: Batch) -> dict[str, Any]:
@@ -20,4 +23,6 @@ def public_request(batch: Batch) -> dict[str, Any]:
 
 
 def as_text(body: dict[str, Any]) -> str:
-    return json.dumps(body, indent=2, ensure_ascii=False)
+    """Return the request as JSON in which nothing is hidden: marks that turn a text's direction, say, are escaped."""
+    text = json.dumps(body, indent=2, ensure_ascii=False)
+    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)

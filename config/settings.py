@@ -413,7 +413,6 @@ MIDDLEWARE = [
     "queries.api_endpoint.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "csp.middleware.CSPMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "config.unusual_requests.UnusualRequestMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -112,8 +112,9 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
             and max(took, asked, own.result()) < _ANSWER_SECONDS
             and all(megabytes < _GROWTH_MEGABYTES for megabytes in grown.values()),
         )
-    yield _finish_at_once(attacked, door)
+    # They are read before the node becomes honest, only slow.
     states = [status(attacked.url, bob, batch) for batch in held_up]
+    yield _finish_at_once(attacked, door)
     yield Seen(
         f"all of them, one after another: {len(held_up)} kinds, {met} of which the worker met",
         "what can't be read is waited for; nothing is rejected or lost",

@@ -186,7 +186,7 @@ class Flood:
     seconds: list[float] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """Those of schemathesis itself."""
+    """Failures of schemathesis itself."""
 
     def seen(self, tried: str, count: int) -> Seen:
         """Return the result of a flood that should have `count` requests."""

@@ -2,17 +2,19 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 
 from django.http import HttpResponse
 
-# Spreadsheets treat a cell that begins with one of these as a formula.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Spreadsheets treat a cell that begins with one of these as a formula. Some take their wide forms for the same, and in
+# many languages a new cell begins behind each semicolon.
+_FORMULA = re.compile("(?:^|(?<=;))(?=[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-])")
 
 
 def line(cells: Iterable[str]) -> str:
     out = io.StringIO()
-    csv.writer(out).writerow(f"'{cell}" if cell.startswith(_FORMULAS) else cell for cell in cells)
+    csv.writer(out).writerow(_FORMULA.sub("'", cell) for cell in cells)
     return out.getvalue()
 
 

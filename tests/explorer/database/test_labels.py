@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from django.test import Client
@@ -53,7 +54,7 @@ def test_the_owner_alone_changes_the_label_on_the_batch_s_page(alice, client):
     assert fresh(batch).label is None
 
 
-@pytest.mark.parametrize("text", ["a" * 101, "a\nb\x07", "evil\u202egnp"], ids=ascii)
+@pytest.mark.parametrize("text", ["a" * 101, "a\nb\x07", "evil\u202egnp", "\u3164", "a\u2800b"], ids=ascii)
 def test_a_label_that_nobody_could_read_is_refused_and_can_be_corrected(alice, text):
     batch = labelled(LABEL)
     answer = alice.post(f"{batches.path(batch)}/label", {"label": text})
@@ -87,9 +88,17 @@ def test_batches_are_found_by_a_part_of_their_label_and_filtered_by_the_whole(al
 
 
 def test_a_file_has_the_labels_and_no_formula(alice):
-    labelled("=1+1")
-    (row,) = csv.DictReader(io.StringIO(alice.get("/explorer.csv").content.decode("utf-8-sig")))
-    assert row["label"] == "'=1+1"
+    # In many languages spreadsheets separate cells by semicolons. Some take wide signs for the usual ones.
+    for label in ("=1+1", "\uff1d1+1", "a;=1+1", "a;-1"):
+        labelled(label)
+    rows = csv.DictReader(io.StringIO(alice.get("/explorer.csv").content.decode("utf-8-sig")))
+    assert [row["label"] for row in rows] == ["a;'-1", "a;'=1+1", "'\uff1d1+1", "'=1+1"]
+
+
+def test_a_label_turns_the_direction_of_nothing_beside_it(alice):
+    batch = labelled("\u05d0\u05d1 12.5")
+    for html in (alice.get(batches.path(batch)).text, alice.get("/explorer").text, alice.get("/dashboard").text):
+        assert re.search("<bdi\\s*>\u05d0\u05d1 12.5</bdi>", html)
 
 
 def test_the_form_sends_a_label_and_a_batch_that_is_submitted_again_keeps_it(alice):
