@@ -38,7 +38,7 @@ from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
 from accounts.throttle import client_address
 from config.configured_chains import get_chains
-from config.error_answers import Refused, error_answer, is_json, refused_answer
+from config.error_answers import Refused, error_answer, is_json, refused_answer, with_retry_after
 from config.logs import redact_keys
 
 _REFUSED = 401
@@ -188,9 +188,7 @@ def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
         next_path = safe_next(request.POST.get("next", ""))
         address = redact_keys(request.POST.get("address", ""))
         response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    return response
+    return with_retry_after(response, error.retry_after)
 
 
 def _chain_id(text: str) -> int:

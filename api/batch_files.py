@@ -82,7 +82,11 @@ def get_batch_page(
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
     """Return the submitted request, without the parts that only its sender may see."""
     batch = missing.find_batch(internalId)
-    return _download(submitted_request.as_text(submitted_request.public_request(batch)), f"batch-{batch.pk}.json")
+    return HttpResponse(
+        submitted_request.as_text(submitted_request.public_request(batch)),
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="batch-{batch.pk}.json"'},
+    )
 
 
 @_file(
@@ -139,14 +143,6 @@ def _bundle(
     # The bundle is sent in parts, because it may have tens of megabytes.
     return StreamingHttpResponse(
         writing.parts(batch, queries),
-        content_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
-
-
-def _download(text: str, name: str) -> HttpResponse:
-    return HttpResponse(
-        text,
         content_type="application/json",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

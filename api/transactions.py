@@ -16,11 +16,10 @@ from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.nodes.node_errors import NodeUnavailable, RpcRefused
 from config.database import statements
-from config.database.statements import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import MissingTransactions
 from queries.api_endpoint import READING_KEY, ApiError, errors
-from queries.models import Batch, BatchStatus, Block, Query
+from queries.models import Batch, BatchStatus, Block
 
 router = Router(tags=["Batch queries"])
 
@@ -28,7 +27,6 @@ router = Router(tags=["Batch queries"])
 _MOST_PER_MINUTE = 60
 # Seconds after which to try again, if nodes don't answer or too many requests run.
 _RETRY_SECONDS = 5
-_PER_STATEMENT = 500
 
 
 class WalletCall(Schema):
@@ -76,7 +74,8 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
     Anybody may send them, in this order. Each has a sufficient gas limit. If `isComplete` is false, more transactions
     follow once these are on the chain, or once the `waits` are over.
     """
-    batch = _find(request, internalId)
+    batch = own_batch(request, internalId)
+    check_self_funded(batch)
     if batch.status == BatchStatus.DONE:
         missing = MissingTransactions()
     else:
@@ -90,13 +89,6 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
             statements.retried(partial(waiting.update, due_at=Now()))
     # The answer isn't validated, because that would take long for megabytes of our own data.
     return HttpResponse(json.dumps(_body(batch, missing)), content_type="application/json; charset=utf-8")
-
-
-def _find(request: HttpRequest, internal_id: str) -> Batch:
-    """Return the caller's self-funded batch. Raises `ApiError` if there is none, or if it was rejected."""
-    batch = own_batch(request, internal_id)
-    check_self_funded(batch)
-    return batch
 
 
 def check_self_funded(batch: Batch) -> None:
@@ -121,7 +113,7 @@ def _left_of(batch: Batch) -> MissingTransactions:
 def _body(batch: Batch, missing: MissingTransactions) -> Mapping[str, Any]:
     chain = hex(batch.destination_chain_id)
     calls = [{"to": tx.to, "data": hex_data(tx.data), "value": "0x0"} for tx in missing.transactions]
-    numbers = _numbers(missing)
+    numbers = {pk: position + 1 for pk, position in batch.queries.values_list("pk", "position")}
     return {
         "chainId": str(batch.destination_chain_id),
         "isComplete": missing.is_complete,
@@ -138,13 +130,3 @@ def _body(batch: Batch, missing: MissingTransactions) -> Mapping[str, Any]:
         ],
         "calls": {"version": "2.0.0", "chainId": chain, "atomicRequired": False, "calls": calls},
     }
-
-
-def _numbers(missing: MissingTransactions) -> Mapping[int, int]:
-    """Return the number of each query in its batch, from 1, by the query's id."""
-    pks = sorted({pk for tx in missing.transactions for pk in tx.queries})
-    numbers: dict[int, int] = {}
-    for chunk in chunks(pks, _PER_STATEMENT):
-        rows = Query.objects.filter(pk__in=chunk).values_list("pk", "position")
-        numbers |= {pk: position + 1 for pk, position in rows}
-    return numbers

@@ -81,9 +81,5 @@ def get_era_files(chain_id: int) -> "EraFiles | None":
 
 def forget_chains() -> None:
     """Forget the loaded chains, so that the next call reads the file again."""
-    get_chains.cache_clear()
-    _loaded_file.cache_clear()
-    get_rpc.cache_clear()
-    get_page_rpc.cache_clear()
-    get_beacon_client.cache_clear()
-    get_era_files.cache_clear()
+    for made in (get_chains, _loaded_file, get_rpc, get_page_rpc, get_beacon_client, get_era_files):
+        made.cache_clear()

@@ -5,10 +5,11 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 
 FULL = "The disk of this service is full or fails, so nothing can be stored."
 LOCKED = "The database of this service is locked for longer than usual."
@@ -57,6 +58,16 @@ class Refused(Exception):
         self.retry_after = retry_after
 
 
+Answer = TypeVar("Answer", bound=HttpResponse)
+
+
+def with_retry_after(response: Answer, seconds: int | None) -> Answer:
+    """Say in the header `Retry-After` when to try again. 0 and None: nothing is said."""
+    if seconds:
+        response.headers["Retry-After"] = str(seconds)
+    return response
+
+
 def error_answer(
     status: int,
     code: str,
@@ -65,9 +76,8 @@ def error_answer(
     details: Sequence[Mapping[str, str]] = (),
     retry_after: int | None = None,
 ) -> JsonResponse:
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     body = {"error": sentence, "code": code} | ({"details": list(details)} if details else {})
-    return JsonResponse(body, status=status, headers=headers)
+    return with_retry_after(JsonResponse(body, status=status), retry_after)
 
 
 def refused_answer(status: int, refused: Refused) -> JsonResponse:

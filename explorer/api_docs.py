@@ -30,14 +30,6 @@ class SchemaField:
 
 
 @dataclass(frozen=True)
-class ObjectSchema:
-    name: str
-    description: str
-    fields: Sequence[SchemaField]
-    choices: Sequence[str]  # the values of an enumeration, which has no fields
-
-
-@dataclass(frozen=True)
 class ApiOperation:
     id: str
     method: str
@@ -111,15 +103,15 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> ApiOpera
 
 
 @cache
-def _schemas() -> Sequence[ObjectSchema]:
-    return [_schema(*item) for item in api.get_openapi_schema()["components"]["schemas"].items()]
+def _schemas() -> Sequence[tuple[str, Mapping[str, Any], Sequence[SchemaField]]]:
+    """Return the schemas with their names and fields. An enumeration has no fields."""
+    schemas = api.get_openapi_schema()["components"]["schemas"]
+    return [(name, schema, list(_fields(schema))) for name, schema in schemas.items()]
 
 
-def _schema(name: str, schema: Mapping[str, Any]) -> ObjectSchema:
-    required = schema.get("required", ())
-    properties = schema.get("properties", {})
-    fields = [_field(field, content, is_required=field in required) for field, content in properties.items()]
-    return ObjectSchema(name, schema.get("description", ""), fields, schema.get("enum", ()))
+def _fields(schema: Mapping[str, Any]) -> Iterator[SchemaField]:
+    for name, content in schema.get("properties", {}).items():
+        yield _field(name, content, is_required=name in schema.get("required", ()))
 
 
 def _field(name: str, schema: Mapping[str, Any], *, is_required: bool, place: str = "") -> SchemaField:

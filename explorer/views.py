@@ -30,7 +30,7 @@ from accounts.throttle import client_address
 from api import batch_files, batches, missing, submitted_request
 from api.transactions import check_self_funded
 from config.chain_names import chain_name
-from config.error_answers import Refused, error_answer, wants_json
+from config.error_answers import Refused, error_answer, wants_json, with_retry_after
 from explorer.batch import (
     batch_page,
     delivery_display,
@@ -178,9 +178,7 @@ def send_again(request: HttpRequest, user: User, delivery_id: str, internal_id: 
         messages.success(request, delivery_display.DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
         messages.error(request, refused.sentence)
-        response = webhook_list.shown(request, user, status=429)
-        response.headers["Retry-After"] = str(refused.retry_after)
-        return response
+        return with_retry_after(webhook_list.shown(request, user, status=429), refused.retry_after)
     return back
 
 
@@ -257,9 +255,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         return render(request, "explorer/batch/_reading.html", {"reading": read})
     response = _batch_page(request, internal_id, QuerySelection(only=number, slots=slots), read=read)
     response.status_code = status
-    if retry_after:
-        response.headers["Retry-After"] = str(retry_after)
-    return response
+    return with_retry_after(response, retry_after)
 
 
 @never_cache
@@ -279,9 +275,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     )
     context = {"internal_id": internal_id, "to_send": to_send}
     response = render(request, "explorer/batch/unsigned_transactions.html", context, status=429 if retry_after else 200)
-    if retry_after:
-        response.headers["Retry-After"] = str(retry_after)
-    return response
+    return with_retry_after(response, retry_after)
 
 
 def _transactions_as_json(request: HttpRequest, batch: Batch) -> HttpResponse:

@@ -3,6 +3,7 @@
 Each module has a `Router` for its endpoints, and `config.urls` adds the routers to the API.
 """
 
+import hashlib
 import json
 import re
 import sys
@@ -29,7 +30,15 @@ from accounts import keys
 from accounts.models import ApiKey, User
 from chains.chains_file import ChainsError
 from config.database.statements import CompiledQuery
-from config.error_answers import Refused, error_answer, is_of_api, prefers_html, wants_json, why_unavailable
+from config.error_answers import (
+    Refused,
+    error_answer,
+    is_of_api,
+    prefers_html,
+    wants_json,
+    why_unavailable,
+    with_retry_after,
+)
 from queries import batch_request, database_check
 from queries.batch_request import BodyFault, InvalidRequest
 from queries.columns import RejectionCode
@@ -96,7 +105,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
         response: HttpResponse = error_answer(503, code, sentence, retry_after=database_check.RETRY_SECONDS)
     else:
         response = HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503)
-        response.headers["Retry-After"] = str(database_check.RETRY_SECONDS)
+        with_retry_after(response, database_check.RETRY_SECONDS)
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -349,15 +358,17 @@ JSON = "application/json; charset=utf-8"
 
 
 def conditional(
-    request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None, *, content_type: str = JSON
+    request: HttpRequest, content: bytes, etag: str = "", retry_after: int | None = None, *, content_type: str = JSON
 ) -> HttpResponse:
-    """Answer with `content`, or with 304 if the client already has it. `retry_after` is in seconds."""
+    """Answer with `content`, or with 304 if the client already has it. `retry_after` is in seconds.
+
+    Without an `etag`, the answer has that of its content.
+    """
+    etag = etag or f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     known = is_known(request, etag)
     response = HttpResponse(status=304) if known else HttpResponse(content, content_type=content_type)
     response.headers["ETag"] = etag
-    if retry_after:
-        response.headers["Retry-After"] = str(retry_after)
-    return response
+    return with_retry_after(response, retry_after)
 
 
 def body_of(request: HttpRequest) -> bytes:

@@ -37,7 +37,8 @@ def _parse_alone(*arguments: Any, **options: Any) -> ast.AST:
     garbage, so the thread may change while a tree is made. The count is then wrong, which raises a SystemError.
     """
     with _parsing:
-        return _parse(*arguments, **options)
+        tree: ast.AST = _parse(*arguments, **options)
+        return tree
 
 
 ast.parse = _parse_alone  # type: ignore[assignment]

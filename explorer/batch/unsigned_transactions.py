@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from chains import rollups
 from chains.chains_file import UnknownChain
@@ -18,30 +18,15 @@ from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Unsigned
 from queries.models import Batch, BatchStatus
 
-# Pages show only the length of calldata that is longer.
-_MOST_SHOWN_BYTES = 10_000
-
-
-@dataclass(frozen=True)
-class ShownUnsigned:
-    what: str
-    to: str
-    gas: int
-    size: int  # of the calldata, in bytes
-    data: str
-
-    @property
-    def is_shown(self) -> bool:
-        return self.size <= _MOST_SHOWN_BYTES
-
 
 @dataclass(frozen=True)
 class TransactionsToSend:
     """The transactions that a batch still needs, in order, or a `problem` (a sentence)."""
 
+    MOST_SHOWN_BYTES: ClassVar = 10_000  # pages show only the length of calldata that is longer
     problem: str = ""
     chain: ChainName | None = None
-    transactions: tuple[ShownUnsigned, ...] = ()
+    transactions: Sequence[Unsigned] = ()
     waits: tuple[str, ...] = ()
     is_complete: bool = True
     block: int | None = None  # the block at which the chain was read
@@ -60,7 +45,7 @@ class TransactionsToSend:
             "isComplete": self.is_complete,
             "waits": self.waits,
             "transactions": [
-                {"to": tx.to, "data": tx.data, "value": "0x0", "gas": hex(tx.gas), "what": tx.what}
+                {"to": tx.to, "data": hex_data(tx.data), "value": "0x0", "gas": hex(tx.gas), "what": tx.what}
                 for tx in self.transactions
             ],
             "gas": self.gas,
@@ -80,9 +65,8 @@ def read(batch: Batch) -> TransactionsToSend:
         return TransactionsToSend(READING_SENTENCES["unknown_chain"].format(chain=chain.id))
     except (NodeUnavailable, RpcRefused) as error:
         return TransactionsToSend(READING_SENTENCES["chain_unavailable"].format(reason=error))
-    shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in missing.transactions]
     waits = tuple(map(in_words, missing.waits))
-    return TransactionsToSend("", chain, tuple(shown), waits, missing.is_complete, missing.block, wei)
+    return TransactionsToSend("", chain, missing.transactions, waits, missing.is_complete, missing.block, wei)
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from accounts.models import User
 from accounts.signed_in import signed_in
-from config.error_answers import Refused
+from config.error_answers import Refused, with_retry_after
 from config.logs import redact_keys
 from explorer.batch import delivery_display
 from explorer.lists.typed_filters import PAGE, known
@@ -70,8 +70,6 @@ def send_test(request: HttpRequest, user: User) -> HttpResponse:
     except Refused as refused:
         status = _STATUS_OF_REFUSAL.get(refused.code, 400)
         response = shown(request, user, status=status, error=refused.sentence, url=redact_keys(url))
-        if refused.retry_after:
-            response.headers["Retry-After"] = str(refused.retry_after)
-        return response
+        return with_retry_after(response, refused.retry_after)
     messages.success(request, delivery_display.DELIVERY_SENTENCES["test"])
     return redirect("explorer:webhooks")

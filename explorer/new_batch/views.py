@@ -24,7 +24,7 @@ from accounts.models import KeyAccess, User
 from accounts.signed_in import signed_in
 from batch_query_client import csv_table
 from config.configured_chains import get_chains
-from config.error_answers import Refused
+from config.error_answers import Refused, with_retry_after
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, row_kinds, storage_slots, token_slots
@@ -128,13 +128,8 @@ def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
     posted = [pair for pair in pairs if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
     context = {"posted": posted, "refused": refused}
-    return _with_pause(render(request, f"explorer/new_batch/{template}.html", context, status=status), refused)
-
-
-def _with_pause(response: HttpResponse, refused: Refused | None) -> HttpResponse:
-    if refused and refused.retry_after:
-        response.headers["Retry-After"] = str(refused.retry_after)
-    return response
+    response = render(request, f"explorer/new_batch/{template}.html", context, status=status)
+    return with_retry_after(response, refused.retry_after)
 
 
 def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpResponse:
@@ -155,7 +150,8 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
     status = status_of(refused) if refused else form.status if faults else 200
-    return _with_pause(render(request, "explorer/new_batch/page.html", context, status=status), refused)
+    response = render(request, "explorer/new_batch/page.html", context, status=status)
+    return with_retry_after(response, refused.retry_after if refused else None)
 
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:
