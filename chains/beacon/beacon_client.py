@@ -181,12 +181,12 @@ class BeaconEndpoint:
             bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=self._timeout, status=HTTPStatus.OK)
             for path, (accept, most) in batched
         ]
-        results = [self._result(answer) for answer in bounded_http.send_all(posts)]
+        answers = [self._result(answer) for answer in bounded_http.send_all(posts)]
         # The requests ran at the same time, so each is counted with an equal share of the time.
-        seconds = (time.monotonic() - began) / len(results)
-        for outcome in results:
-            count_exchange(self._chain_id, self.host, outcome, seconds)
-        return results
+        seconds = (time.monotonic() - began) / len(answers)
+        for answer in answers:
+            count_exchange(self._chain_id, self.host, answer, seconds)
+        return answers
 
     def _result(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
         if isinstance(answer, bounded_http.Failed):
