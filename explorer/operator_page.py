@@ -60,8 +60,9 @@ def operator(request: HttpRequest) -> HttpResponse:
     found = findings.findings()
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
     context = {
+        # The first sentence is the cause, and the others say what to do, or why.
         "needs": [
-            (finding.sentence, finding in found.problems, _LISTS.get(finding.code))
+            (*finding.sentence.partition(". "), finding in found.problems, _LISTS.get(finding.code))
             for finding in (*found.problems, *found.notices)
         ],
         "stops": stops.stoppable(),

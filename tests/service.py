@@ -103,6 +103,19 @@ def changed_replies(settings: Any, chain: DevChain, change: Callable[[Any, Any],
         yield url
 
 
+@contextmanager
+def recorded_methods(settings: Any, chain: DevChain) -> Iterator[list[str]]:
+    """Let the service ask the chain's node through one that records. Yield the methods that it was asked."""
+    methods: list[str] = []
+
+    def record(question: Any, reply: Any) -> list[Any]:
+        methods.append(question["method"])
+        return [reply]
+
+    with changed_replies(settings, chain, record):
+        yield methods
+
+
 def asking(
     blocks: Mapping[str, Any], *, fee: int | str = 0, source: int = 31337, destination: int = 31337
 ) -> dict[str, Any]:

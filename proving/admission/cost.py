@@ -158,7 +158,7 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
         raise selected.fault
     if selected.is_unread:
         return SourceEstimate(told.source.id, waits=[wait("check")], is_unread=True)
-    lacking = _missing_facts(told, selected)
+    lacking = _unproven_blocks(told, selected)
     properties = _lacking_properties(told, selected)
     known = SourceEstimate(told.source.id, selected, properties, waits=selected.waits)
     if selected.no_proof and selected.has_other_accounts:
@@ -242,7 +242,7 @@ def _correction(registry: Deployment) -> float:
 # --- Missing facts, and the paths to their blocks ---------------------------------------------------------------------
 
 
-def _missing_facts(told: SourceAnswers, selected: SelectedBlocks) -> list[UnprovenBlock]:
+def _unproven_blocks(told: SourceAnswers, selected: SelectedBlocks) -> list[UnprovenBlock]:
     """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
     missing: list[UnprovenBlock] = []
     for number, of_block in selected.existing.items():

@@ -2,8 +2,8 @@
 
 How far back a source chain's nodes prove accounts is measured when a worker starts, and once a day. Nodes keep
 different numbers of states, and refuse older ones in words of their own. The measurement asks for proofs ever further
-below the head until one fails (`provable`). A page and `/chains.json` show it for each node, and
-rejections for the chain.
+below the head until one fails (`provable`). A page and `/chains.json` show it for each node, and rejections for the
+chain.
 """
 
 import logging

@@ -34,8 +34,8 @@ from queries.waits import Value, WaitReason, wait
 # Maximum bytes of a receipt. With its trie nodes, a header and other calls, it must fit a transaction of 128 KiB.
 MOST_BYTES = 120_000
 # Maximum proofs that are kept of a chain, and maximum bytes of its blocks' receipts, and of their transactions.
-_MOST_PROOFS = 64
-_MOST_BYTES = 8 * 1024 * 1024
+_MOST_KEPT_PROOFS = 64
+_MOST_KEPT_BYTES = 8 * 1024 * 1024
 _HINT_OF_LOGS = "Indexes count within the receipt; for a node's logIndex use blockLogs."
 
 
@@ -301,7 +301,7 @@ def keep_proofs(
     for request, answer in zip(requests, answers, strict=True):
         if isinstance(answer, VerifiedAccountProof):
             kept[_key(request)] = answer
-    for key in list(kept)[:-_MOST_PROOFS]:
+    for key in list(kept)[:-_MOST_KEPT_PROOFS]:
         kept.pop(key, None)
 
 
@@ -341,7 +341,7 @@ class _BlockCache(Generic[T]):
         compressed = zlib.compress(pickle.dumps(contents), 1)
         with self._lock:
             kept[header.hash] = compressed
-            while sum(map(len, kept.values())) > _MOST_BYTES:
+            while sum(map(len, kept.values())) > _MOST_KEPT_BYTES:
                 del kept[next(iter(kept))]
         return contents
 

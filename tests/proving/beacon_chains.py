@@ -15,11 +15,9 @@ from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import MAINNET, BeaconChain
 from chains.beacon.ssz import BitList, Container, Type
 from devnet.beacon_api import BeaconBlock, BeaconNode, BeaconState
-from tests import headers
+from tests import fixtures_folder, headers, service
 from tests.contracts import recorded_beacon
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
-from tests.fixtures_folder import FOLDER
-from tests.service import chains_toml
 
 CHAIN_ID = 31337
 GENESIS, SLOT_SECONDS = 1_700_000_000, 12
@@ -130,7 +128,7 @@ def mainnets_node(numbers: Iterable[int]) -> BeaconNode:
             if root != before:
                 node.roots[slot] = root
             before = root
-        add(node, block, signed((FOLDER / "beacon" / f"beacon_block_{number}.ssz").read_bytes()))
+        add(node, block, signed((fixtures_folder.FOLDER / "beacon" / f"beacon_block_{number}.ssz").read_bytes()))
     return node
 
 
@@ -218,4 +216,4 @@ def configure(
         }
         fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
         lines += f"beacon_chain = {{ {fields} }}\n"
-    settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)
+    settings.CHAINS_FILE = service.chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)

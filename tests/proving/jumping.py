@@ -11,23 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chains.beacon.blocks import ExecutionBranch
-from devnet.beacon_api import BeaconApi, BeaconNode
-from devnet.devchain import DevChain
+from devnet import beacon_api, devchain
 from tests import headers
 from tests.attesting import process
 from tests.chains.lying_node import lying_node
-from tests.contracts.beacon_worlds import SMALL
-from tests.contracts.l1_block import L1Block
-from tests.proving import beacon_chains
-from tests.proving.beacon_chains import EncodedWorld
+from tests.contracts import beacon_worlds, l1_block
+from tests.proving import beacon_chains, sources
 from tests.proving.relaid import Relaid
-from tests.proving.sources import THERE, connect
 
 
 class Pointing(Relaid):
     """A chain whose headers contain the given beacon roots."""
 
-    def __init__(self, chain: DevChain) -> None:
+    def __init__(self, chain: devchain.DevChain) -> None:
         super().__init__(chain, headers.PRAGUE, raw=False)
         self._roots: dict[int, bytes] = {}
 
@@ -42,7 +38,7 @@ class Pointing(Relaid):
 
 
 @dataclass
-class World(EncodedWorld):
+class World(beacon_chains.EncodedWorld):
     """The beacon chain of all blocks that exist now. `numbers` has block numbers by slot."""
 
     relaid: Pointing = field(kw_only=True)
@@ -59,18 +55,18 @@ class World(EncodedWorld):
 class Jumping:
     """The service with this chain as a source. The destination's L1Block tells it of blocks."""
 
-    here: DevChain
+    here: devchain.DevChain
     relaid: Pointing
     world: World
-    node: BeaconNode
-    api: BeaconApi
-    l1: L1Block
+    node: beacon_api.BeaconNode
+    api: beacon_api.BeaconApi
+    l1: l1_block.L1Block
 
     def tell(self, number: int) -> None:
         self.l1.tell(number, self.relaid.hash(number))
 
 
-def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]:
+def beacon_chain_of(chain: devchain.DevChain, *, seed: int = 1) -> tuple[Pointing, World]:
     """Make a beacon chain for a chain whose blocks are a second apart. Blocks mined later have no beacon block."""
     relaid = Pointing(chain)
     times = [
@@ -78,8 +74,8 @@ def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]
         for number in range(1, chain.head() + 1)
     ]
     genesis = times[0] - 8
-    forked = replace(SMALL, bellatrix=0, capella=8, deneb=16, electra=24, end=2**64 - 1)
-    beacon_chain = replace(forked, id=THERE, genesis_time=genesis, slot_seconds=1)
+    forked = replace(beacon_worlds.SMALL, bellatrix=0, capella=8, deneb=16, electra=24, end=2**64 - 1)
+    beacon_chain = replace(forked, id=sources.THERE, genesis_time=genesis, slot_seconds=1)
     numbers = {time - genesis: number for number, time in enumerate(times, 1)}
     slots = max(numbers) + 1
     missed = frozenset(range(slots)).difference(numbers)
@@ -103,7 +99,7 @@ electra = {chain.electra}
 
 @contextmanager
 def jumping(
-    here: DevChain,
+    here: devchain.DevChain,
     made: tuple[Pointing, World],
     settings,
     folder: Path,
@@ -117,13 +113,13 @@ def jumping(
     relaid, world = made
     node = beacon_chains.node_of(world, list(world.blocks))
     with ExitStack() as opened:
-        api, url = opened.enter_context(BeaconApi(node)), opened.enter_context(lying_node(relaid))
-        l1 = L1Block(here)
+        api, url = opened.enter_context(beacon_api.BeaconApi(node)), opened.enter_context(lying_node(relaid))
+        l1 = l1_block.L1Block(here)
         attesters = []
         if attested_by:
-            process.chains_file(folder / "attester", url, key=attested_by, chain_id=THERE)
+            process.chains_file(folder / "attester", url, key=attested_by, chain_id=sources.THERE)
             attesters.append(opened.enter_context(process.running(folder / "attester")).attester)
-        connect(
+        sources.connect(
             settings,
             folder,
             here,

@@ -10,26 +10,23 @@ from typing import Any
 from eth_account import Account
 
 from devnet.devchain import DevChain
+from tests import deployed, http_server, service
 from tests.attesting import process
-from tests.attesting.process import AttesterProcess, signature
-from tests.deployed import deploy_on
-from tests.http_server import serving
 from tests.proving.chain_state import AccountField, field_on_chain
-from tests.service import BOB, CHARLIE, asking, balances, chains_toml, source_tables
 
 HERE, THERE = 31337, 31338
 KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
 
 
 @contextmanager
-def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[AttesterProcess]:
+def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[process.AttesterProcess]:
     process.chains_file(folder, chain.url, key=key, chain_id=chain.chain_id)
     with process.running(folder) as attester:
         yield attester.attester
 
 
 @contextmanager
-def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
+def liar(key: str, block_hash: bytes) -> Iterator[process.AttesterProcess]:
     """Yield an attester that signs the same false hash for every block, with its real key."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -39,7 +36,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
             contract = int(body["destinationChainId"]), body["verifyingContract"]
             answer = {
                 "blockHash": "0x" + block_hash.hex(),
-                "signature": signature(key, "BlockHash", *contract, *values),
+                "signature": process.signature(key, "BlockHash", *contract, *values),
             }
             self.send_response(200)
             self.end_headers()
@@ -48,8 +45,8 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
         def log_message(self, *_):
             pass
 
-    with serving(Handler) as url:
-        yield AttesterProcess(address=Account.from_key(key).address, url=url)
+    with http_server.serving(Handler) as url:
+        yield process.AttesterProcess(address=Account.from_key(key).address, url=url)
 
 
 _FAST = "test_network = true\nblock_seconds = 1"
@@ -59,7 +56,7 @@ def grow(chain: DevChain, blocks: int) -> None:
     """Mine blocks a second apart. Each gives money to Charlie."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     for _ in range(blocks):
-        chain.rpc("eth_sendTransactionSync", {"from": BOB, "to": CHARLIE, "value": "0x1"})
+        chain.rpc("eth_sendTransactionSync", {"from": service.BOB, "to": service.CHARLIE, "value": "0x1"})
 
 
 def connect(
@@ -68,7 +65,7 @@ def connect(
     here: DevChain,
     url: str,
     *,
-    attesters: Sequence[AttesterProcess] = (),
+    attesters: Sequence[process.AttesterProcess] = (),
     threshold: int = 2,
     outbox: str = "",
     parent: DevChain | None = None,
@@ -85,7 +82,7 @@ def connect(
     the Outbox of `parent`. `of_there` adds lines to the other chain's table, `more` to its connection, and `of_here` to
     the connection of `here` with itself.
     """
-    path = chains_toml(folder, here.url, connection=of_here)
+    path = service.chains_toml(folder, here.url, connection=of_here)
     source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
     if anchor_state_registry:
         source = "op-stack-games"
@@ -97,7 +94,7 @@ def connect(
     ]
     contracts = {"outbox": outbox, "anchor_state_registry": anchor_state_registry}
     lines += [f'{name} = "{address}"' for name, address in contracts.items() if address]
-    text = source_tables(THERE, "The other chain", url, "\n".join(lines), chain=f"{_FAST}\n{of_there}")
+    text = service.source_tables(THERE, "The other chain", url, "\n".join(lines), chain=f"{_FAST}\n{of_there}")
     for attester in attesters:
         text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
     if parent:
@@ -108,19 +105,19 @@ def connect(
     path.write_text(path.read_text() + text)
     settings.CHAINS_FILE = path
     above = [chain.chain_id for chain in (below and below[0], parent) if chain]
-    deploy_on(here, HERE, *above, THERE)
+    deployed.deploy_on(here, HERE, *above, THERE)
 
 
 def _of_parent(name: str, chain: DevChain, block_hash_source: str) -> str:
     connection = f"window = 20\nblock_hash_source = {block_hash_source}"
-    return source_tables(chain.chain_id, name, chain.url, connection, chain=_FAST)
+    return service.source_tables(chain.chain_id, name, chain.url, connection, chain=_FAST)
 
 
-def of_chains(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, Any]:
+def of_chains(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = service.CHARLIE) -> dict[str, Any]:
     """Return the body of a batch about the account's balance at blocks of both chains."""
-    data = {str(chain): balances(blocks, address) for chain, blocks in ((THERE, there), (HERE, here)) if blocks}
-    return asking({}) | {"data": data}
+    data = {str(chain): service.balances(blocks, address) for chain, blocks in ((THERE, there), (HERE, here)) if blocks}
+    return service.asking({}) | {"data": data}
 
 
 def balance_proven(here: DevChain, block: int, *, source: int = THERE) -> int:
-    return field_on_chain(here, CHARLIE, block, AccountField.BALANCE, source=source)
+    return field_on_chain(here, service.CHARLIE, block, AccountField.BALANCE, source=source)

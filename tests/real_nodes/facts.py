@@ -7,9 +7,7 @@ from typing import Any, Protocol
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from devnet.devchain import ACCOUNTS, DevChainError
-from devnet.genesis import HOLDS_SLOTS
-from devnet.json_rpc import NodeErrorReply
+from devnet import devchain, genesis, json_rpc
 from tests.proving.logs import FAILS, LOG, PROPERTIES, RETURNS, emitting, log_hash
 
 # EIP-2935's contract, and the number of hashes it holds.
@@ -67,10 +65,10 @@ class Facts:
 
 def send_transactions(node: Node) -> None:
     """Send transactions of three types, with logs and without: three succeed, and one fails."""
-    address, key = ACCOUNTS[2]
+    address, key = devchain.ACCOUNTS[2]
     nonce = int(node.rpc("eth_getTransactionCount", address, "latest"), 16)
     price: dict[str, Any] = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
-    to_slot = [{"address": HOLDS_SLOTS, "storageKeys": [f"0x{1:064x}"]}]
+    to_slot = [{"address": genesis.HOLDS_SLOTS, "storageKeys": [f"0x{1:064x}"]}]
     transactions: tuple[tuple[str, dict[str, Any]], ...] = (
         (LOG + RETURNS, {"gasPrice": 10**11}),
         (LOG + FAILS, price),
@@ -96,8 +94,8 @@ def facts_of(node: Node, number: int) -> Facts:
         )
         for name, value in header.items()
     }
-    slots: dict[str, tuple[int, ...]] = dict.fromkeys((ACCOUNTS[0][0], ACCOUNTS[3][0], MISSING), ())
-    slots[HOLDS_SLOTS] = _SLOTS
+    slots: dict[str, tuple[int, ...]] = dict.fromkeys((devchain.ACCOUNTS[0][0], devchain.ACCOUNTS[3][0], MISSING), ())
+    slots[genesis.HOLDS_SLOTS] = _SLOTS
     # The first slot has the newest hash. The second is empty while the chain is short.
     slots[_HISTORY] = (number - 1, _HASHES - 1)
     for address, numbers in slots.items():
@@ -127,7 +125,7 @@ def facts_of(node: Node, number: int) -> Facts:
         name = str(index) if index % 2 else tx_hash
         transactions[name] = {"props": [*PROPERTIES, "HASH"], "logs": [str(place) for place in range(len(logs))]}
     of_block = {"header": list(header), "accounts": accounts} | ({"transactions": transactions} if transactions else {})
-    only_balance = {ACCOUNTS[0][0]: {"props": ["BALANCE"], "slots": []}}
+    only_balance = {devchain.ACCOUNTS[0][0]: {"props": ["BALANCE"], "slots": []}}
     return Facts(
         {
             f"block:{number}": of_block,
@@ -164,5 +162,5 @@ def _read(node: Node, registry: str, call: Call) -> int | None:
     try:
         told = node.rpc("eth_call", {"to": registry, "data": f"0x{data}"}, "latest")
         return None if told == "0x" else int(told, 16)
-    except (NodeErrorReply, DevChainError):
+    except (json_rpc.NodeErrorReply, devchain.DevChainError):
         return None

@@ -34,34 +34,12 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries.models import Batch, BatchStatus
-from tests.accounts import wallets
-from tests.accounts.over_http import ask, finish, issue, reveal, revoke, rotate, start
+from tests import deployed, factories, names, service, users
+from tests.accounts import over_http, wallets
 from tests.databases import same_database
-from tests.deployed import deploy
-from tests.factories import client_of, until
-from tests.names import Names
+from tests.proving import logs, self_funded, sources, transactions
 from tests.proving.jumping import beacon_chain_of, jumping
-from tests.proving.logs import PROPERTIES, block_with_logs, hashes_of
 from tests.proving.receiver import Receiver, receiver, tell_operator
-from tests.proving.self_funded import itself
-from tests.proving.sources import KEYS, THERE
-from tests.proving.transactions import age
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    asking,
-    balances,
-    expire_leases,
-    header,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
-from tests.users import SECOND_SIGNER, SIGNER
 
 # API keys are derived from this secret, and webhooks' secrets are sealed with it.
 SECRET = "the secret of the baseline, known to everybody"
@@ -75,7 +53,7 @@ ONE_SIGNER = f"[chains.signer]\n{KEY_FILE}"
 BOTH_SIGNERS = f'[[chains.signers]]\nkey_file = "second.key"\n[[chains.signers]]\n{KEY_FILE}'
 # The first one's service doesn't answer.
 ONE_IS_SILENT = BOTH_SIGNERS.replace(
-    'key_file = "second.key"', f'address = "{SECOND_SIGNER}"\nurl = "http://127.0.0.1:9"'
+    'key_file = "second.key"', f'address = "{users.SECOND_SIGNER}"\nurl = "http://127.0.0.1:9"'
 )
 # A signer whose key another program uses too.
 SHARED = Account.from_key(f"0x{7:064x}")
@@ -91,7 +69,7 @@ def connected(
     """Configure the service: `here` with a short window, and `there`, whose attester shares the service's database."""
     for name, value in same_database().items():
         monkeypatch.setenv(name, value)
-    with jumping(here, beacon_chain_of(there), settings, folder, of_here="window = 20", attested_by=KEYS[0]):
+    with jumping(here, beacon_chain_of(there), settings, folder, of_here="window = 20", attested_by=sources.KEYS[0]):
         yield
 
 
@@ -99,7 +77,7 @@ def write(here: DevChain, there: DevChain, settings: Any, folder: Path, monkeypa
     """Make the history. The `settings` have the chains file of `connected`."""
     settings.BATCH_DEADLINE_SECONDS = DEADLINE_SECONDS
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
-    settings.OPERATOR_ADDRESSES = [BOB]
+    settings.OPERATOR_ADDRESSES = [service.BOB]
     tell_operator(settings, monkeypatch, NOWHERE)
     # Names are those of `here`.
     settings.CHAINS_FILE.write_text(f"[ens]\nchain = {here.chain_id}\n{settings.CHAINS_FILE.read_text()}")
@@ -116,30 +94,30 @@ def _people(here: DevChain) -> tuple[ApiKey, ApiKey, ApiKey]:
     """Return the keys of Alice, of Bob, who is the operator, and of a contract wallet of Alice."""
 
     def sign_in(address: str, by: Any) -> User:
-        message = start(address, here.chain_id, "")
-        return finish(message, wallets.sign(message, by))
+        message = over_http.start(address, here.chain_id, "")
+        return over_http.finish(message, wallets.sign(message, by))
 
-    code = wallets.init_code(wallets.contract_wallet_code(ALICE)).hex()
-    created = here.rpc("eth_sendTransactionSync", {"from": ALICE, "data": f"0x{code}"})
-    alice, bob = sign_in(ALICE, wallets.ALICE), sign_in(BOB, wallets.BOB)
+    code = wallets.init_code(wallets.contract_wallet_code(service.ALICE)).hex()
+    created = here.rpc("eth_sendTransactionSync", {"from": service.ALICE, "data": f"0x{code}"})
+    alice, bob = sign_in(service.ALICE, wallets.ALICE), sign_in(service.BOB, wallets.BOB)
     wallet = sign_in(to_checksum_address(created["contractAddress"]), wallets.ALICE)
 
-    client = client_of(ALICE)
+    client = factories.client_of(service.ALICE)
     for name, access in (("reads", "read"), ("also reads", "read")):
-        ask(client, "/dashboard/keys", {"name": name, "access": access})
-    rotate(issue(alice, "rotated"), "rotated anew", timedelta(days=7))
-    revoke(issue(alice, "revoked"))
-    reveal(issue(alice, "shown"))
-    ask(client, "/dashboard/webhooks/reveal", {})
-    ask(client, "/dashboard/webhooks/rotate", {"overlap": "7d"})
+        over_http.ask(client, "/dashboard/keys", {"name": name, "access": access})
+    over_http.rotate(over_http.issue(alice, "rotated"), "rotated anew", timedelta(days=7))
+    over_http.revoke(over_http.issue(alice, "revoked"))
+    over_http.reveal(over_http.issue(alice, "shown"))
+    over_http.ask(client, "/dashboard/webhooks/reveal", {})
+    over_http.ask(client, "/dashboard/webhooks/rotate", {"overlap": "7d"})
     for path in ("/sign-out", "/sign-out/everywhere"):
-        client_of(ALICE).post(path)
+        factories.client_of(service.ALICE).post(path)
     limits = {"max_open_batches": "70", "daily_limits_wei": '{"31337": "5000000000000000000"}'}
     unlimited = dict.fromkeys(("max_batches_per_minute", "max_queries_per_minute", "max_open_queries"), "")
-    client_of(BOB).post(f"/admin/accounts/user/{alice.pk}/change/", unlimited | limits)
+    factories.client_of(service.BOB).post(f"/admin/accounts/user/{alice.pk}/change/", unlimited | limits)
     # An unused nonce, and a live session.
-    start(CHARLIE, here.chain_id, "")
-    client_of(BOB)
+    over_http.start(service.CHARLIE, here.chain_id, "")
+    factories.client_of(service.BOB)
     return alice.api_keys.get(name="default"), bob.api_keys.get(), wallet.api_keys.get()
 
 
@@ -152,69 +130,75 @@ def _killed_worker(settings: Any, folder: Path) -> None:
     try:
         # It tells this problem only where it can't write to the database, so it keeps the row in advance.
         of_outage = ProblemReport.objects.filter(code="database_unavailable")
-        until(lambda: WorkerHeartbeat.objects.exists() and of_outage.exists(), "a worker")
+        factories.until(lambda: WorkerHeartbeat.objects.exists() and of_outage.exists(), "a worker")
     finally:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
-    expire_leases()
+    service.expire_leases()
 
 
 def _ended(here: DevChain, settings: Any, alice: ApiKey, bob: ApiKey, wallet: ApiKey, hooks: Receiver) -> None:
     """Let batches end, in each way, and prune the first of them."""
 
     def done(key: ApiKey, body: dict[str, Any], status: BatchStatus = BatchStatus.DONE) -> Batch:
-        batch = work_until_done(submit(key, body), here, rounds=20)
+        batch = service.work_until_done(service.submit(key, body), here, rounds=20)
         assert batch.status == status
         return batch
 
     for key in (alice, bob, wallet):
-        done(key, request(ALICE, BOB, block=here.head()))
+        done(key, service.request(service.ALICE, service.BOB, block=here.head()))
     _replace_registry(here)
     here.mine(10)
-    work()
+    service.work()
     settings.KEEP_PROOFS_DAYS = settings.KEEP_STEPS_DAYS = settings.KEEP_CALLDATA_DAYS = 1
     _days_pass(2)
     call_command("prune", stdout=StringIO())
     settings.KEEP_PROOFS_DAYS = settings.KEEP_STEPS_DAYS = settings.KEEP_CALLDATA_DAYS = None
 
     # Commands wait for confirmations, and nobody mines meanwhile.
-    reconfigure(settings, "confirmations = 1", "confirmations = 3")
+    service.reconfigure(settings, "confirmations = 1", "confirmations = 3")
     _problem_ends(settings, hooks)
     done(alice, _each_kind(here))
     # Hops prove it, because the registry's window is short.
-    done(bob, request(CHARLIE, block=here.head() - 30))
+    done(bob, service.request(service.CHARLIE, block=here.head() - 30))
     # In two transactions.
-    slots = {CHARLIE: {"props": ["NONCE"], "slots": [hex(number) for number in range(440)]}}
-    done(bob, asking({f"block:{here.head()}": {"accounts": slots}}))
+    slots = {service.CHARLIE: {"props": ["NONCE"], "slots": [hex(number) for number in range(440)]}}
+    done(bob, service.asking({f"block:{here.head()}": {"accounts": slots}}))
 
     hook = {"url": hooks.url, "events": EVENTS}
-    done(alice, asking({"timestamp:1": {"header": ["TIMESTAMP"]}}) | {"webhook": hook}, BatchStatus.REJECTED)
+    done(alice, service.asking({"timestamp:1": {"header": ["TIMESTAMP"]}}) | {"webhook": hook}, BatchStatus.REJECTED)
     here.mine()
-    taken_back = done(alice, {**request(BOB, block=here.head() - 1), "webhook": hook})
+    taken_back = done(alice, {**service.request(service.BOB, block=here.head() - 1), "webhook": hook})
     mined_in = Transaction.objects.filter(queries__batch=taken_back).get().block_number
     assert mined_in
     here.rpc("anvil_reorg", here.head() - mined_in + 1, [])
-    work()
+    service.work()
     taken_back.refresh_from_db()
     assert taken_back.status == BatchStatus.IN_PROGRESS
-    work_until_done(taken_back, here)
-    done(bob, {**request(CHARLIE, block=here.head()), "webhook": {"url": f"{hooks.url}/gone", "events": EVENTS}})
-    done(bob, {**request(ALICE, block=here.head()), "webhook": {"url": NOWHERE, "events": EVENTS}})
+    service.work_until_done(taken_back, here)
+    done(
+        bob,
+        {
+            **service.request(service.CHARLIE, block=here.head()),
+            "webhook": {"url": f"{hooks.url}/gone", "events": EVENTS},
+        },
+    )
+    done(bob, {**service.request(service.ALICE, block=here.head()), "webhook": {"url": NOWHERE, "events": EVENTS}})
     for url in (hooks.url, NOWHERE):
-        client_of(ALICE).post("/webhooks/test", {"url": url})
+        factories.client_of(service.ALICE).post("/webhooks/test", {"url": url})
 
     # One transaction is replaced, and another one cancelled.
     here.rpc("evm_setAutomine", False)
-    for accounts, is_cancelled in (((CHARLIE,), False), ((CHARLIE, BOB), True)):
-        batch = submit(alice, request(*accounts, block=here.head() - 1))
-        work()
-        age()
+    for accounts, is_cancelled in (((service.CHARLIE,), False), ((service.CHARLIE, service.BOB), True)):
+        batch = service.submit(alice, service.request(*accounts, block=here.head() - 1))
+        service.work()
+        transactions.age()
         if is_cancelled:
-            assert Client().post(f"/batch-queries/{batch.pk}/cancel", headers=header(alice)).status_code == 200
-        work()
-        work_until_done(batch, here)
+            assert Client().post(f"/batch-queries/{batch.pk}/cancel", headers=service.header(alice)).status_code == 200
+        service.work()
+        service.work_until_done(batch, here)
         here.mine()
-        work()
+        service.work()
     here.rpc("evm_setAutomine", True)
 
 
@@ -233,7 +217,7 @@ def _replace_registry(here: DevChain) -> None:
     here.rpc("anvil_setCode", row.address, OTHER_CODE)
     here.mine()
     forget_chains()
-    deploy(here.chain_id, here.chain_id, "--replace")
+    deployed.deploy(here.chain_id, here.chain_id, "--replace")
     call_command("deploy_reader", str(here.chain_id), stdout=StringIO(), stderr=StringIO())
 
 
@@ -242,15 +226,15 @@ def _problem_ends(settings: Any, hooks: Receiver) -> None:
     settings.OPERATOR_WEBHOOK_URL = hooks.url
     call_command("stop", stdout=StringIO())
     for _ in range(2):
-        work()
+        service.work()
         _three_minutes_pass()
-    work()
+    service.work()
     settings.OPERATOR_WEBHOOK_URL = NOWHERE
     call_command("resume", stdout=StringIO())
     for _ in range(2):
-        work()
+        service.work()
         _three_minutes_pass()
-    work()
+    service.work()
 
 
 def _three_minutes_pass() -> None:
@@ -262,22 +246,22 @@ def _three_minutes_pass() -> None:
 
 def _each_kind(here: DevChain) -> dict[str, Any]:
     """Return a request of each kind of fact, at blocks that are selected in each way."""
-    Names(here).set("alice.eth", ALICE)
-    number = block_with_logs(here)
-    _, failed, second = hashes_of(here, number)
-    account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-    named = {"slot": "0x1", "keys": [ALICE, {"member": "2"}], "layout": "solidity"}
+    names.Names(here).set("alice.eth", service.ALICE)
+    number = logs.block_with_logs(here)
+    _, failed, second = logs.hashes_of(here, number)
+    account = {"accounts": {service.ALICE: {"props": ["BALANCE"]}}}
+    named = {"slot": "0x1", "keys": [service.ALICE, {"member": "2"}], "layout": "solidity"}
     of_block = {
         "accounts": {"alice.eth": {"props": ["NONCE", "CODE_HASH"], "slots": ["0x5", named]}},
         "header": ["TIMESTAMP", "BASE_FEE_PER_GAS"],
         "transactions": {
-            "0": {"props": [*PROPERTIES, "HASH"]},
+            "0": {"props": [*logs.PROPERTIES, "HASH"]},
             failed: {"props": ["STATUS"]},
             second: {"logs": ["0"], "blockLogs": ["1", "2"]},
         },
     }
     time = int(here.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
-    return asking(
+    return service.asking(
         {
             f"block:{number}": of_block,
             f"timestamp:{time}": account,
@@ -292,10 +276,10 @@ def _doubtful_signer(here: DevChain, settings: Any, key: ApiKey) -> None:
     """Let another program use the nonces of a signer, until workers stop it."""
     here.rpc("anvil_setBalance", SHARED.address, hex(10**20))
     (settings.CHAINS_FILE.parent / "shared.key").write_text(SHARED.key.to_0x_hex())
-    reconfigure(settings, KEY_FILE, 'key_file = "shared.key"')
+    service.reconfigure(settings, KEY_FILE, 'key_file = "shared.key"')
     here.rpc("evm_setAutomine", False)
-    batch = submit(key, request(ALICE, block=here.head() - 1))
-    work()
+    batch = service.submit(key, service.request(service.ALICE, block=here.head() - 1))
+    service.work()
     for _ in range(5):
         if Stop.objects.filter(signer=SHARED.address).exists():
             break
@@ -306,15 +290,15 @@ def _doubtful_signer(here: DevChain, settings: Any, key: ApiKey) -> None:
             "nonce": tx.nonce,
             "gas": 21000,
             "gasPrice": 10**11,
-            "to": ALICE,
+            "to": service.ALICE,
             "value": 1,
         }
         here.rpc("eth_sendRawTransaction", SHARED.sign_transaction(fields).raw_transaction.to_0x_hex())
         # Until the nonce was used in a final block.
         here.mine(12)
-        work()
-    reconfigure(settings, 'key_file = "shared.key"', KEY_FILE)
-    assert work_until_done(batch, here, rounds=20).status == BatchStatus.DONE
+        service.work()
+    service.reconfigure(settings, 'key_file = "shared.key"', KEY_FILE)
+    assert service.work_until_done(batch, here, rounds=20).status == BatchStatus.DONE
 
 
 def _open(here: DevChain, there: DevChain, settings: Any, alice: ApiKey, bob: ApiKey, wallet: ApiKey) -> None:
@@ -322,45 +306,47 @@ def _open(here: DevChain, there: DevChain, settings: Any, alice: ApiKey, bob: Ap
     chain_id = str(here.chain_id)
     for _ in range(12):
         here.mine()
-        work()
-    submit(wallet, itself(request(CHARLIE, block=here.head() - 5)))
+        service.work()
+    service.submit(wallet, self_funded.itself(service.request(service.CHARLIE, block=here.head() - 5)))
     # Confirmed.
     known = here.head() - 1
-    work_until_done(submit(bob, request(BOB, block=known)), here)
+    service.work_until_done(service.submit(bob, service.request(service.BOB, block=known)), here)
     # Mined, and a jump under way.
-    submit(alice, asking(balances([25, 26], CHARLIE), source=THERE))
+    service.submit(alice, service.asking(service.balances([25, 26], service.CHARLIE), source=sources.THERE))
     _work_until(_pending().exists)
     here.mine()
     _work_until(Transaction.objects.filter(state=TransactionState.MINED).exists)
-    submit(wallet, itself(asking(balances([33], CHARLIE), source=THERE)))
-    work()
-    call_command("stop", chain_id, "--source", str(THERE), "--reason", STOPPED, stdout=StringIO())
+    service.submit(
+        wallet, self_funded.itself(service.asking(service.balances([33], service.CHARLIE), source=sources.THERE))
+    )
+    service.work()
+    call_command("stop", chain_id, "--source", str(sources.THERE), "--reason", STOPPED, stdout=StringIO())
     # Pending, of a signer that isn't signed for, and of another one. They and the next ones are at a block whose header
     # was accumulated: EVMs of an anvil that was loaded don't know the hashes of the blocks before.
-    reconfigure(settings, ONE_SIGNER, ONE_IS_SILENT)
-    for account in (ALICE, CHARLIE):
-        submit(bob, request(account, block=known))
-        work()
+    service.reconfigure(settings, ONE_SIGNER, ONE_IS_SILENT)
+    for account in (service.ALICE, service.CHARLIE):
+        service.submit(bob, service.request(account, block=known))
+        service.work()
     # A node of another chain.
-    reconfigure(settings, f'["{here.url}"]', f'["{here.url}", "{there.url}"]')
+    service.reconfigure(settings, f'["{here.url}"]', f'["{here.url}", "{there.url}"]')
     # A block that is to come, and an index that the block lacks.
-    submit(alice, request(ALICE, block=here.head() + 5))
-    submit(alice, asking({f"block:{known}": {"transactions": {"5": {"props": ["STATUS"]}}}}))
-    work()
-    call_command("stop", chain_id, "--signer", SECOND_SIGNER, "--reason", STOPPED, stdout=StringIO())
+    service.submit(alice, service.request(service.ALICE, block=here.head() + 5))
+    service.submit(alice, service.asking({f"block:{known}": {"transactions": {"5": {"props": ["STATUS"]}}}}))
+    service.work()
+    call_command("stop", chain_id, "--signer", users.SECOND_SIGNER, "--reason", STOPPED, stdout=StringIO())
     whole = f"/operator/stop?{urlencode({'what': f'Development chain ({chain_id})'})}"
-    assert client_of(BOB).post(whole, {"reason": STOPPED}).status_code == 302
+    assert factories.client_of(service.BOB).post(whole, {"reason": STOPPED}).status_code == 302
     # Received.
-    _with_idempotency_key(wallet, request(SIGNER, block=known))
-    client_of(BOB).get("/healthz")
+    _with_idempotency_key(wallet, service.request(users.SIGNER, block=known))
+    factories.client_of(service.BOB).get("/healthz")
 
 
 def _work_until(condition: Callable[[], bool]) -> None:
     for _ in range(10):
         if condition():
             return
-        work()
-    raise AssertionError(waiting())
+        service.work()
+    raise AssertionError(service.waiting())
 
 
 def _pending() -> Any:
@@ -368,6 +354,6 @@ def _pending() -> Any:
 
 
 def _with_idempotency_key(key: ApiKey, body: dict[str, Any]) -> None:
-    headers = {**header(key), "Idempotency-Key": "a key of the baseline"}
+    headers = {**service.header(key), "Idempotency-Key": "a key of the baseline"}
     answer = Client().post("/submit-batch-query", body, content_type="application/json", headers=headers)
     assert answer.status_code == 200

@@ -21,18 +21,15 @@ from chains.tries.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, ve
 from devnet.devchain import DevChain
 from proving import facts
 from queries.models import Batch
-from tests import headers
+from tests import fixtures_folder, headers
 from tests.browser.conftest import axe_violations, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.chains import tries as chain_tries
 from tests.client.forged_bundles import FORGERIES, HASH, with_transactions
-from tests.contracts import tries
+from tests.contracts import tries, worlds
 from tests.contracts.blocks import recorded
-from tests.contracts.tries import hex_prefix
-from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import CONTRACT, SOURCE, batch_at, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
-from tests.fixtures_folder import fixture_names
 from tests.queries.named_slots import NAMED_SLOTS, STATED, WRONG_NAMES
 from tests.service import BOB, work_until_done
 
@@ -42,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RECEIPTS = [
     name
     for name in ("eth-mainnet-1000000", "arbitrum-one-150000000", "op-mainnet-154497277", "eth-mainnet-20472570")
-    if f"{name}.json" in fixture_names("receipts/*.json")
+    if f"{name}.json" in fixtures_folder.fixture_names("receipts/*.json")
 ]
 
 _VERIFY = (Path(__file__).parents[1] / "verify.js").read_text("utf-8")
@@ -274,7 +271,7 @@ def test_no_malformed_node_or_account_is_taken(page: Page):
         faults.append(fault)
     others = [rlp.encode([b"", b"", EMPTY_TRIE_ROOT]), rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""])]
     for fields in (*chain_tries.MALFORMED_ACCOUNTS, *others):
-        leaf = chain_tries.chained([hex_prefix(keccak(itself).hex(), leaf=True), fields])
+        leaf = chain_tries.chained([tries.hex_prefix(keccak(itself).hex(), leaf=True), fields])
         for address in (itself, another):
             cases.append(("account", *at(address, *leaf)))
             faults.append("account is malformed")
@@ -293,9 +290,9 @@ def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
     """The cases are proofs of existing and absent slots, complete, with a node missing, and with a node too many."""
     cases, expected = [], []
     for size in (1, 2, 17, 300):
-        slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(NEAR_SLOTS, 5)
+        slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(worlds.NEAR_SLOTS, 5)
         built = chain_tries.storage_trie(slots)
-        for slot in [*list(slots)[:: max(1, size // 20)], *NEAR_SLOTS, *range(size, size + 20)]:
+        for slot in [*list(slots)[:: max(1, size // 20)], *worlds.NEAR_SLOTS, *range(size, size + 20)]:
             nodes = chain_tries.slot_proof(built, slot)
             for proof in (nodes, nodes[:-1], [*nodes, nodes[-1]], nodes[::-1]):
                 cases.append(("slot", built.root_hash, slot.to_bytes(32), proof))
@@ -328,12 +325,12 @@ def test_receipts_are_read_as_the_client_reads_them(page: Page):
                     None,
                 ]
     for typed in chain_tries.TYPED_RECEIPTS:
-        root, nodes = chain_tries.chained([hex_prefix("80", leaf=True), typed])
+        root, nodes = chain_tries.chained([tries.hex_prefix("80", leaf=True), typed])
         cases.append(("receipt", *at(bytes(2), root, nodes)))
         fields = client_receipts.decode(typed)
         expected.append([{name: word.hex() for name, word in fields.words.items()}, []])
     for spoilt in chain_tries.MALFORMED_RECEIPTS:
-        root, nodes = chain_tries.chained([hex_prefix("80", leaf=True), spoilt])
+        root, nodes = chain_tries.chained([tries.hex_prefix("80", leaf=True), spoilt])
         cases.append(("receipt", *at(bytes(2), root, nodes)))
         expected.append(None)
     for outcome, wanted in zip(told(page, cases), expected, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from accounts.models import User
 from devnet.devchain import DevChain
@@ -19,14 +19,23 @@ from tests.service import ALICE, BOB
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture
+def open_form(open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]) -> Callable[..., Page]:
+    """Return a function that opens the form for Alice in a new browser profile with Playwright's options."""
+
+    def open_form(**options: Any) -> Page:
+        context = open_context(**options)
+        sign_in_as(context, ALICE)
+        page = context.new_page()
+        page.goto("/new-batch")
+        return page
+
+    return open_form
+
+
 @pytest.mark.long
-def test_without_javascript_each_button_does_its_part(
-    service: DevChain, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]
-):
-    context = open_context(java_script_enabled=False)
-    sign_in_as(context, ALICE)
-    page = context.new_page()
-    page.goto("/new-batch")
+def test_without_javascript_each_button_does_its_part(service: DevChain, open_form: Callable[..., Page]):
+    page = open_form(java_script_enabled=False)
     page.get_by_role("radio", name="Storage slot").check()
     page.get_by_label("Accounts").fill(ALICE)
     page.locator("summary", has_text="Slot of a value in a mapping").click()
@@ -40,7 +49,7 @@ def test_without_javascript_each_button_does_its_part(
     page.get_by_role("button", name="Estimate", exact=True).click()
     expect(page.locator("#estimate")).to_contain_text("Already proven")
     # A sign-in in another tab replaces the CSRF token.
-    context.add_cookies([{"name": "csrftoken", "value": "n" * 32, "url": page.url}])
+    page.context.add_cookies([{"name": "csrftoken", "value": "n" * 32, "url": page.url}])
     page.get_by_role("button", name="Submit 2 facts").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was submitted.")
     page.get_by_role("button", name="Go on").click()
@@ -50,21 +59,19 @@ def test_without_javascript_each_button_does_its_part(
 
 @pytest.mark.long
 def test_typed_values_survive_going_back_and_a_session_that_ends(
-    service: DevChain, context: BrowserContext, sign_in_as: Callable[..., User]
+    service: DevChain, open_form: Callable[..., Page], sign_in_as: Callable[..., User]
 ):
-    sign_in_as(context, ALICE)
-    page = context.new_page()
-    page.goto("/new-batch")
+    page = open_form()
     accounts, submit = page.get_by_label("Accounts"), page.get_by_role("button", name=re.compile("^Submit"))
     accounts.fill(ALICE)
     page.goto("/chains")
     page.go_back()
     expect(accounts).to_have_value(ALICE)
-    context.clear_cookies()
+    page.context.clear_cookies()
     submit.click()
     expect(page.get_by_role("alert")).to_contain_text("You are signed out. Sign in from another tab, then go on here.")
-    sign_in_as(context, ALICE)
-    context.new_page().goto("/dashboard")
+    sign_in_as(page.context, ALICE)
+    page.context.new_page().goto("/dashboard")
     page.get_by_role("button", name="Go on").click()
     expect(accounts).to_have_value(ALICE)
     submit.click()
@@ -84,13 +91,8 @@ FIELDS_OF_KINDS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", BROWSERS)
-def test_each_choice_shows_its_fields_alone(
-    site: str, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User], options: dict[str, Any]
-):
-    context = open_context(**options)
-    sign_in_as(context, ALICE)
-    page = context.new_page()
-    page.goto("/new-batch")
+def test_each_choice_shows_its_fields_alone(open_form: Callable[..., Page], options: dict[str, Any]):
+    page = open_form(**options)
     of_rows = page.locator(".ask .field > :is(label, legend)")
     for kind, labels in FIELDS_OF_KINDS.items():
         page.get_by_role("radio", name=re.compile(f"^{kind}")).check()
@@ -101,18 +103,10 @@ def test_each_choice_shows_its_fields_alone(
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", BROWSERS)
-def test_a_transaction_needs_no_other_block(
-    service: DevChain,
-    open_context: Callable[..., BrowserContext],
-    sign_in_as: Callable[..., User],
-    options: dict[str, Any],
-):
+def test_a_transaction_needs_no_other_block(service: DevChain, open_form: Callable[..., Page], options: dict[str, Any]):
     sent = service.rpc("eth_sendTransaction", {"from": ALICE, "to": BOB, "value": "0x1"})
     service.mine(2)
-    context = open_context(**options)
-    sign_in_as(context, ALICE)
-    page = context.new_page()
-    page.goto("/new-batch")
+    page = open_form(**options)
     page.get_by_role("radio", name="Event or transaction").check()
     page.get_by_role("textbox", name="Transactions").fill(sent)
     if not options:
@@ -130,12 +124,10 @@ def test_a_transaction_needs_no_other_block(
 @pytest.mark.long
 @pytest.mark.parametrize("options", BROWSERS)
 def test_a_holder_of_a_token_leads_to_a_batch_about_its_slot(
-    stage: Stage, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User], options: dict[str, Any]
+    stage: Stage, open_form: Callable[..., Page], options: dict[str, Any]
 ):
-    context = open_context(**options)
-    sign_in_as(context, ALICE)
-    page = context.new_page()
-    page.goto(beside_a_token(stage))
+    beside_a_token(stage)
+    page = open_form(**options)
     page.get_by_role("radio", name="Token balance").check()
     page.get_by_role("textbox", name="Token").fill(FIRST_CONTRACT)
     page.get_by_role("textbox", name="Holder").fill(BOB[:20])
@@ -160,13 +152,8 @@ def test_a_holder_of_a_token_leads_to_a_batch_about_its_slot(
 
 
 @pytest.mark.long
-def test_on_a_phone_the_cost_and_the_button_stay_in_sight(
-    service: DevChain, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]
-):
-    context = open_context(viewport={"width": 390, "height": 800})
-    sign_in_as(context, ALICE)
-    page = context.new_page()
-    page.goto("/new-batch")
+def test_on_a_phone_the_cost_and_the_button_stay_in_sight(service: DevChain, open_form: Callable[..., Page]):
+    page = open_form(viewport={"width": 390, "height": 800})
     submit = page.get_by_role("button", name=re.compile("^Submit"))
     expect(submit).to_be_in_viewport(ratio=1)
     page.get_by_label("Accounts").fill(ALICE)

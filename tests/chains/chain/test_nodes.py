@@ -219,10 +219,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (told(None, "eth_getProof"), prove, UnverifiedProof, "no proof of 0x"),
     # Refusals as JSON-RPC errors
     (refused(-32005, "daily request count exceeded"), call, NodeUnavailable, "limits our requests"),
-    (refused(429, "slow down"), call, NodeUnavailable, "limits our requests"),
-    (refused(-32000, "Too Many Requests"), call, NodeUnavailable, "limits our requests"),
     (refused(-32000, "Your app has exceeded its compute units per second capacity"), call, NodeUnavailable, "limits"),
-    (refused(-32000, "rate limit reached"), call, NodeUnavailable, "limits our requests"),
     (raw(NO_ID), call, RpcRefused, "no such thing"),
     (raw(NO_ID, 400), call, RpcRefused, "no such thing"),
     (refused(-32000, "header not found"), call, RpcRefused, "header not found"),

@@ -14,19 +14,17 @@ from chains.beacon import era_files, jumps, shipped, ssz
 from chains.beacon.era_files import EraFiles, NoEraFile, PeriodRoots
 from chains.beacon.jumps import MAINNET
 from chains.nodes.node_errors import NodeUnavailable
-from tests import headers
+from tests import fixtures_folder, headers
 from tests.chains.era_site import Site, served
 from tests.contracts import recorded_beacon
-from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
-from tests.proving.beacon_chains import EncodedWorld
 
 # Slots 48 to 55.
 PERIOD = 6
 
 
 @pytest.fixture(scope="module")
-def world() -> EncodedWorld:
+def world() -> beacon_chains.EncodedWorld:
     return beacon_chains.small_world([49, 53])
 
 
@@ -84,7 +82,7 @@ def epoch() -> Epoch:
 # --- Content ----------------------------------------------------------------------------------------------------------
 
 
-def _of_folder_and_site(world: EncodedWorld, folder: Path, url: str) -> list[EraFiles]:
+def _of_folder_and_site(world: beacon_chains.EncodedWorld, folder: Path, url: str) -> list[EraFiles]:
     several: Sequence[Sequence[Path | str]] = ([folder], [url], [folder / "nothing", url])
     return [EraFiles(world.chain, places) for places in several]
 
@@ -108,7 +106,7 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
         assert len(site.asked) == 2 * (2 + len(epoch.encoded))
 
 
-@needs_fixtures
+@fixtures_folder.needs_fixtures
 def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
     hashes, historical = recorded_beacon.roots(15539558), recorded_beacon.historical_roots()
     both = hashes[:8192], hashes[8192:]

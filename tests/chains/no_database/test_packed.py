@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode
-from tests.contracts import tries
-from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
-from tests.contracts.worlds import World, random_world
+from tests.contracts import decoder, tries, worlds
 
 ALICE = b"\xa1" * 20
 LEAF = tries.leaf(keccak(ALICE), tries.account(1, 2))
@@ -21,8 +19,8 @@ ACCOUNT = AccountToProve(ALICE, 0b0011, [LEAF])
 HEADER = tries.header(5, ROOT)
 
 
-def under(root: bytes, calldata: bytes) -> PackedFacts:
-    return decode(calldata, block_hash=lambda _: keccak(HEADER), state_root=lambda _: root)
+def under(root: bytes, calldata: bytes) -> decoder.PackedFacts:
+    return decoder.decode(calldata, block_hash=lambda _: keccak(HEADER), state_root=lambda _: root)
 
 
 def test_one_account_takes_its_bytes_and_no_more():
@@ -94,8 +92,8 @@ def test_inconsistent_block_hashes_are_not_packed(slots, history, exists, why):
         encode(5, keccak(state), [AccountToProve(HISTORY_ADDRESS, 0, [state], *proofs)])
 
 
-def read_in(world: World, calldata: bytes, *, known: bool) -> PackedFacts:
-    return decode(
+def read_in(world: worlds.World, calldata: bytes, *, known: bool) -> decoder.PackedFacts:
+    return decoder.decode(
         calldata,
         block_hash=lambda number: world.block_hash if number == world.number else None,
         state_root=lambda number: world.root if known and number == world.number else None,
@@ -107,7 +105,7 @@ def read_in(world: World, calldata: bytes, *, known: bool) -> PackedFacts:
 @given(st.integers(0, 2**32), st.sampled_from([0, 1, 2, 3, 20, 60]), st.sampled_from([1, 6, 20]), st.booleans())
 def test_requested_facts_are_packed_in_one_way_and_no_flipped_bit_proves_another_fact(seed, size, most, known):
     chance = random.Random(seed)
-    world = random_world(chance, chance.choice([0, 1, 255, 256, chance.randrange(2**64)]), size)
+    world = worlds.random_world(chance, chance.choice([0, 1, 255, 256, chance.randrange(2**64)]), size)
     requested = world.ask(most)
     packed = world.prove(requested, known=known)
     assert world.prove(chance.sample(requested, len(requested)), known=known) == packed
@@ -120,7 +118,7 @@ def test_requested_facts_are_packed_in_one_way_and_no_flipped_bit_proves_another
         offset, bit = chance.randrange(len(packed)), chance.randrange(8)
         flipped = packed[:offset] + bytes([packed[offset] ^ 1 << bit]) + packed[offset + 1 :]
         # A flipped bit may change which facts are stored, or replace an absent account by another absent one.
-        with suppress(InvalidPacked):
+        with suppress(decoder.InvalidPacked):
             assert world.agrees(read_in(world, flipped, known=known))
 
 

@@ -19,9 +19,7 @@ from chains.tries.trie import EMPTY_TRIE_ROOT
 from tests.chains.lying_node import Raw
 from tests.chains.recorded_blocks import answering, load
 from tests.chains.tries import MALFORMED_RECEIPTS, RECEIPT, TYPED_RECEIPTS
-from tests.contracts import tries
-from tests.contracts.blocks import block_of, log_hash, recorded
-from tests.contracts.decoder import Receipt
+from tests.contracts import blocks, decoder, tries
 from tests.fixtures_folder import fixture_names
 
 _NAMES = [name.removesuffix(".json") for name in fixture_names("receipts/*.json")]
@@ -40,7 +38,7 @@ def serving(
 
 
 def header_of(fixture: Fixture) -> Header:
-    return Header.decode(block_of(fixture).header)
+    return Header.decode(blocks.block_of(fixture).header)
 
 
 def of_optimism(*, has_canyon: bool, logs: Sequence[Any] = ()) -> Fixture:
@@ -58,22 +56,22 @@ def of_optimism(*, has_canyon: bool, logs: Sequence[Any] = ()) -> Fixture:
         "receipts": [told | about | {"transactionHash": "0x" + "22" * 32}],
         "transactions": None,
     }
-    values = block_of({**fixture, "header": {"receiptsRoot": "0x" + "00" * 32}}).values
+    values = blocks.block_of({**fixture, "header": {"receiptsRoot": "0x" + "00" * 32}}).values
     return {**fixture, "header": {"receiptsRoot": hex_data(root(values))}}
 
 
 @pytest.mark.parametrize("name", _MAKING_THE_ROOT)
 def test_the_trie_of_a_recorded_block_is_made(client_of, name):
     fixture = load(name)
-    block = block_of(fixture)
+    block = blocks.block_of(fixture)
     with serving(fixture) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))
     assert list(made.values) == block.values
     for value, outcome in zip(made.values, block.receipts, strict=True):
         decoded = receipts.TransactionReceipt.decode(value)
         about = decoded.status, decoded.type, decoded.cumulative_gas_used, len(decoded.logs)
-        assert Receipt(*about) == outcome.facts
-        assert [log.hash for log in decoded.logs] == list(map(log_hash, outcome.logs))
+        assert decoder.Receipt(*about) == outcome.facts
+        assert [log.hash for log in decoded.logs] == list(map(blocks.log_hash, outcome.logs))
         assert replace(decoded, logs=()) == replace(stored := receipts.TransactionReceipt.stored(value), logs=())
         assert list(stored.logs) == list(decoded.logs)
     count = len(made.values)
@@ -156,7 +154,7 @@ def test_receipts_misanswered_in_known_ways_still_make_the_blocks_trie(client_of
     fixture, change = MISANSWERED[case]
     with serving(fixture, change) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))
-    assert list(made.values) == block_of(fixture).values
+    assert list(made.values) == blocks.block_of(fixture).values
 
 
 # kkrt-labs/kakarot-rpc 821 answers null, paradigmxyz/reth 23394 and hiero-json-rpc-relay 4423 an empty list. A proxy
@@ -183,7 +181,7 @@ def test_each_receipt_is_asked_for_where_a_node_has_no_list_of_them(client_of, o
         **of_block, eth_getBlockByHash={"transactions": list(each)}, eth_getTransactionReceipt=each.__getitem__
     ) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))
-    assert list(made.values) == block_of(fixture).values
+    assert list(made.values) == blocks.block_of(fixture).values
 
 
 @pytest.mark.parametrize("name", ["type", "status", "gasUsed", "cumulativeGasUsed", "logsBloom", "logs", "blockHash"])
@@ -224,7 +222,7 @@ def test_receipts_asked_for_one_by_one_end_after_a_time(client_of, monkeypatch):
 
 def test_raw_receipts_are_asked_for_where_the_others_are_too_long_beside_a_node_that_is_down(client_of, monkeypatch):
     fixture = load("eth-mainnet-1000000")
-    values = block_of(fixture).values
+    values = blocks.block_of(fixture).values
     monkeypatch.setitem(chain_nodes._REPLY_BYTES, "eth_getBlockReceipts", 500)
     with serving(fixture, raw=values) as url:
         made = receipts.of_block(client_of("http://127.0.0.1:1", url), header_of(fixture))
@@ -255,7 +253,7 @@ def test_a_block_without_transactions_needs_no_answer(client_of):
 
 def test_raw_receipts_are_asked_for_where_the_others_make_another_root(client_of):
     fixture, change = load("eth-mainnet-1000000"), without("root")
-    values = block_of(fixture).values
+    values = blocks.block_of(fixture).values
     with serving(fixture, change, values) as url:
         made = receipts.of_block(client_of(url), header_of(fixture))
     assert list(made.values) == values
@@ -291,7 +289,7 @@ def test_a_receipt_is_read_strictly():
     assert receipts.TransactionReceipt.decode(rlp.encode(RECEIPT)).status == 1
     for typed in TYPED_RECEIPTS:
         assert receipts.TransactionReceipt.decode(typed).type == typed[0]
-    genuine = recorded("eth-mainnet-1000000").values[0]
+    genuine = blocks.recorded("eth-mainnet-1000000").values[0]
     for spoilt in (b"\x02" + genuine[:-1], genuine + b"\0", *MALFORMED_RECEIPTS):
         with pytest.raises(ValueError, match=r"receipt|RLP|log|bytes"):
             receipts.TransactionReceipt.decode(spoilt)

@@ -9,31 +9,18 @@ from django.core.management import call_command
 
 from batch_query_client.command_line.running import run
 from proving.models import FactsRegistry
-from tests.chain_fixtures import chain_fixture
-from tests.contracts.deployed import SENDER, Deployed
-from tests.contracts.state_provers import (
-    POINTER_SLOT,
-    Home,
-    head,
-    header_of,
-    home_of,
-    message_slot,
-    pointer,
-    prover,
-    receiver_on,
-    remote_id,
-)
+from tests import chain_fixtures, users
+from tests.contracts import deployed, state_provers
 from tests.service import asking, submit, work_until_done
-from tests.users import secret_of
 
 MESSAGE = b"\7" * 32
-there = chain_fixture(chain_id=10)
+there = chain_fixtures.chain_fixture(chain_id=10)
 
 
 @pytest.fixture
 def printed(live_server, key, monkeypatch, capsys) -> Any:
     """Return a function that returns what `bqs proofs` prints as JSON, as a receiver takes it."""
-    for name, value in {"URL": live_server.url, "API_KEY": secret_of(key), "PATIENCE": "0"}.items():
+    for name, value in {"URL": live_server.url, "API_KEY": users.secret_of(key), "PATIENCE": "0"}.items():
         monkeypatch.setenv(f"BQS_{name}", value)
 
     def printed(account: str, slot: int, *options: object, block: int) -> Any:
@@ -46,8 +33,8 @@ def printed(live_server, key, monkeypatch, capsys) -> Any:
 
 
 @pytest.fixture
-def broadcaster(service) -> Deployed:
-    broadcaster = Deployed(service, "test/Broadcaster")
+def broadcaster(service) -> deployed.Deployed:
+    broadcaster = deployed.Deployed(service, "test/Broadcaster")
     broadcaster.send("broadcastMessage", MESSAGE)
     return broadcaster
 
@@ -65,34 +52,38 @@ def prove(service, key, block: int) -> None:
 
 @pytest.mark.long
 def test_a_message_is_taken_by_what_is_printed_over_one_hop_and_over_two(service, there, key, broadcaster, printed):
-    block = head(service)
-    named, slot = deployed_pointer(), message_slot(MESSAGE, SENDER)
-    expected = header_of(service, block).timestamp
-    here = receiver_on(service)
+    block = state_provers.head(service)
+    named, slot = deployed_pointer(), state_provers.message_slot(MESSAGE, deployed.SENDER)
+    expected = state_provers.header_of(service, block).timestamp
+    here = state_provers.receiver_on(service)
     one_hop = printed(broadcaster.address, slot, "--erc7888", named, block=block)
-    refusal = here.refusal("verifyBroadcastMessage", one_hop, MESSAGE, SENDER)
+    refusal = here.refusal("verifyBroadcastMessage", one_hop, MESSAGE, deployed.SENDER)
     assert refusal == ("BlockNotKnown", block.to_bytes(32))
     prove(service, key, block)
-    told = here.call("verifyBroadcastMessage", one_hop, MESSAGE, SENDER)
-    assert told == (remote_id(named, broadcaster.address), expected)
+    told = here.call("verifyBroadcastMessage", one_hop, MESSAGE, deployed.SENDER)
+    assert told == (state_provers.remote_id(named, broadcaster.address), expected)
 
     # The other chain knows a later block of this one, whose registry knows the message's block.
-    registry, later = FactsRegistry.objects.get().address, head(service)
-    known: Home = home_of(there, 31337)
-    known.know(header_of(service, later).encode(), later)
-    first = pointer(prover(there, 10, known.registry.address)).address
-    away, copy = receiver_on(there), prover(there, 31337, registry)
-    away.send("updateStateProverCopy", printed(named, POINTER_SLOT, "--erc7888", first, block=later), copy.address)
+    registry, later = FactsRegistry.objects.get().address, state_provers.head(service)
+    known: state_provers.Home = state_provers.home_of(there, 31337)
+    known.know(state_provers.header_of(service, later).encode(), later)
+    first = state_provers.pointer(state_provers.prover(there, 10, known.registry.address)).address
+    away, copy = state_provers.receiver_on(there), state_provers.prover(there, 31337, registry)
+    away.send(
+        "updateStateProverCopy",
+        printed(named, state_provers.POINTER_SLOT, "--erc7888", first, block=later),
+        copy.address,
+    )
     via = ("--via", 31337, later, registry, named)
     two_hops = printed(broadcaster.address, slot, "--erc7888", first, *via, block=block)
     assert two_hops[0] == [first, named]
-    told = away.call("verifyBroadcastMessage", two_hops, MESSAGE, SENDER)
-    assert told == (remote_id(first, named, broadcaster.address), expected)
+    told = away.call("verifyBroadcastMessage", two_hops, MESSAGE, deployed.SENDER)
+    assert told == (state_provers.remote_id(first, named, broadcaster.address), expected)
 
 
 @pytest.mark.long
 def test_a_person_reads_one_name_in_each_line_and_what_is_missing(service, broadcaster, printed, capsys):
-    block, slot = head(service), "0x" + "7" * 63
+    block, slot = state_provers.head(service), "0x" + "7" * 63
     where = ["--account", broadcaster.address, "--chain", "31337", "--block", str(block), "--destination", "31337"]
     address = "0x" + "aa" * 20
     assert run(["proofs", *where, "--slot", slot, "--erc7888", address]) == 0
@@ -104,7 +95,7 @@ def test_a_person_reads_one_name_in_each_line_and_what_is_missing(service, broad
     for options, why in (
         (["--slot", slot, "--slot", "0x1", "--erc7888", address], "one account and one slot"),
         (["--erc7888", address], "one account and one slot"),
-        (["--account", SENDER, "--erc7888", address], "one account and one slot"),
+        (["--account", deployed.SENDER, "--erc7888", address], "one account and one slot"),
         (["--slot", slot, "--via", "1", "2", address, address], "--via is for --erc7888"),
     ):
         assert run(["proofs", *where, *options]) == 2

@@ -28,16 +28,13 @@ from batch_query_client.command_line.running import run
 from batch_query_client.json_rpc import Node
 from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
-from devnet.devchain import ACCOUNTS, PROJECT, DevChain
-from devnet.foreign_contracts import create, send
-from devnet.ports import free_port
-from tests.factories import until
-from tests.http_server import serving
+from devnet import devchain, foreign_contracts, ports
+from tests import factories, http_server
 
 pytestmark = pytest.mark.outside
 
-(ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
-VYPER_TOKEN = PROJECT / "tests" / "proving" / "vyper" / "Token-0.2.12.hex"
+(ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = devchain.ACCOUNTS
+VYPER_TOKEN = devchain.PROJECT / "tests" / "proving" / "vyper" / "Token-0.2.12.hex"
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 SECONDS = 240
 PATIENCE = client.Patience(seconds=30)
@@ -52,7 +49,7 @@ class Live:
     """A service, its chain, and one of its users."""
 
     url: str
-    chain: DevChain
+    chain: devchain.DevChain
     registry: str
     api_key: str
 
@@ -71,9 +68,9 @@ class Live:
 @pytest.fixture(scope="module")
 def live(tmp_path_factory) -> Iterator[Live]:
     with ExitStack() as running:
-        chain = running.enter_context(DevChain(block_seconds=0.5))
+        chain = running.enter_context(devchain.DevChain(block_seconds=0.5))
         folder = tmp_path_factory.mktemp("service") / "state"
-        service = Service(running, folder, CHAINS_TOML % chain.url, SIGNER_KEY, free_port())
+        service = Service(running, folder, CHAINS_TOML % chain.url, SIGNER_KEY, ports.free_port())
         registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
         service.serve()
         key = client.sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY))
@@ -225,7 +222,7 @@ def test_a_webhook_receiver_gets_what_the_service_has_signed(live):
             """Suppress the log."""
 
     secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
-    with serving(Receiver) as url:
+    with http_server.serving(Receiver) as url:
         hook = client.Webhook(f"{url}/", {"x-token": "a token"}, ["DONE"])
         queries = [client.Header(["GAS_USED"], chain=CHAIN_ID, block=live.chain.head())]
         batch = live.service.submit(destination=CHAIN_ID, queries=queries, webhook=hook)
@@ -340,8 +337,8 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
 @pytest.fixture(scope="module")
 def token(live) -> str:
     """Return a token of which Alice holds 1001."""
-    address = create(live.chain, VYPER_TOKEN.read_text().strip())
-    send(live.chain, address, "fill(address)", ALICE)
+    address = foreign_contracts.create(live.chain, VYPER_TOKEN.read_text().strip())
+    foreign_contracts.send(live.chain, address, "fill(address)", ALICE)
     return address
 
 
@@ -391,7 +388,7 @@ def test_the_payer_of_a_batch_is_told_the_command_that_sends_it(live, bqs):
     code, out, errors = bqs("submit", "--pay-myself", *chains, "--block", "latest", "--account", BOB, "--prop", "NONCE")
     assert code == 0, errors
     batch = live.service.batch(out.split()[0])
-    until(
+    factories.until(
         lambda: "left_to_payer" in {wait.code for wait in batch.details().waits}, "the payer's turn", says=batch.details
     )
     code, _, errors = bqs("watch", batch.id, "--timeout", "1")

@@ -16,10 +16,7 @@ from proving.models import Lane
 from proving.working import counters, lanes
 from proving.working.counters import ChainEvent
 from proving.working.lanes import HeldLane, LaneKind, LaneLost, LaneName
-from tests.databases import same_database
-from tests.metrics import value
-from tests.service import ALICE, BOB, CHARLIE
-from tests.side_by_side import meet
+from tests import databases, metrics, service, side_by_side
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -31,13 +28,13 @@ pytestmark = [
 
 def rows_in_another_order() -> list[User]:
     """Return three users. The first was written last, so PostgreSQL reads it last."""
-    rows = [User.objects.for_address(address) for address in (ALICE, BOB, CHARLIE)]
+    rows = [User.objects.for_address(address) for address in (service.ALICE, service.BOB, service.CHARLIE)]
     User.objects.filter(pk=rows[0].pk).update(max_open_batches=1)
     return rows
 
 
 def is_free(user: User) -> bool:
-    with psycopg.connect(same_database()["DATABASE_URL"]) as other:
+    with psycopg.connect(databases.same_database()["DATABASE_URL"]) as other:
         rows = other.execute("SELECT 1 FROM accounts_user WHERE id = %s FOR UPDATE SKIP LOCKED", (user.pk,)).fetchall()
     return bool(rows)
 
@@ -49,7 +46,7 @@ def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
         assert is_free(rows[1])
         assert is_free(rows[2])
 
-    met = meet(
+    met = side_by_side.meet(
         lambda: statements.lock(User.objects.filter(pk=rows[0].pk)),
         lambda: transaction.atomic(statements.lock)(User.objects.all()),
         the_others_are_free,
@@ -58,7 +55,7 @@ def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
 
 
 def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
-    rows = [User.objects.for_address(address) for address in (ALICE, BOB)]
+    rows = [User.objects.for_address(address) for address in (service.ALICE, service.BOB)]
     both = threading.Barrier(2)
     before = exposition("").content.decode()
 
@@ -87,7 +84,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
     assert set(User.objects.values_list("max_open_batches", flat=True)) == {2}
     assert "runs again" in caplog.text
     for name, times in (("batchquery_database_retries_total", 1), ("batchquery_chain_events_total", 2)):
-        assert (value(exposition("").content.decode(), name) or 0) - (value(before, name) or 0) == times
+        assert (metrics.value(exposition("").content.decode(), name) or 0) - (metrics.value(before, name) or 0) == times
 
 
 def add(user: User) -> None:
@@ -109,7 +106,7 @@ def held() -> HeldLane | None:
 def test_a_lane_is_held_once_and_nobody_waits_for_it():
     assert held()
     Lane.objects.update(until=None)
-    met = meet(held, held)
+    met = side_by_side.meet(held, held)
     assert met.first is not None
     assert met.second is None
 
@@ -124,5 +121,5 @@ def test_a_write_under_an_expired_lane_waits_for_the_new_holder_and_is_refused()
             pass
         return True
 
-    met = meet(held, lost)
+    met = side_by_side.meet(held, lost)
     assert (met.second, met.waited) == (True, True)

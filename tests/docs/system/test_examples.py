@@ -23,13 +23,11 @@ from eth_utils.crypto import keccak
 from chains.chains_file import load_chains
 from contracts.build import read_sources, run_compiler
 from demo import client
-from devnet.devchain import ACCOUNTS, PROJECT
+from devnet import devchain, ports
 from devnet.guarded_process import GuardedProcess
-from devnet.ports import free_port
 from tests.demo.commands import demo, variables
 from tests.docs import reader
 from tests.docs.examples import Block, blocks_of, pages
-from tests.docs.reader import Ran
 
 # Pages about one installation, which the first page sets up. All other pages are independent of each other.
 OPERATING = ["deploying", "test-network", "configuration", "watching", "database", "attesters"]
@@ -48,7 +46,7 @@ def row(*blocks: Block) -> Any:
 class Results:
     """The results of pages."""
 
-    blocks: dict[str, Ran]
+    blocks: dict[str, reader.Ran]
     """Each block's result by its page and line."""
     balances: tuple[int, int] = (0, 0)
     """The balance that the contract of the README reads, and that of the account."""
@@ -72,7 +70,7 @@ def demo_of_two_chains(tmp_path_factory) -> Iterator[dict[str, str]]:
     """Run a demo of two chains, and yield its environment variables."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
     command = demo("demo.cross_chain", folder)
-    process = GuardedProcess(command, env=os.environ, stdout=subprocess.PIPE, stop_seconds=180, cwd=PROJECT)
+    process = GuardedProcess(command, env=os.environ, stdout=subprocess.PIPE, stop_seconds=180, cwd=devchain.PROJECT)
     output = b""
     try:
         while b"Serving until Ctrl-C" not in output:
@@ -105,20 +103,20 @@ def operated(tmp_path_factory) -> Results:
     return once(tmp_path_factory, "operating-pages", run)
 
 
-def run_independent_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ran]:
+def run_independent_pages(env: dict[str, str], tmp_path_factory) -> dict[str, reader.Ran]:
     """Run the blocks of independent pages at the same time. Return the results by the block's page and line."""
     folder = tmp_path_factory.mktemp("readers")
     text = "".join(f"{name}={value}\n" for name, value in env.items() if name != "FOLDER")
     files = {".demo/env": text, ".demo-cross-chain/env": text}
     alone = [page for page in pages() if page not in OPERATING_PAGES]
 
-    def read(number: int, page: str) -> list[Ran]:
+    def read(number: int, page: str) -> list[reader.Ran]:
         blocks = blocks_of(page)
         if not any(block in RUNNABLE for block in blocks):
             return []
         checkout = reader.make_folder(folder / str(number), files)
         # Another process may have the port of the page's receiver.
-        free = str(free_port())
+        free = str(ports.free_port())
         blocks = [replace(block, code=block.code.replace(RECEIVER_PORT, free)) for block in blocks]
         return reader.paste(blocks, checkout, {"SOURCE_RPC_URL": env["RPC_URL"]})
 
@@ -127,7 +125,7 @@ def run_independent_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ra
     return {str(each.block): each for page in results for each in page}
 
 
-def run_operating_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ran]:
+def run_operating_pages(env: dict[str, str], tmp_path_factory) -> dict[str, reader.Ran]:
     """Run the operator's pages on the demo's chains, with a database and a signer of their own."""
     folder = tmp_path_factory.mktemp("operators")
     toml = (Path(env["FOLDER"]) / "chains.toml").read_text()
@@ -137,7 +135,7 @@ def run_operating_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ran]
         folder / "operator",
         {
             "mine.toml": toml,
-            "signer.key": ACCOUNTS[3][1],
+            "signer.key": devchain.ACCOUNTS[3][1],
             "attester.toml": attester.replace("id = 1\n", "id = 31338\n"),
         },
     )
@@ -146,30 +144,30 @@ def run_operating_pages(env: dict[str, str], tmp_path_factory) -> dict[str, Ran]
         "BASE_URL": env["BASE_URL"],
         "STATE_DIR": str(state),
         "CHAINS_FILE": str(checkout / "mine.toml"),
-        "BIND": f"127.0.0.1:{free_port()}",
+        "BIND": f"127.0.0.1:{ports.free_port()}",
         "ATTESTER_BIND": "127.0.0.1:0",
         "DESTINATION": env["CHAIN_ID"],
         "SOURCE": env["CHAIN_ID"],
         "RPC_URL": env["RPC_URL"],
         "FACTS_REGISTRY": env["OTHER_FACTS_REGISTRY"],
-        "USER_ADDRESS": ACCOUNTS[0][0],
+        "USER_ADDRESS": devchain.ACCOUNTS[0][0],
     }
     variables_of_pages |= {
-        name: address for name, (address, _) in zip(["FIRST", "SECOND", "THIRD"], ACCOUNTS, strict=False)
+        name: address for name, (address, _) in zip(["FIRST", "SECOND", "THIRD"], devchain.ACCOUNTS, strict=False)
     }
     first, *others = OPERATING_PAGES
     results = reader.paste(blocks_of(first), checkout, variables_of_pages)
-    sign_up(state / "db.sqlite3", ACCOUNTS[0][0])
+    sign_up(state / "db.sqlite3", devchain.ACCOUNTS[0][0])
     with ThreadPoolExecutor(4) as threads:
         other_results = threads.map(lambda page: reader.paste(blocks_of(page), checkout, variables_of_pages), others)
     return {str(each.block): each for page in (results, *other_results) for each in page}
 
 
 @pytest.fixture
-def result_of(request) -> Callable[[Block], Ran]:
+def result_of(request) -> Callable[[Block], reader.Ran]:
     """Return a function that tells the result of a runnable block."""
 
-    def result(block: Block) -> Ran:
+    def result(block: Block) -> reader.Ran:
         results: Results = request.getfixturevalue("operated" if block.page in OPERATING_PAGES else "ran")
         return results.blocks[str(block)]
 
@@ -213,7 +211,7 @@ def test_secret_files_that_examples_make_are_ignored_by_git():
     made = {path.strip('"') for path in re.findall(named, code) if re.search("secrets|key|password", path)}
     assert {"secrets/key.json", "secrets/signer.json", "secrets/attester.password"} <= made
     assert not [path for path in made if not path.removeprefix("deploy/").startswith("secrets/")]
-    ignored = set((PROJECT / ".gitignore").read_text().splitlines())
+    ignored = set((devchain.PROJECT / ".gitignore").read_text().splitlines())
     assert {"/secrets", "/deploy/secrets", "/.testnet"} <= ignored
     files = {f"/{name}" for name in re.findall(r"(?:\s2?>|--output|-o) ([\w.-]+)(?=\s)", code)}
     assert {"/receiver.log", "/batch-query-service.d.ts"} <= files <= ignored
@@ -242,7 +240,7 @@ def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(
     assert read == balance > 0
 
 
-def read_by_the_contract_of_the_readme(env: dict[str, str], blocks: dict[str, Ran]) -> tuple[int, int]:
+def read_by_the_contract_of_the_readme(env: dict[str, str], blocks: dict[str, reader.Ran]) -> tuple[int, int]:
     """Deploy the contract. Return the balance that it reads, and that of the account in the batch of the page."""
     (contract,) = [block for block in blocks_of("README.md") if block.language == "solidity"]
     (submission,) = [each for each in blocks.values() if each.block.page == "README.md" and "internalId" in each.output]
@@ -253,7 +251,7 @@ def read_by_the_contract_of_the_readme(env: dict[str, str], blocks: dict[str, Ra
 
     output = run_compiler({"README.md": contract.code}, {"*": {"*": ["evm.bytecode.object"]}})
     code = output["contracts"]["README.md"]["Snapshot"]["evm"]["bytecode"]["object"]
-    url, deployer = env["RPC_URL"], ACCOUNTS[2][0]
+    url, deployer = env["RPC_URL"], devchain.ACCOUNTS[2][0]
     creation = f"0x{code}{int(env['FACTS_REGISTRY'], 16):064x}"
     sent = client.rpc(url, "eth_sendTransaction", {"from": deployer, "data": creation})
     deadline = time.monotonic() + 120
@@ -273,7 +271,7 @@ def test_every_file_that_a_page_names_is_there():
     missing = [
         f"{page} names {path}"
         for page in pages()
-        for path in re.findall(rf"[`(]((?:{packages})/[\w./-]*)[`)]", (PROJECT / page).read_text())
-        if not (PROJECT / path).exists()
+        for path in re.findall(rf"[`(]((?:{packages})/[\w./-]*)[`)]", (devchain.PROJECT / page).read_text())
+        if not (devchain.PROJECT / path).exists()
     ]
     assert not missing

@@ -13,20 +13,17 @@ from accounts.models import ThrottleCount
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from queries.models import Batch
-from tests.chain_fixtures import chain_fixture
+from tests import chain_fixtures, deployed, names
 from tests.chains.lying_node import between, error
-from tests.deployed import deploy_on
 from tests.explorer.batch_forms import faults_in, filled, form, post, request_of, values
 from tests.explorer.pages import text_of
-from tests.names import Names
 from tests.proving import tokens
-from tests.proving.tokens import Deployed
 from tests.service import ALICE, BOB, chains_toml, done, header, reconfigure
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.long]
 
-_deployed: list[Deployed] = []
-shared_chain = chain_fixture(lambda chain: _deployed.append(tokens.deploy(chain)))
+_deployed: list[tokens.Deployed] = []
+shared_chain = chain_fixtures.chain_fixture(lambda chain: _deployed.append(tokens.deploy(chain)))
 
 
 @pytest.fixture
@@ -72,7 +69,7 @@ def data_of_search(key: Any, token: str, signature: str) -> Any:
 
 @pytest.mark.parametrize("token", ["Token", "Vyper 0.4.3", "behind proxy"])
 def test_a_token_balance_is_proven_by_the_slot_that_is_found(chain, alice, key, token):
-    deploy_on(chain)
+    deployed.deploy_on(chain)
     html = searched(alice, token)
     said = text_of(html)
     assert "1001" in said
@@ -136,7 +133,7 @@ def test_what_is_not_certain_is_said(chain, alice, key, token, sentence):
 
 
 def test_words_that_a_balance_follows_from_are_not_taken_for_it(chain, alice):
-    deploy_on(chain)
+    deployed.deploy_on(chain)
     html = searched(alice, "Rebasing")
     said = text_of(html)
     assert "The token computes the balance from 3 slots: the batch proves these words, not the balance." in said
@@ -158,7 +155,7 @@ def test_words_that_a_balance_follows_from_are_not_taken_for_it(chain, alice):
 
 
 def test_submitting_searches_first_and_the_next_press_submits(chain, alice):
-    deploy_on(chain)
+    deployed.deploy_on(chain)
     ThrottleCount.objects.all().delete()
     to_check = "Found the slot of row 1. Nothing is submitted yet. Check the slot, then submit."
     html = post(alice, "submit", row("Token"))
@@ -273,7 +270,7 @@ def test_names_are_resolved_where_the_form_takes_names(chain, alice, settings):
     html = post(alice, "find-0", row("Token", holder="alice.eth"), status=400)
     assert [control for control, _ in faults_in(html)] == ["id_rows-0-holder"]
     assert "an address or an ENS name" not in html
-    Names(chain).set("alice.eth", ALICE)
+    names.Names(chain).set("alice.eth", ALICE)
     settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + "\n[ens]\nchain = 31337\n")
     forget_chains()
     html = post(alice, "find-0", row("Token", holder="bob.eth"), status=400)

@@ -11,18 +11,15 @@ from django.db import transaction
 from django.test import Client, override_settings
 from django.utils import timezone
 
-from tests.browser.conftest import Stage
-from tests.browser.pictures import PICTURES, Picture
+from tests import factories, golden_pages, service
+from tests.browser import conftest, pictures
 from tests.explorer import batches
-from tests.factories import client_of
-from tests.golden_pages import GOLDEN, compare
-from tests.service import chains_toml
 
 pytestmark = pytest.mark.django_db
 
 
 PAGES = sorted(
-    (picture for picture in PICTURES if picture.then is Picture.then),
+    (picture for picture in pictures.PICTURES if picture.then is pictures.Picture.then),
     key=lambda picture: getattr(picture.rows, "__name__", ""),
 )
 
@@ -33,7 +30,7 @@ def rows(request, django_db_setup, django_db_blocker, tmp_path_factory) -> Itera
     with django_db_blocker.unblock(), transaction.atomic():
         if request.param:
             folder = tmp_path_factory.mktemp("rows")
-            with override_settings(CHAINS_FILE=chains_toml(folder, batches.DEAD_NODE), STATIC_ROOT=str(folder)):
+            with override_settings(CHAINS_FILE=service.chains_toml(folder, batches.DEAD_NODE), STATIC_ROOT=str(folder)):
                 batches.connect_source(folder)
                 request.param()
         yield
@@ -48,11 +45,11 @@ def rows(request, django_db_setup, django_db_blocker, tmp_path_factory) -> Itera
     scope="module",
 )
 def test_a_page_is_as_it_was(
-    rows: None, picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: None, picture: pictures.Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    stage = Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain."))
+    stage = conftest.Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain."))
     url = picture.open(stage, has_rows=True)
-    client = client_of(picture.who) if picture.who else Client()
+    client = factories.client_of(picture.who) if picture.who else Client()
     client.raise_request_exception = False
     # Time stands still, because a timeline's scale would change between two requests.
     now = timezone.now()
@@ -72,10 +69,10 @@ def test_a_page_is_as_it_was(
     kept = re.findall(r"<details\b[^>]*|<[^>]*\bdata-keep\b[^>]*", live)
     assert [tag for tag in kept if " id=" not in tag] == []
     # A file is kept where it says more than the others.
-    if (GOLDEN / f"{picture.file}.html").exists():
-        compare(answer.text, f"{picture.file}.html")
-    if (GOLDEN / f"{picture.file}.json").exists():
-        compare(json.dumps(client.get(f"{url}.json?limit=3").json(), indent=1), f"{picture.file}.json")
+    if (golden_pages.GOLDEN / f"{picture.file}.html").exists():
+        golden_pages.compare(answer.text, f"{picture.file}.html")
+    if (golden_pages.GOLDEN / f"{picture.file}.json").exists():
+        golden_pages.compare(json.dumps(client.get(f"{url}.json?limit=3").json(), indent=1), f"{picture.file}.json")
     # Nothing has changed, so a poll is answered with 204.
     polled = re.search(r'hx-get="([^"]+version=[^"]+)"', answer.text)
     assert not polled or client.get(polled[1].replace("&amp;", "&"), headers={"hx-request": "true"}).status_code == 204

@@ -17,10 +17,8 @@ from devnet.devchain import PROJECT
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, Sender
 from queries.waits import wait
+from tests import golden_pages, metrics, service
 from tests.explorer.batches import a_batch, beat, deployed, finish
-from tests.golden_pages import compare
-from tests.metrics import samples, value
-from tests.service import BOB, SIGNER, chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -29,7 +27,7 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture(autouse=True)
 def measured_service(db, settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1/secret-path", chain='daily_limit = "2"')
+    settings.CHAINS_FILE = service.chains_toml(tmp_path, "http://127.0.0.1:1/secret-path", chain='daily_limit = "2"')
     beat()
     deployed()
 
@@ -63,26 +61,26 @@ def test_metrics_show_what_the_database_has():
     Block.objects.filter(number=10).update(due_at=now + MINUTE)
     finish(done)
     final = {"final_count": 7, "final_failures": 2, "final_gas": 10**6, "final_wei": 3 * 10**18}
-    signer = Signer.objects.create(chain_id=31337, address=SIGNER, **final)
+    signer = Signer.objects.create(chain_id=31337, address=service.SIGNER, **final)
     for nonce in (8, 9):
         spent = {"data": b"", "gas_limit": 1, "spent_at": now - 10 * MINUTE}
         Transaction.objects.create(signer=signer, nonce=nonce, **spent)
-    Signer.objects.create(chain_id=31337, address=BOB)
+    Signer.objects.create(chain_id=31337, address=service.BOB)
     Stop.objects.create(chain_id=31337)
-    Stop.objects.create(chain_id=31337, signer=BOB)
+    Stop.objects.create(chain_id=31337, signer=service.BOB)
     ChainWatch.objects.create(
         chain_id=31337,
         looked_at=now - MINUTE,
         timestamp=int(now.timestamp()) - 120,
         number=77,
         problems=[["clock", "A."]],
-        balances={SIGNER: str(10**19)},
+        balances={service.SIGNER: str(10**19)},
         spent_in_day=10**18,
     )
     ChainHead.objects.create(chain_id=31337, number=77, final=70, seen_at=now - MINUTE)
     FactsRegistry.objects.update(risk=wait("attester_conflict", problem="It contradicts."), risk_seen_at=now)
     lines = []
-    for sample in samples(read()):
+    for sample in metrics.samples(read()):
         # These counters belong to the whole process, so they include other tests.
         if re.match("batchquery_(?!.*(exchange|job_run|request|chain_event|retries))", sample.name) and (
             sample.value or "code" not in sample.labels
@@ -91,7 +89,7 @@ def test_metrics_show_what_the_database_has():
             lines.append(
                 f"{sample.name} {sample.labels} {f'{sample.value / 60:.0f} minutes' if is_age else f'{sample.value:g}'}"
             )
-    compare("\n".join(lines), "metrics.txt")
+    golden_pages.compare("\n".join(lines), "metrics.txt")
 
 
 def test_open_metrics_are_given_where_they_are_asked_for():
@@ -110,7 +108,7 @@ def test_open_metrics_are_given_where_they_are_asked_for():
 
 def test_the_codes_are_those_that_the_page_explains():
     page = (PROJECT / "docs/operating/runbook.md").read_text()
-    codes = {sample.labels["code"] for sample in samples(read()) if sample.name == "batchquery_problems"}
+    codes = {sample.labels["code"] for sample in metrics.samples(read()) if sample.name == "batchquery_problems"}
     assert codes
     assert [page.count(f"| `{code}` |") for code in codes] == [1] * len(codes)
 
@@ -123,30 +121,30 @@ def test_a_database_that_does_not_answer_is_told_and_what_processes_count_stays(
 
     with connection.execute_wrapper(fail):
         text = read()
-    assert value(text, "batchquery_database_answers") == 0
-    assert value(text, "batchquery_workers") is None
-    assert (value(text, "batchquery_requests_total", route="chain-connections", status="200") or 0) >= 1
+    assert metrics.value(text, "batchquery_database_answers") == 0
+    assert metrics.value(text, "batchquery_workers") is None
+    assert (metrics.value(text, "batchquery_requests_total", route="chain-connections", status="200") or 0) >= 1
 
 
 @pytest.mark.long
 def test_a_stranger_s_scrapes_load_no_database_and_few_statements_do(django_assert_max_num_queries, pass_time):
     with django_assert_max_num_queries(38):
-        assert value(read(), "batchquery_workers") == 1
+        assert metrics.value(read(), "batchquery_workers") == 1
     WorkerHeartbeat.objects.all().delete()
     with django_assert_max_num_queries(0):
-        assert value(read(), "batchquery_workers") == 1
+        assert metrics.value(read(), "batchquery_workers") == 1
     pass_time(6)
-    assert value(read(), "batchquery_workers") == 0
+    assert metrics.value(read(), "batchquery_workers") == 0
 
 
 def test_a_request_counts_by_its_route_and_never_by_its_path():
     for path in ("/explorer/query/01M7W1MRHW703BTRFFPT53VVP5", "/nowhere/at-all", "/admin/login/"):
         Client().get(path)
     text = read()
-    assert value(text, "batchquery_requests_total", route="explorer/query/<batch:internal_id>", status="404")
-    assert value(text, "batchquery_requests_total", route="unmatched", status="404")
-    assert value(text, "batchquery_requests_total", route="admin")
-    assert value(text, "batchquery_request_seconds_count", route="admin")
+    assert metrics.value(text, "batchquery_requests_total", route="explorer/query/<batch:internal_id>", status="404")
+    assert metrics.value(text, "batchquery_requests_total", route="unmatched", status="404")
+    assert metrics.value(text, "batchquery_requests_total", route="admin")
+    assert metrics.value(text, "batchquery_request_seconds_count", route="admin")
     assert "01M7W1MRHW703BTRFFPT53VVP5" not in text
     assert "at-all" not in text
 
@@ -156,7 +154,7 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
 
 def test_a_chain_that_left_the_file_has_a_severity_for_its_alerts():
     ChainWatch.objects.create(chain_id=5)
-    assert value(Client().get("/metrics").text, "batchquery_chain_severity", chain="5", severity="warning") == 1
+    assert metrics.value(Client().get("/metrics").text, "batchquery_chain_severity", chain="5", severity="warning") == 1
 
 
 @pytest.mark.parametrize(

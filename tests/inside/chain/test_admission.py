@@ -17,6 +17,7 @@ from tests.service import (
     changed_replies,
     fresh,
     header,
+    recorded_methods,
     request,
     submit,
     work,
@@ -41,15 +42,11 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
     service, key, settings, monkeypatch
 ):
     monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
-    number, asked = block_with_logs(service), list[str]()
+    number = block_with_logs(service)
     of_log = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}}})
     batches = [submit(key, body) for body in (of_log, of_log, request(ALICE, block=number - 1))]
 
-    def change(question: Any, reply: Any) -> list[Any]:
-        asked.append(question["method"])
-        return [reply]
-
-    with changed_replies(settings, service, change):
+    with recorded_methods(settings, service) as asked:
         work_side_by_side(LaneKind.ADMISSION)
         # The batch without transactions comes first, and one that names any is never left out for long.
         assert asked.index("eth_getProof") < asked.index("eth_getBlockReceipts")
@@ -62,16 +59,12 @@ def test_receipts_that_are_read_for_long_hold_up_neither_other_batches_nor_thems
 @pytest.mark.long
 def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.admission.answers._SECONDS_OF_RECEIPTS", -1)
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
-    numbers, asked = [block_with_logs(service) for _ in range(3)], list[str]()
+    monkeypatch.setattr("proving.reading.block_contents._MOST_KEPT_BYTES", 0)
+    numbers = [block_with_logs(service) for _ in range(3)]
     of_logs = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers})
     batch = submit(key, of_logs)
 
-    def change(question: Any, reply: Any) -> list[Any]:
-        asked.append(question["method"])
-        return [reply]
-
-    with changed_replies(settings, service, change):
+    with recorded_methods(settings, service) as asked:
         for place in range(1, 4):
             assert fresh(batch).status == BatchStatus.RECEIVED
             work_side_by_side(LaneKind.ADMISSION)
@@ -82,23 +75,19 @@ def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, se
 
 @pytest.mark.long
 def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, settings, monkeypatch):
-    numbers, asked = [block_of(service, [LOG + RETURNS] * 24) for _ in range(3)], list[str]()
-
-    def change(question: Any, reply: Any) -> list[Any]:
-        asked.append(question["method"])
-        return [reply]
+    numbers = [block_of(service, [LOG + RETURNS] * 24) for _ in range(3)]
 
     def reads(most_bytes: int, index: int) -> int:
         """Return how often receipts are read for two batches about the same blocks."""
         asked.clear()
-        monkeypatch.setattr("proving.reading.kept._MOST_BYTES", most_bytes)
+        monkeypatch.setattr("proving.reading.block_contents._MOST_KEPT_BYTES", most_bytes)
         for log in range(2):
             blocks = {f"block:{number}": {"transactions": {str(index + log): {"logs": ["0"]}}} for number in numbers}
             submit(key, asking(blocks))
             work_side_by_side(LaneKind.ADMISSION)
         return asked.count("eth_getBlockReceipts")
 
-    with changed_replies(settings, service, change):
+    with recorded_methods(settings, service) as asked:
         assert reads(0, 0) == 6
         # A receipt has a bloom of 256 bytes, nearly all of which are zeros.
         assert reads(24 * 256 * 2, 2) == 3
@@ -107,16 +96,12 @@ def test_contents_of_blocks_are_kept_compressed_within_a_bound(service, key, set
 @pytest.mark.long
 def test_blocks_that_transactions_select_hold_up_a_turn_no_longer_than_others(service, key, settings, monkeypatch):
     monkeypatch.setattr("proving.reconcile.turn._SECONDS", -1)
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
-    selectors, asked = [f"transaction:{hashes_of(service, block_with_logs(service))[0]}" for _ in range(3)], list[str]()
+    monkeypatch.setattr("proving.reading.block_contents._MOST_KEPT_BYTES", 0)
+    selectors = [f"transaction:{hashes_of(service, block_with_logs(service))[0]}" for _ in range(3)]
     large = submit(key, asking({selector: {"accounts": {ALICE: {"props": ["BALANCE"]}}} for selector in selectors}))
     small = submit(a_key(BOB), request(BOB, block=service.head()))
 
-    def change(question: Any, reply: Any) -> list[Any]:
-        asked.append(question["method"])
-        return [reply]
-
-    with changed_replies(settings, service, change):
+    with recorded_methods(settings, service) as asked:
         work_side_by_side(LaneKind.ADMISSION)
         assert {fresh(large).status, fresh(small).status} == {BatchStatus.ACCEPTED}
         asked.clear()
@@ -153,16 +138,12 @@ def test_the_shortest_batch_or_the_first_one_leads_a_turn(service, key, settings
 
 @pytest.mark.long
 def test_a_user_has_one_whole_block_in_a_turn_while_others_wait(service, key, settings, monkeypatch):
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", 0)
-    asked, numbers = list[str](), [block_with_logs(service) for _ in range(4)]
+    monkeypatch.setattr("proving.reading.block_contents._MOST_KEPT_BYTES", 0)
+    numbers = [block_with_logs(service) for _ in range(4)]
     of_logs = {f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers}
     large, small = submit(key, asking(of_logs)), submit(a_key(BOB), request(BOB, block=service.head()))
 
-    def change(question: Any, reply: Any) -> list[Any]:
-        asked.append(question["method"])
-        return [reply]
-
-    with changed_replies(settings, service, change):
+    with recorded_methods(settings, service) as asked:
         while fresh(large).status == BatchStatus.RECEIVED:
             work_side_by_side(LaneKind.ADMISSION)
         asked.clear()

@@ -64,7 +64,7 @@ def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, clien
 
 @pytest.mark.parametrize(("most_bytes", "downloads"), [(8 * 2**20, 1), (100, 2)])
 def test_blocks_are_kept_up_to_a_number_of_bytes(service, client, key, settings, monkeypatch, most_bytes, downloads):
-    monkeypatch.setattr("proving.reading.kept._MOST_BYTES", most_bytes)
+    monkeypatch.setattr("proving.reading.block_contents._MOST_KEPT_BYTES", most_bytes)
     blocks, requests = {f"block:{block_with_logs(service)}": {"transactions": {"0": {"logs": ["0"]}}}}, list[Any]()
     with lying_node(recording(requests, lambda body: ask(service.url, body))) as url:
         reconfigure(settings, service.url, url)

@@ -24,11 +24,9 @@ from proving.sending import orders, transaction_monitor
 from proving.working import lanes, worker
 from proving.working.lanes import HeldLane, LaneKind, LaneName
 from queries.models import Batch, BatchStatus, Block, Pruning
-from tests.deployed import deploy
+from tests import deployed, factories, metrics
 from tests.explorer.batches import SOURCE, connect_source
-from tests.factories import until
 from tests.inside.working import admitted, reconcile_block
-from tests.metrics import value
 from tests.proving.chain_state import registry
 from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, expire_leases, fresh, request, submit, work
 
@@ -43,7 +41,7 @@ def test_a_lane_is_renewed_while_it_is_held_and_free_again_after_it(settings):
     with lanes.hold(HOUSE) as lane:
         assert lane
         first = Lane.objects.get().until
-        until(lambda: Lane.objects.exclude(until=first).exists(), "the renewal")
+        factories.until(lambda: Lane.objects.exclude(until=first).exists(), "the renewal")
     with lanes.hold(HOUSE) as another:
         assert another
 
@@ -60,7 +58,7 @@ def test_a_lane_that_hangs_for_long_is_anothers(settings, monkeypatch):
 
     with lanes.hold(HOUSE) as lane:
         assert lane
-        until(is_free, "another holder")
+        factories.until(is_free, "another holder")
         with pytest.raises(lanes.LaneLost):
             lane.write(lambda: None)
 
@@ -127,7 +125,7 @@ def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(s
     monkeypatch.setattr(*loses, loses_it)
     service.rpc("anvil_setCode", registry().address, "0x00")
     before = Transaction.objects.count()
-    deploy(31337, 31337, "--replace")
+    deployed.deploy(31337, 31337, "--replace")
     assert not next(taken, False)
     assert Transaction.objects.count() == before + 2
 
@@ -175,7 +173,7 @@ def test_rows_that_the_database_made_fail_keep_their_age_and_are_no_defects(
 
     def age() -> float:
         exposed = Client().get("/metrics", REMOTE_ADDR="127.0.0.1").text
-        return value(exposed, "batchquery_queue_oldest_due_seconds", kind=kind) or 0
+        return metrics.value(exposed, "batchquery_queue_oldest_due_seconds", kind=kind) or 0
 
     for _ in range(2):
         with connection.execute_wrapper(fail), pytest.raises(CommandError, match="1 turns failed"):

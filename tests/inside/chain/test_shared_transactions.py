@@ -12,7 +12,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import get_chains, get_rpc
+from proving import money
 from proving.models import FactsRegistry, Transaction, TransactionState
 from proving.packing import packs
 from proving.registries import registry_setup
@@ -21,7 +23,7 @@ from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests.inside.working import accept_all, work_once, work_side_by_side
 from tests.proving import chain_state, prices
-from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, waiting
+from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, waiting, work_until_done
 
 
 def until_done(batches: Sequence[Batch], rounds: int = 8) -> None:
@@ -175,3 +177,17 @@ def test_those_that_wait_for_each_other_share_although_they_came_one_after_anoth
     Step.objects.update(started_at=timezone.now() - timedelta(seconds=600))
     until_done(batches)
     assert chain_state.signer_nonce(service) == nonce + 1
+
+
+# --- Self-funded batches ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
+    """This check is the last line of defence, because no code stores such a transaction."""
+    work_until_done(submit(key, request(ALICE, block=service.head())), service)
+    tx = Transaction.objects.exclude(to=DEPLOYER).get()
+    tx.shares.all().delete()
+    Batch.objects.update(sender="self")
+    with pytest.raises(money.NotOurs):
+        money.portions_of(tx, ())

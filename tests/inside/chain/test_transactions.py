@@ -20,9 +20,7 @@ from proving.working import lanes
 from proving.working.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from queries.models import BatchStatus
 from queries.waits import wait
-from tests.proving.chain_state import signer_nonce
-from tests.proving.money import cancel, pending
-from tests.proving.transactions import age, work_aged
+from tests.proving import chain_state, money, transactions
 from tests.service import ALICE, SIGNER, a_key, done, request, submit, work, work_until_done
 
 
@@ -60,7 +58,7 @@ def test_all_of_several_transactions_are_stored_or_none(service, lane):
     with pytest.raises(RuntimeError, match="stop"):
         orders.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")] * 2, fail)])
     assert Transaction.objects.count() == before
-    assert signer_nonce(service) == before
+    assert chain_state.signer_nonce(service) == before
 
 
 @pytest.mark.long
@@ -80,8 +78,8 @@ def test_keys_are_used_outside_of_database_transactions(service, monkeypatch):
     monkeypatch.setattr(LocalAccount, "sign_transaction", note)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     work(2)
-    work_aged()
-    cancel(batch)
+    transactions.work_aged()
+    money.cancel(batch)
     work()
     assert list(Transaction.objects.get(queries__batch=batch).versions.values_list("is_cancellation", flat=True)) == [
         False,
@@ -107,8 +105,8 @@ def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserve
     """A second version would have the same fields and therefore the same hash."""
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    pending(batch)
-    age()
+    money.pending(batch)
+    transactions.age()
     sign_and_store = signing.sign_and_store
 
     def stop_before(*arguments: Any) -> None:
@@ -131,7 +129,7 @@ def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserve
 @pytest.mark.long
 def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service):
     work()
-    signer, nonce = Signer.objects.get(), signer_nonce(service)
+    signer, nonce = Signer.objects.get(), chain_state.signer_nonce(service)
     for index in range(17):
         tx = Transaction.objects.create(
             signer=signer,

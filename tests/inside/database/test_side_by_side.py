@@ -17,12 +17,15 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
+from accounts import keys, sign_in, throttle
+from accounts.models import ApiKey, SignInNonce, User
 from attesting import attest
 from attesting.models import SignedBlock
 from chains.chains_file import Chain
 from chains.nodes.questions import Receipt
 from config.configured_chains import get_chains, get_rpc
 from config.database import due_rows, statements
+from config.error_answers import Refused
 from devnet.devchain import PROJECT
 from proving import money, stops
 from proving.admission import admit
@@ -96,6 +99,22 @@ def test_two_submissions_can_t_take_the_same_room(settings, monkeypatch):
     assert Batch.objects.count() == 1
 
 
+def test_open_batches_are_counted_after_the_lock(key):
+    """A statement that waits for a lock reads rows as they were before the wait."""
+    sql_statements: list[str] = []
+
+    def note(execute, sql, values, many, context):
+        if connection.in_atomic_block:
+            sql_statements.append(sql)
+        return execute(sql, values, many, context)
+
+    with connection.execute_wrapper(note):
+        submit(key, request(ALICE, block=1))
+    locks = next(at for at, sql in enumerate(sql_statements) if "FOR NO KEY UPDATE" in sql)
+    counts = next(at for at, sql in enumerate(sql_statements) if "COUNT(open." in sql)
+    assert locks < counts
+
+
 def test_two_batches_that_make_the_same_block_share_it():
     met = meet(
         lambda: submit(a_key(ALICE), request(ALICE, block=5)),
@@ -103,6 +122,70 @@ def test_two_batches_that_make_the_same_block_share_it():
     )
     assert met.waited
     assert Block.objects.get().queries.count() == 2
+
+
+# --- Idempotency-Key --------------------------------------------------------------------------------------------------
+
+
+BODY, OTHER = request(ALICE, block=1), request(ALICE, block=2)
+
+
+def sent(key, body=BODY, name: str = "k"):
+    headers = header(key) | {"idempotency-key": name}
+    return Client().post("/submit-batch-query", body, content_type="application/json", headers=headers)
+
+
+@pytest.mark.parametrize("same_body", [True, False])
+def test_the_second_of_two_waits_for_the_first_to_be_stored(key, monkeypatch, same_body):
+    # Without the throttle's rows, the second request waits only for the row of the key.
+    monkeypatch.setattr(submission, "count_request", lambda *_: None)
+    monkeypatch.setattr(submission, "count_queries", lambda *_: None)
+    met = meet(lambda: sent(key), lambda: sent(key, BODY if same_body else OTHER))
+    assert met.waited
+    assert met.first.status_code == 200
+    assert met.second.status_code == (200 if same_body else 422)
+    assert (met.second.json() == met.first.json()) == same_body
+    assert Batch.objects.count() == 1
+
+
+def test_without_the_user_s_lock_the_row_of_the_key_would_do(key):
+    named = submission.Named(key.user_id, "k")
+    batches = [sent(key, name=name).json()["internalId"] for name in ("a", "b")]
+
+    def second() -> str:
+        try:
+            named.remember(batches[1], b"")
+        except submission.AlreadyStored as already:
+            return already.earlier.batch_id
+        return ""
+
+    met = meet(lambda: named.remember(batches[0], b""), second)
+    assert (met.waited, met.second) == (True, batches[0])
+
+
+# --- A batch that is cancelled ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("done_first", [True, False])
+def test_of_cancelling_and_becoming_done_one_comes_first(client, key, done_first):
+    batch = submit(key, request(ALICE, block=1))
+    batch.estimated_gas = batch.estimated_wei = 1
+    batch_states.admit([batch])
+    queries = list(batch.queries.values_list("pk", flat=True))
+    for kind in list(StepKind)[:-1]:
+        batch_states.complete(queries, kind)
+
+    def cancel() -> int:
+        return int(client.post(f"/batch-queries/{batch.pk}/cancel", headers=header(key)).status_code)
+
+    def finish() -> int:
+        batch_states.complete(queries, StepKind.FACTS_PROVEN)
+        return 409
+
+    met = meet(finish, cancel) if done_first else meet(cancel, finish)
+    assert met.waited
+    assert (met.first, met.second) == ((409, 409) if done_first else (200, 409))
+    assert Batch.objects.get().status == (BatchStatus.DONE if done_first else BatchStatus.REJECTED)
 
 
 # --- Due rows ---------------------------------------------------------------------------------------------------------
@@ -346,6 +429,55 @@ def test_an_attester_signs_one_hash_for_a_number_whoever_asks_at_once():
         lambda: attest._store(chain, 5, b"\x22" * 32),
     )
     assert (met.second, met.waited) == (b"\x11" * 32, True)
+
+
+# --- Accounts ---------------------------------------------------------------------------------------------------------
+
+
+def code_of(refused: type[Exception], call) -> str:
+    try:
+        call()
+    except refused as error:
+        return str(error.code)  # type: ignore[attr-defined]
+    return ""
+
+
+def test_two_can_t_both_make_the_last_key(monkeypatch):
+    monkeypatch.setattr(keys, "MAX_KEYS", 1)
+    user = User.objects.for_address(ALICE)
+    met = meet(lambda: keys.issue(user, "one"), lambda: code_of(Refused, lambda: keys.issue(user, "two")))
+    assert (met.second, met.waited) == ("too_many_keys", True)
+    assert ApiKey.objects.count() == 1
+
+
+def test_an_operator_who_revokes_a_user_s_keys_leaves_none_that_is_made_meanwhile():
+    user = User.objects.for_address(ALICE)
+    met = meet(lambda: keys.issue(user, "one"), lambda: keys.revoke_by_operator(User.objects.filter(pk=user.pk)))
+    assert (met.second, met.waited) == (1, True)
+    assert not ApiKey.objects.filter(revoked_at=None).exists()
+
+
+def test_a_throttle_gives_the_last_place_once():
+    assert throttle.take("a", 1, 2) == 0
+    met = meet(lambda: throttle.take("a", 1, 2), lambda: throttle.take("a", 1, 2))
+    assert met.first == 0
+    assert met.second > 0
+    assert met.waited
+
+
+def test_a_throttle_that_two_begin_counts_both():
+    met = meet(lambda: throttle.take("a", 1, 1), lambda: throttle.take("a", 1, 1))
+    assert (met.first, met.second > 0, met.waited) == (0, True, True)
+
+
+def test_a_nonce_is_used_once():
+    message = sign_in.start(ALICE, 31337, "127.0.0.1")
+    met = meet(
+        lambda: sign_in._consume_nonce(message),
+        lambda: code_of(sign_in.SignInError, lambda: sign_in._consume_nonce(message)),
+    )
+    assert (met.second, met.waited) == ("unknown_nonce", True)
+    assert SignInNonce.objects.get().consumed_at == met.first.consumed_at
 
 
 # --- A frozen process -------------------------------------------------------------------------------------------------

@@ -17,12 +17,10 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
+from tests import deployed, users
 from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
-from tests.deployed import deploy
-from tests.proving.estimated_batches import estimate
-from tests.proving.money import limit, stopped
+from tests.proving import estimated_batches, money
 from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
-from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = pytest.mark.outside
 
@@ -42,7 +40,7 @@ def short_window(service, settings):
     """Let the block hash source vouch for 10 blocks only."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
     FactsRegistry.objects.all().delete()
-    deploy(31337, 31337)
+    deployed.deploy(31337, 31337)
 
 
 def _time(chain) -> int:
@@ -61,7 +59,7 @@ def accepted(batch: Batch) -> Batch:
 @pytest.mark.long
 def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, key, settings):
     settings.MAX_BLOCKS_AHEAD = 5
-    batch = work_until_done(submit(key, request(ALICE, block=service.head() + 6)))
+    batch = work_until_done(submit(key, request(users.ALICE, block=service.head() + 6)))
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
         "block_too_far_ahead",
@@ -74,12 +72,12 @@ DAY = 86_400
 """The blocks of a day on a chain with one in a second."""
 
 
-def asked_at(key: ApiKey, path: str, *selectors: str, account: str = ALICE) -> Any:
+def asked_at(key: ApiKey, path: str, *selectors: str, account: str = users.ALICE) -> Any:
     """Return the endpoint's answer to a request for an account at these blocks."""
     body = asking({selector: {"accounts": {account: {"props": ["BALANCE"]}}} for selector in selectors})
     if path == "/submit-request":
         body["destination_chain_id"] = body.pop("destinationChainId")
-    return Client().post(path, body, content_type="application/json", headers=header(key))
+    return Client().post(path, body, content_type="application/json", headers=users.header(key))
 
 
 @pytest.mark.parametrize("path", ["/submit-batch-query", "/submit-request", "/estimate-batch-query", "/read-proofs"])
@@ -140,7 +138,7 @@ MISTYPED: dict[str, Callable[[DevChain], str]] = {
 @pytest.mark.parametrize("kind", MISTYPED)
 def test_a_mistyped_block_is_told_with_the_time_until_it_is_rejected_and_blames_nobody(service, key, kind):
     WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
-    batch = submit(key, asking({MISTYPED[kind](service): {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
+    batch = submit(key, asking({MISTYPED[kind](service): {"accounts": {users.ALICE: {"props": ["BALANCE"]}}}}))
     for check, seconds in enumerate((63, 62, 60, 56, 48, 32)):
         work()
         html, now = _page(batch), timezone.now()
@@ -162,7 +160,7 @@ def test_a_mistyped_block_is_told_with_the_time_until_it_is_rejected_and_blames_
 
 def test_a_block_that_may_still_come_has_the_deadline_of_its_batch_alone(service, key):
     WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
-    batch = submit(key, request(ALICE, block=service.head() + 3))
+    batch = submit(key, request(users.ALICE, block=service.head() + 3))
     work()
     html = _page(batch)
     assert f"Waiting for block {service.head() + 3} of Development chain, now {service.head()}, about 3 s." in html
@@ -178,7 +176,7 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
     service.mine(100)
     work()
     seen = service.head()
-    existing = submit(key, request(ALICE, block=seen - 1))
+    existing = submit(key, request(users.ALICE, block=seen - 1))
 
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] != "eth_getBlockByNumber" or question["params"][0] not in {"latest", "finalized"}:
@@ -186,7 +184,7 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         return [reply | {"result": service.rpc("eth_getBlockByNumber", hex(seen - 50), False)}]
 
     with changed_replies(settings, service, change) as url:
-        batch = submit(key, request(ALICE, block=seen + 5))
+        batch = submit(key, request(users.ALICE, block=seen + 5))
         began = timezone.now()
         for _ in range(LOOKS_IN_A_MINUTE):
             assert accepted(batch).status == BatchStatus.RECEIVED
@@ -219,7 +217,7 @@ def test_a_block_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
     low = service.rpc("evm_snapshot")
     service.mine(64)
     coming = service.head() + 2
-    batch = accepted(submit(key, request(ALICE, block=coming)))
+    batch = accepted(submit(key, request(users.ALICE, block=coming)))
     assert f"Block {coming} of chain 31337 does not exist yet" in waiting()[0]
     service.rpc("evm_revert", low)
     batch = accepted(batch)
@@ -239,8 +237,8 @@ def test_a_block_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
     """A node whose chain is far ahead makes the block look too old."""
     coming = service.head() + 2
-    body = request(ALICE, block=coming)
-    body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
+    body = request(users.ALICE, block=coming)
+    body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {users.BOB: {"props": ["NONCE"], "slots": []}}}
     batch = accepted(submit(key, body))
     assert batch.status == BatchStatus.IN_PROGRESS
     service.mine(40)
@@ -258,7 +256,7 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
 def test_headers_of_another_chain_reject_no_accepted_batch(service, key, settings, named):
     """Blocks of the wrong chain have no `withdrawalsRoot`, or are all later than the requested time."""
     later = _time(service) + 3
-    body = request(ALICE, block=service.head())
+    body = request(users.ALICE, block=service.head())
     coming = {"block": service.head() + 2, "timestamp": later}[named]
     body["data"]["31337"][f"{named}:{coming}"] = {"header": ["WITHDRAWALS_ROOT"]}
     batch = accepted(submit(key, body))
@@ -286,27 +284,27 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, setting
 @pytest.mark.long
 def test_the_oldest_block_of_the_window_is_proven(service, key, short_window):
     service.mine(10)
-    assert work_until_done(submit(key, request(ALICE, block=service.head() - 9))).status == BatchStatus.DONE
+    assert work_until_done(submit(key, request(users.ALICE, block=service.head() - 9))).status == BatchStatus.DONE
 
 
 @pytest.mark.long
 def test_an_old_block_whose_header_is_accumulated_is_proven(service, key, short_window):
     block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
+    work_until_done(submit(key, request(users.ALICE, block=block)))
     service.mine(20)
-    assert work_until_done(submit(key, request(BOB, block=block))).status == BatchStatus.DONE
+    assert work_until_done(submit(key, request(users.BOB, block=block))).status == BatchStatus.DONE
 
 
 @pytest.mark.long
 def test_a_block_that_ages_out_while_it_waits_is_proven_by_a_hop(service, key, short_window):
     service.rpc("evm_setAutomine", False)
-    service.rpc("anvil_setBalance", SIGNER, "0x0")  # the signer can't send
+    service.rpc("anvil_setBalance", users.SIGNER, "0x0")  # the signer can't send
     service.mine()
-    batch = submit(key, request(ALICE, block=service.head()))
+    batch = submit(key, request(users.ALICE, block=service.head()))
     work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     service.mine(12)
-    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
+    service.rpc("anvil_setBalance", users.SIGNER, hex(10**18))
     assert work_until_done(batch, service).status == BatchStatus.DONE
     assert Transaction.objects.exclude(extends=None).count() == 1
 
@@ -316,7 +314,7 @@ def test_a_block_that_ages_out_while_it_waits_is_proven_by_a_hop(service, key, s
 
 @pytest.mark.long
 def test_a_fee_below_the_estimate_is_rejected_with_the_estimate(service, key, costly):
-    batch = work_until_done(submit(key, request(ALICE, block=service.head(), fee=1)))
+    batch = work_until_done(submit(key, request(users.ALICE, block=service.head(), fee=1)))
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
         "fee_too_low",
@@ -329,21 +327,21 @@ def test_a_fee_below_the_estimate_is_rejected_with_the_estimate(service, key, co
 @pytest.mark.long
 def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     block = service.head()
-    first = work_until_done(submit(key, request(ALICE, block=block, fee=10**18)))
+    first = work_until_done(submit(key, request(users.ALICE, block=block, fee=10**18)))
     assert first.status == BatchStatus.DONE
-    limit(settings, daily_limit_per_user=first.estimated_wei or 0)
+    money.limit(settings, daily_limit_per_user=first.estimated_wei or 0)
     # A user has one limit, whatever key is used.
-    batch = work_until_done(submit(a_key(name="another"), request(BOB, block=block - 1, fee=10**18)))
+    batch = work_until_done(submit(users.a_key(name="another"), request(users.BOB, block=block - 1, fee=10**18)))
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "budget_exceeded")
     assert "this batch is estimated at" in batch.rejection_reason
-    other = a_key(BOB)
-    assert work_until_done(submit(other, request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
+    other = users.a_key(users.BOB)
+    assert work_until_done(submit(other, request(users.BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=1, seconds=1))
-    third = work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18)))
+    third = work_until_done(submit(key, request(users.BOB, block=block - 2, fee=10**18)))
     assert third.status == BatchStatus.DONE
     # The limit is now below the day's spending, so the rejection names no estimate.
-    limit(settings, daily_limit_per_user=third.spent // 2)
-    batch = work_until_done(submit(key, request(BOB, block=block - 3, fee=10**18)))
+    money.limit(settings, daily_limit_per_user=third.spent // 2)
+    batch = work_until_done(submit(key, request(users.BOB, block=block - 3, fee=10**18)))
     assert (batch.rejection_code, batch.rejection_reason.split(". ")[-1].split(" ", 2)[2]) == (
         "budget_exceeded",
         "of this are used or reserved.",
@@ -353,9 +351,9 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
 @pytest.mark.long
 def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
     """The batch is accepted at one gas price and waits at a higher one."""
-    batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
+    batch = submit(key, request(users.ALICE, block=service.head(), fee=2 * 10**15))
     service.rpc("evm_setAutomine", False)
-    with stopped():
+    with money.stopped():
         assert accepted(batch).status == BatchStatus.IN_PROGRESS
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * 10**9))
     service.mine()
@@ -377,7 +375,7 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
 def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(service, key):
     row = FactsRegistry.objects.get()
     FactsRegistry.objects.update(deployed_at=None)
-    batch = accepted(submit(key, request(ALICE, block=service.head())))
+    batch = accepted(submit(key, request(users.ALICE, block=service.head())))
     assert batch.status == BatchStatus.RECEIVED
     assert "manage.py deploy_registry 31337 31337" in str(batch.wait)
     FactsRegistry.objects.update(deployed_at=row.deployed_at)
@@ -394,7 +392,7 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
                 answer["result"] = None
         return answers
 
-    body = request(ALICE, block=number)
+    body = request(users.ALICE, block=number)
     body["data"]["31337"][f"block:{number - 1}"] = body["data"]["31337"][f"block:{number}"]
     batch = submit(key, body)
     with lying_node(lose) as url:
@@ -408,7 +406,7 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
 def test_a_header_below_the_head_that_nodes_lack_is_the_fault_of_the_source_s_nodes(service, key, settings):
     WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
     number = service.head() + 2
-    batch = submit(key, request(ALICE, block=number))
+    batch = submit(key, request(users.ALICE, block=number))
     work()
     assert "does not exist yet" in waiting()[0]
     service.mine(8)
@@ -430,7 +428,7 @@ def test_a_header_below_the_head_that_nodes_lack_is_the_fault_of_the_source_s_no
 @pytest.mark.usefixtures("short_window")
 def test_a_block_from_which_a_path_begins_that_nodes_lack_is_told(service, key, settings):
     service.mine(30)
-    batch, number = submit(key, request(ALICE, block=service.head() - 20)), service.head() - 8
+    batch, number = submit(key, request(users.ALICE, block=service.head() - 20)), service.head() - 8
     with hiding(service.url, number) as url:
         reconfigure(settings, service.url, url)
         work()
@@ -445,8 +443,8 @@ def test_a_block_after_that_of_a_time_that_nodes_lack_is_not_told_as_still_to_co
     service.mine(2)
     number, time = service.head(), _time(service)
     service.mine(8)
-    batch = submit(key, asking({f"timestamp:{time}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
-    with stopped(), hiding(service.url, number + 1) as url:
+    batch = submit(key, asking({f"timestamp:{time}": {"accounts": {users.ALICE: {"props": ["BALANCE"]}}}}))
+    with money.stopped(), hiding(service.url, number + 1) as url:
         work()
         assert "has stopped sending" in waiting()[0]
         reconfigure(settings, service.url, url)
@@ -460,7 +458,7 @@ def test_a_block_after_that_of_a_time_that_nodes_lack_is_not_told_as_still_to_co
 
 
 def status(key: ApiKey, batch: Batch) -> dict[str, Any]:
-    answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key))
+    answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=users.header(key))
     return dict(answer.json())
 
 
@@ -489,7 +487,7 @@ def old(service) -> int:
 
 @pytest.mark.long
 def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old):
-    batch = submit(key, request(ALICE, block=old))
+    batch = submit(key, request(users.ALICE, block=old))
     with instead_of_proofs(service, lambda asked, _: error(asked, -32000, "Exceeded the quota usage")) as url:
         reconfigure(settings, service.url, url)
         work(LOOKS_IN_A_MINUTE)
@@ -517,7 +515,7 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
 def test_a_rejection_at_an_old_block_quotes_the_nodes_refusal(
     service, client, key, settings, old, code, refuses_newest, why
 ):
-    body = request(ALICE, block=old)
+    body = request(users.ALICE, block=old)
     newest = service.rpc("eth_getBlockByNumber", "latest", False)["hash"]
 
     def refuse(asked: Any, reply: Any) -> Any:
@@ -525,9 +523,9 @@ def test_a_rejection_at_an_old_block_quotes_the_nodes_refusal(
 
     with instead_of_proofs(service, refuse) as url:
         reconfigure(settings, service.url, url)
-        proof = f"the proof of account {ALICE} at block {old} of Development chain (31337)"
+        proof = f"the proof of account {users.ALICE} at block {old} of Development chain (31337)"
         sentence = f"No node of chain 31337 serves proofs at block {old}. {url.removeprefix('http://')} refused {proof}"
-        (rejection,) = estimate(client, key, body)["rejections"]
+        (rejection,) = estimated_batches.estimate(client, key, body)["rejections"]
         assert rejection["error"] == f"{sentence} {why}"
         batch = work_until_done(submit(key, body))
     # A worker has measured meanwhile how far back the node proves.
@@ -536,7 +534,7 @@ def test_a_rejection_at_an_old_block_quotes_the_nodes_refusal(
 
 
 def test_an_old_block_is_rejected_for_its_age_if_a_younger_one_is_served(service, client, key, settings, old):
-    body = request(ALICE, block=old)
+    body = request(users.ALICE, block=old)
     body["data"]["31337"][f"block:{service.head()}"] = body["data"]["31337"][f"block:{old}"]
 
     def refuse_old(question: Any, reply: Any) -> Any:
@@ -545,7 +543,7 @@ def test_an_old_block_is_rejected_for_its_age_if_a_younger_one_is_served(service
 
     with instead_of_proofs(service, refuse_old) as url:
         reconfigure(settings, service.url, url)
-        (rejection,) = estimate(client, key, body)["rejections"]
+        (rejection,) = estimated_batches.estimate(client, key, body)["rejections"]
     assert "(-32000). Accounts and slots at old blocks need an archive node." in rejection["error"]
 
 
@@ -586,7 +584,7 @@ def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, clien
         assert f"{archive.removeprefix('http://')} proves accounts at every block" in shown
         ChainWatch.objects.update(proofs_measured_at=None)
         work()
-        (rejection,) = estimate(client, key, request(ALICE, block=old))["rejections"]
+        (rejection,) = estimated_batches.estimate(client, key, request(users.ALICE, block=old))["rejections"]
     assert "The nodes prove accounts at least 128 blocks back. Accounts and slots at old blocks" in rejection["error"]
 
 
@@ -612,16 +610,16 @@ def test_a_node_that_hangs_at_old_states_is_measured_in_seconds(service, setting
 
 @pytest.mark.long
 def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, client, key, settings, old):
-    batch, patient = submit(key, request(ALICE, block=old)), submit(key, request(ALICE, block=old + 1))
+    batch, patient = submit(key, request(users.ALICE, block=old)), submit(key, request(users.ALICE, block=old + 1))
     with instead_of_proofs(service, of_another_state) as url, lying_node(lambda _: Raw(b"<html>")) as down:
         reconfigure(settings, service.url, url)
-        told = estimate(client, key, request(ALICE, block=old))
+        told = estimated_batches.estimate(client, key, request(users.ALICE, block=old))
         assert "serves a usable proof: 127.0.0.1" in told["waits"][0]
         shown = asked_at(key, "/read-proofs", f"block:{old}").json()
         assert shown["error"].endswith(" Nothing was stored; send it again in a moment.")
         work(LOOKS_IN_A_MINUTE + 2)
         (sentence,) = status(key, batch)["info"]
-        assert f"with a proof of {ALICE} at block {old} that does not verify: The proof " in sentence
+        assert f"with a proof of {users.ALICE} at block {old} that does not verify: The proof " in sentence
         assert " The batch is rejected if this stays so for ten minutes." in sentence
         # The other node is down and may have the state, so the batch waits without a limit.
         reconfigure(settings, f'"{url}"', f'"{url}", "{down}"')
@@ -661,8 +659,8 @@ def of_the_empty_trie(question: Any, reply: Any) -> Any:
 @pytest.mark.parametrize("blocks", [0, 200])
 def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_reason(service, client, key, blocks):
     service.mine(blocks)
-    body = request(ALICE, block=0)
-    (rejection,) = estimate(client, key, body)["rejections"]
+    body = request(users.ALICE, block=0)
+    (rejection,) = estimated_batches.estimate(client, key, body)["rejections"]
     sentence = rejection["error"]
     assert sentence.startswith("No node of chain 31337 proves the state at block 0. 127.0.0.1")
     assert sentence.endswith(" Development chains often begin with another state: ask for block 1 or a later one.")
@@ -680,14 +678,14 @@ def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_rea
         "code": "proof_unavailable",
         "retryable": True,
     }
-    assert work_until_done(submit(key, request(ALICE, block=1))).status == BatchStatus.DONE
+    assert work_until_done(submit(key, request(users.ALICE, block=1))).status == BatchStatus.DONE
     of_header = asking({"block:0": {"header": ["TIMESTAMP"]}})
     assert work_until_done(submit(key, of_header), service).status == BatchStatus.DONE
 
 
 @pytest.mark.long
 def test_block_0_is_waited_for_as_long_as_a_node_may_prove_it_and_then_proven(service, key, settings):
-    batch = submit(key, request(ALICE, block=0))
+    batch = submit(key, request(users.ALICE, block=0))
     checked(batch, 5)
     with instead_of_proofs(service, of_the_empty_trie) as url, lying_node(lambda _: Raw(b"<html>")) as down:
         # The other node may have the state.

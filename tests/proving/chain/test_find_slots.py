@@ -15,14 +15,11 @@ from django.test import Client
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, ThrottleCount
-from devnet.devchain import DevChain
-from devnet.foreign_contracts import create, send
-from tests.chain_fixtures import chain_fixture
+from devnet import devchain, foreign_contracts
+from tests import chain_fixtures, deployed
 from tests.chains.hostile_node import dripped_reply, hostile_node, silence
 from tests.chains.lying_node import ask, between, error, lying_node
-from tests.deployed import deploy_on
 from tests.proving import tokens
-from tests.proving.tokens import Deployed
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, header, reconfigure
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
@@ -33,12 +30,12 @@ _ERC721 = 0x80BB2B638CC20BC4D0A60D66940F3AB4A00C1D7B313497CA82FB0B4AB0079300
 _MINTER = f"0x{keccak(text='MINTER').hex()}"
 _HOLDER = int(ALICE, 16)
 
-_deployed: list[Deployed] = []
-shared_chain = chain_fixture(lambda chain: _deployed.append(tokens.deploy(chain)))
+_deployed: list[tokens.Deployed] = []
+shared_chain = chain_fixtures.chain_fixture(lambda chain: _deployed.append(tokens.deploy(chain)))
 
 
 @pytest.fixture
-def chain(shared_chain: DevChain, db, settings, tmp_path) -> DevChain:
+def chain(shared_chain: devchain.DevChain, db, settings, tmp_path) -> devchain.DevChain:
     """Return a chain with all contracts, connected to the service."""
     settings.CHAINS_FILE = chains_toml(tmp_path, shared_chain.url)
     return shared_chain
@@ -48,7 +45,7 @@ def chain(shared_chain: DevChain, db, settings, tmp_path) -> DevChain:
 class Search:
     """Searches by one user."""
 
-    chain: DevChain
+    chain: devchain.DevChain
     key: ApiKey
 
     def ask(self, name: str, signature: str, *arguments: str, **more: Any) -> Any:
@@ -77,7 +74,7 @@ class Search:
 
 
 @pytest.fixture
-def search(chain: DevChain) -> Search:
+def search(chain: devchain.DevChain) -> Search:
     return Search(chain, a_key())
 
 
@@ -284,7 +281,7 @@ def _base(contract: str, variable: int | str) -> int:
 
 def test_a_view_call_leads_to_its_slot_and_layout(search):
     """The batch that the answer has is taken by `/read-proofs`, which computes slots from names anew."""
-    deploy_on(search.chain)
+    deployed.deploy_on(search.chain)
     addresses = _deployed[-1].addresses
     for name, signature, arguments, expected in _ROWS:
         position = {"position": expected["position"]} if "position" in expected else {}
@@ -411,7 +408,7 @@ def test_a_contract_that_knows_trial_words_does_not_fool_the_search(search):
 
 def test_an_earlier_block_has_its_own_value(search, chain):
     number = chain.head()
-    send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", BOB)
+    foreign_contracts.send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", BOB)
     for block, value in ((f"block:{number}", "0"), ("latest", "1001")):
         found = search.found("behind slot 0", "balanceOf(address)", BOB, block=block)
         (slot,) = found["slots"]
@@ -433,7 +430,6 @@ def test_an_earlier_block_has_its_own_value(search, chain):
         # The first word is constant.
         (("Hidden", "two(address)", ALICE), {"position": "0"}, 422, "slots_unknown"),
         (("Hidden", "longer(address)", ALICE), {"position": "0"}, 422, "call_failed"),
-        (("Hidden", "many()"), {}, 422, "slots_unknown"),
         (("Hidden", "endless()"), {}, 422, "call_failed"),
         # Trials with the same gas would leave too little for another way through the contract.
         (("Hidden", "burning(address)", ALICE), {}, 422, "slots_unknown"),
@@ -471,7 +467,7 @@ def test_questions_without_an_answer_are_refused(search, call, more, status, cod
 
 def test_a_refusal_says_what_to_check(search, chain):
     address = _deployed[-1].addresses["Hidden"]
-    later = create(chain, "0x6001600c60003960016000f300")
+    later = foreign_contracts.create(chain, "0x6001600c60003960016000f300")
     for call, block, sentence in (
         (("Hidden", "failing(address)", ALICE), "latest", f"failing({ALICE}) of {address} reverts: “no”."),
         (("Hidden", "paused()"), "latest", f"paused() of {address} reverts."),
@@ -512,7 +508,7 @@ Change = Callable[[Any, Any], Any]
 
 
 @pytest.fixture
-def spoiled(chain: DevChain, settings) -> Iterator[Callable[[Change], list[Any]]]:
+def spoiled(chain: devchain.DevChain, settings) -> Iterator[Callable[[Change], list[Any]]]:
     """Return a function that places a node before the real one, and returns the requests that it gets."""
     with ExitStack() as stack:
 
@@ -628,7 +624,7 @@ def test_a_node_that_shortens_lists_of_plain_calls_tells_all_slots(search, spoil
     assert search.found("OldToken", "balanceOf(address)", ALICE)["foundBy"] == "eth_createAccessList"
 
 
-def _ignored(chain: DevChain) -> Change:
+def _ignored(chain: devchain.DevChain) -> Change:
     def change(question: Any, honest: Any) -> Any:
         return (
             honest
@@ -651,7 +647,7 @@ def _echoed(question: Any, honest: Any) -> Any:
     return honest | {"result": next(iter(storage["stateDiff"].values()))}
 
 
-def _other_block(chain: DevChain) -> Change:
+def _other_block(chain: devchain.DevChain) -> Change:
     def change(question: Any, honest: Any) -> Any:
         if question["method"] != "eth_call":
             return honest
@@ -718,7 +714,7 @@ def test_each_search_has_other_arguments_and_callers(search, spoiled):
 
 def test_values_of_another_block_are_found_out(search, chain, spoiled):
     number = chain.head()
-    send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", CHARLIE)
+    foreign_contracts.send(chain, _deployed[-1].addresses["behind slot 0"], "fill(address)", CHARLIE)
     spoiled(_other_block(chain))
     refused = search.refused("behind slot 0", "balanceOf(address)", CHARLIE, block=f"block:{number}")
     assert refused == (503, "chain_unavailable")
@@ -794,9 +790,9 @@ def test_honest_nodes_agree_on_the_slots_of_a_caller(search, chain, spoiled, set
 
 def test_a_second_node_contradicts_another_chain_of_the_same_id(search, chain, settings):
     """The other chain has a contract that this one lacks, and proves its slots by its own state root."""
-    with DevChain() as other:
+    with devchain.DevChain() as other:
         other.mine(chain.head() - other.head())
-        contract = create(other, (tokens.FOLDER / "vyper" / "Token-0.4.3.hex").read_text().strip())
+        contract = foreign_contracts.create(other, (tokens.FOLDER / "vyper" / "Token-0.4.3.hex").read_text().strip())
         reconfigure(settings, chain.url, other.url)
         block = f"block:{other.head()}"
         chain.mine(other.head() - chain.head())

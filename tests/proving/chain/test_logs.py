@@ -12,9 +12,8 @@ from chains.contract_artifacts import DEPLOYER
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, StepKind
 from tests.chains.lying_node import between, error
+from tests.proving import estimated_batches, kills, money, self_funded
 from tests.proving.chain_state import call, signer_nonce
-from tests.proving.estimated_batches import estimate
-from tests.proving.kills import BEFORE_AND_AFTER
 from tests.proving.logs import (
     FAILS,
     LOG,
@@ -28,8 +27,6 @@ from tests.proving.logs import (
     hashes_of,
     receipt_of,
 )
-from tests.proving.money import stopped
-from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.service import asking, changed_replies, fresh, reconfigure, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, a_key
 
@@ -153,7 +150,7 @@ def test_a_transaction_or_log_that_its_block_lacks_is_rejected_with_a_code_of_it
         ),
     ):
         body = asking({selector or f"block:{number}": {"transactions": transactions}})
-        (obstacle,) = estimate(client, key, body)["rejections"]
+        (obstacle,) = estimated_batches.estimate(client, key, body)["rejections"]
         assert (obstacle["code"], sentence in obstacle["error"]) == (code, True), obstacle
         batch = submit(key, body)
         work(LOOKS_IN_A_MINUTE + 1)
@@ -170,7 +167,7 @@ def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, ke
         return [error(question, -32601, "no such method")] if question["method"].startswith("debug_") else [reply]
 
     with changed_replies(settings, service, change) as url:
-        (obstacle,) = estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
+        (obstacle,) = estimated_batches.estimate(client, key, asking_of(number, {"0": {"logs": ["0"]}}))["rejections"]
         assert (obstacle["code"], url in obstacle["error"]) == ("root_not_made", False)
 
 
@@ -192,18 +189,18 @@ def test_a_block_to_come_is_rejected_with_the_code_of_what_it_lacks(service, key
 def test_a_payer_is_told_the_transaction(service, key):
     number = block_of(service, [emitting(64)] * 3)
     asked = {"1": {"logs": ["0"], "props": ["HASH", "STATUS"]}}
-    batch = submit(key, itself(asking_of(number, asked)))
-    with nothing_spent(service):
+    batch = submit(key, self_funded.itself(asking_of(number, asked)))
+    with self_funded.nothing_spent(service):
         work()
-        (transaction,) = left_of(batch)["transactions"]
-        send(service, [transaction])
+        (transaction,) = self_funded.left_of(batch)["transactions"]
+        self_funded.send(service, [transaction])
         work_until_done(batch, service)
     assert fresh(batch).status == BatchStatus.DONE
     assert are_right(service, number, asked)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
+@pytest.mark.parametrize("after", kills.BEFORE_AND_AFTER)
 def test_a_log_is_proven_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
     for exchange in killing.exchanges(after=after):
@@ -258,7 +255,7 @@ def test_a_transaction_that_moves_in_its_block_is_found_again(service, key):
     raw = [service.rpc("eth_getRawTransactionByHash", each) for each in before]
     asked = {before[1]: {"blockLogs": [str(int(receipt_of(service, number, 1)["logs"][0]["logIndex"], 16))]}}
     batch = submit(key, asking_of(number, asked))
-    with stopped():
+    with money.stopped():
         work()
         assert batch.queries.get().transaction_index == 1
         service.rpc("anvil_reorg", service.head() - number + 1, [[each, 0] for each in reversed(raw)])
@@ -275,9 +272,9 @@ def test_a_transaction_too_long_for_any_node_is_rejected(service, client, key):
     service.rpc("eth_sendTransaction", {"from": ALICE, "to": BOB, "data": data, "gas": hex(16_000_000)})
     service.mine()
     number = service.head() - 1
-    (obstacle,) = estimate(client, key, asking_of(number, {"0": {"props": ["HASH"]}}))["rejections"]
+    (obstacle,) = estimated_batches.estimate(client, key, asking_of(number, {"0": {"props": ["HASH"]}}))["rejections"]
     assert (obstacle["code"], "has 121" in obstacle["error"]) == ("transaction_too_long", True)
-    assert not estimate(client, key, asking_of(number, {"0": {"props": ["STATUS"]}}))["rejections"]
+    assert not estimated_batches.estimate(client, key, asking_of(number, {"0": {"props": ["STATUS"]}}))["rejections"]
 
 
 @pytest.mark.long
@@ -328,7 +325,7 @@ def test_a_block_that_no_longer_holds_the_transaction_that_selects_it_is_not_pro
     service.mine()
     raw = service.rpc("eth_getRawTransactionByHash", tx_hash)
     batch = submit(key, asking({f"transaction:{tx_hash}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
-    with stopped():
+    with money.stopped():
         work()
         assert batch.queries.get().block is not None
         service.rpc("anvil_reorg", service.head() - number + 1, [[raw, 1]])

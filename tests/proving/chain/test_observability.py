@@ -10,10 +10,8 @@ from django.test import Client
 
 from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from queries.models import Batch
-from tests.deployed import deploy
-from tests.metrics import value
-from tests.proving.prices import up_to_a_gwei
-from tests.proving.proxy import Proxy
+from tests import deployed, metrics
+from tests.proving import prices, proxy
 from tests.service import chains_toml, request, submit, work, work_until_done
 from tests.users import ALICE, SIGNER, a_key, header
 
@@ -25,7 +23,7 @@ USER = f"0x{0xA11CE:040x}"
 
 
 def counted(name: str, **labels: object) -> float:
-    return value(Client().get("/metrics").text, name, **labels) or 0
+    return metrics.value(Client().get("/metrics").text, name, **labels) or 0
 
 
 @pytest.fixture
@@ -49,10 +47,10 @@ def lines(settings) -> Iterator[list[dict[str, object]]]:
 
 @pytest.mark.long
 def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, tmp_path):
-    with Proxy(chain.url) as node:
+    with proxy.Proxy(chain.url) as node:
         host = re.sub("^http://", "", node.url)
         settings.CHAINS_FILE = chains_toml(tmp_path, f"{node.url}/?key={URL_KEY}")
-        deploy()
+        deployed.deploy()
         before = {
             (kind, outcome): counted("batchquery_job_run_seconds_count", kind=kind, outcome=outcome)
             for kind, outcome in [("batch", "done"), ("block", "done"), ("block", "waits"), ("signer", "done")]
@@ -112,10 +110,10 @@ def test_a_worker_stores_what_it_sees_of_balances_and_the_day(service):
     held = int(service.rpc("eth_getBalance", SIGNER, "latest"), 16)
     assert watch.balances == {SIGNER: str(held)}
     assert watch.number == service.head()
-    assert watch.spent_in_day == sum(up_to_a_gwei(tx.reserved) for tx in Transaction.objects.all())
+    assert watch.spent_in_day == sum(prices.up_to_a_gwei(tx.reserved) for tx in Transaction.objects.all())
     text = Client().get("/metrics").text
-    assert value(text, "batchquery_signer_balance_wei", chain=31337, signer=SIGNER) == float(held)
-    assert value(text, "batchquery_daily_spent_wei", chain=31337) == float(watch.spent_in_day or 0)
+    assert metrics.value(text, "batchquery_signer_balance_wei", chain=31337, signer=SIGNER) == float(held)
+    assert metrics.value(text, "batchquery_daily_spent_wei", chain=31337) == float(watch.spent_in_day or 0)
 
 
 def test_a_request_can_be_followed_from_the_api_to_the_chain(service, lines):

@@ -17,22 +17,12 @@ from prometheus_client import REGISTRY
 from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
-from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries.models import BatchStatus, Block, Step, StepKind, StepStatus
+from tests import users
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
-from tests.factories import is_done, until
 from tests.metrics import value
-from tests.proving.chain_state import (
-    HEADER_ACCUMULATED,
-    AccountField,
-    balance_at,
-    events,
-    field_on_chain,
-    registry,
-    signer_nonce,
-)
-from tests.proving.proxy import Proxy
+from tests.proving import chain_state
 from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
-from tests.users import ALICE, BOB, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -45,7 +35,7 @@ EMPTY_CODE_HASH = 0xC5D2460186F7233C927E7DB2DCC703C0E500B653CA82273B7BFAD8045D85
 @pytest.mark.story
 def test_a_balance_is_proven_through_all_four_steps(service, key):
     block = service.head()
-    batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
+    batch = work_until_done(submit(key, request(users.SIGNER, block=block)), service)
     assert batch.status == BatchStatus.DONE
     assert batch.accepted_at is not None
     assert batch.finished_at is not None
@@ -56,8 +46,12 @@ def test_a_balance_is_proven_through_all_four_steps(service, key):
     assert all(step.completed_at and step.started_at <= step.completed_at for step in steps)
     tx = Transaction.objects.exclude(to=DEPLOYER).get()
     assert [step.transaction_hash for step in steps] == ["", "", tx.hash, tx.hash]
-    proven = field_on_chain(service, SIGNER, block, AccountField.BALANCE)
-    assert proven == balance_at(service, SIGNER, block) != balance_at(service, SIGNER, service.head())
+    proven = chain_state.field_on_chain(service, users.SIGNER, block, chain_state.AccountField.BALANCE)
+    assert (
+        proven
+        == chain_state.balance_at(service, users.SIGNER, block)
+        != chain_state.balance_at(service, users.SIGNER, service.head())
+    )
 
 
 def _erigon(question: Any, reply: Any) -> list[Any]:
@@ -84,7 +78,7 @@ def _geth(url: str, most: int) -> Callable[[Any], Any]:
 @pytest.mark.long("erigon")
 @pytest.mark.parametrize("node", ["erigon", "besu", "geth"])
 def test_proofs_in_the_forms_of_erigon_besu_and_geth_are_proven(service, key, settings, node):
-    accounts = [NOBODY, ALICE, *(f"0x{number:040x}" for number in range(0xA000, 0xA00C))]
+    accounts = [NOBODY, users.ALICE, *(f"0x{number:040x}" for number in range(0xA000, 0xA00C))]
     running = {
         "erigon": between(service.url, _erigon),
         "besu": between(service.url, _besu),
@@ -99,59 +93,63 @@ def test_proofs_in_the_forms_of_erigon_besu_and_geth_are_proven(service, key, se
 
 @pytest.mark.story
 def test_every_field_of_a_contract_is_proven(service, key):
-    block, contract = service.head(), registry().address
+    block, contract = service.head(), chain_state.registry().address
     assert work_until_done(submit(key, request(contract, block=block, props=ALL))).status == BatchStatus.DONE
     proof = service.rpc("eth_getProof", contract, [], hex(block))
-    for field, name in zip(AccountField, ("nonce", "balance", "storageHash", "codeHash"), strict=True):
-        assert field_on_chain(service, contract, block, field) == int(proof[name], 16)
+    for field, name in zip(chain_state.AccountField, ("nonce", "balance", "storageHash", "codeHash"), strict=True):
+        assert chain_state.field_on_chain(service, contract, block, field) == int(proof[name], 16)
 
 
 def test_an_account_that_does_not_exist_is_proven_to_be_empty(service, key):
     block = service.head()
     assert work_until_done(submit(key, request(NOBODY, block=block, props=ALL))).status == BatchStatus.DONE
-    values = [field_on_chain(service, NOBODY, block, field) for field in AccountField]
+    values = [chain_state.field_on_chain(service, NOBODY, block, field) for field in chain_state.AccountField]
     assert values == [0, 0, EMPTY_TRIE_ROOT, 0]
 
 
 def test_a_balance_of_256_bits_is_exact_everywhere(service, key):
-    balances = {NOBODY: 2**256 - 1, BOB: 2**256 - 2}
+    balances = {NOBODY: 2**256 - 1, users.BOB: 2**256 - 2}
     for address, balance in balances.items():
         service.rpc("anvil_setBalance", address, hex(balance))
     service.mine()
     block = service.head()
     assert work_until_done(submit(key, request(*balances, block=block))).status == BatchStatus.DONE
-    assert {who: field_on_chain(service, who, block, AccountField.BALANCE) for who in balances} == balances
+    assert {
+        who: chain_state.field_on_chain(service, who, block, chain_state.AccountField.BALANCE) for who in balances
+    } == balances
 
 
 @pytest.mark.story
 def test_batches_on_one_block_share_one_transaction(service, key):
     block = service.head()
     batches = [
-        submit(key, request(ALICE, block=block)),
-        submit(key, request(BOB, ALICE, block=block, props=["NONCE", "CODE_HASH"])),
-        submit(a_key(BOB), request(SIGNER, block=block)),
+        submit(key, request(users.ALICE, block=block)),
+        submit(key, request(users.BOB, users.ALICE, block=block, props=["NONCE", "CODE_HASH"])),
+        submit(users.a_key(users.BOB), request(users.SIGNER, block=block)),
     ]
-    before = signer_nonce(service)
+    before = chain_state.signer_nonce(service)
     for batch in batches:
         assert work_until_done(batch).status == BatchStatus.DONE
-    assert signer_nonce(service) == before + 1
-    assert len(events(service, HEADER_ACCUMULATED)) == 1
-    assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
+    assert chain_state.signer_nonce(service) == before + 1
+    assert len(chain_state.events(service, chain_state.HEADER_ACCUMULATED)) == 1
+    assert (
+        chain_state.field_on_chain(service, users.ALICE, block, chain_state.AccountField.CODE_HASH) == EMPTY_CODE_HASH
+    )
 
 
 def test_a_fact_that_exists_costs_nothing(service, key):
     block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
-    before = signer_nonce(service)
-    again = work_until_done(submit(key, request(ALICE, block=block, props=["NONCE"])))
+    work_until_done(submit(key, request(users.ALICE, block=block)))
+    before = chain_state.signer_nonce(service)
+    again = work_until_done(submit(key, request(users.ALICE, block=block, props=["NONCE"])))
     assert again.status == BatchStatus.DONE
-    assert signer_nonce(service) == before
+    assert chain_state.signer_nonce(service) == before
     assert (again.gas_used, again.estimated_gas) == (0, 0)
 
 
 def test_no_archive_node_is_needed_once_initial_state_is_completed(service, key, settings):
     service.rpc("evm_setAutomine", False)
-    batch = submit(key, request(ALICE, block=service.head()))
+    batch = submit(key, request(users.ALICE, block=service.head()))
     work(2)
     assert batch.queries.get().step != StepKind.INITIAL_STATE
 
@@ -167,7 +165,7 @@ def test_no_archive_node_is_needed_once_initial_state_is_completed(service, key,
 def test_confirmations_are_waited_for(service, key, settings):
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
     service.mine(2)  # the registry needs more confirmations now
-    batch = submit(key, request(ALICE, block=service.head()))
+    batch = submit(key, request(users.ALICE, block=service.head()))
     work(3)
     mined_at = Transaction.objects.exclude(to=DEPLOYER).get().block_number
     assert mined_at is not None
@@ -200,10 +198,10 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
         return [reply]
 
     with changed_replies(settings, service, change) as bad:
-        batch = submit(key, of_slots(ALICE, service.head(), 1))
+        batch = submit(key, of_slots(users.ALICE, service.head(), 1))
         work(6)
         assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
-        assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
+        assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {users.ALICE} " in waiting()[0]
         # `reconfigure` makes new clients, so the first node in the file is asked first, and that is the bad one.
         reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')
         assert work_until_done(batch).status == BatchStatus.DONE
@@ -237,8 +235,8 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
 
     with changed_replies(settings, service, change):
         block = service.head()
-        evil = submit(a_key(ALICE), of_slots(EVIL, block, slots) | {"sender": "self"})
-        good = work_until_done(submit(a_key(BOB), of_slots(BOB, block, slots)))
+        evil = submit(users.a_key(users.ALICE), of_slots(EVIL, block, slots) | {"sender": "self"})
+        good = work_until_done(submit(users.a_key(users.BOB), of_slots(users.BOB, block, slots)))
         evil.refresh_from_db()
         steps = dict(Step.objects.exclude(error=None).values_list("query__batch", "error"))
     assert good.status == BatchStatus.DONE
@@ -259,8 +257,8 @@ def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(
     with lying_node(give_up) as url:
         reconfigure(settings, service.url, url)
         block = service.head()
-        heavy = submit(a_key(ALICE), of_slots(EVIL, block, 60))
-        light = submit(a_key(BOB), request(BOB, block=block))
+        heavy = submit(users.a_key(users.ALICE), of_slots(EVIL, block, 60))
+        light = submit(users.a_key(users.BOB), request(users.BOB, block=block))
         assert work_until_done(light).status == BatchStatus.DONE
         assert work_until_done(heavy).status == BatchStatus.DONE
 
@@ -278,7 +276,7 @@ def without_proofs(chain: DevChain, settings: Any) -> Iterator[None]:
 @pytest.mark.long
 def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, settings, caplog):
     caplog.set_level(logging.INFO)
-    batch = submit(key, request(ALICE, block=service.head()))
+    batch = submit(key, request(users.ALICE, block=service.head()))
     with without_proofs(service, settings):
         work(8)
         assert fresh(batch).status == BatchStatus.ACCEPTED
@@ -296,7 +294,7 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
 
 @pytest.mark.long
 def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, settings, monkeypatch):
-    batch = submit(key, request(ALICE, block=service.head()))
+    batch = submit(key, request(users.ALICE, block=service.head()))
     with without_proofs(service, settings):
         work(3)
         assert Block.objects.get().refused_since
@@ -309,44 +307,23 @@ def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, 
 @pytest.mark.long
 def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
+    work_until_done(submit(key, request(users.ALICE, block=block)))
     AccountProof.objects.update(balance=1)
-    before = signer_nonce(service)
-    batch = submit(key, request(ALICE, block=block, props=["BALANCE"]))
+    before = chain_state.signer_nonce(service)
+    batch = submit(key, request(users.ALICE, block=block, props=["BALANCE"]))
     work(5)
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert "than this service proved" in waiting()[0]
-    assert signer_nonce(service) == before
-
-
-def is_done_after_work(batch: Batch) -> bool:
-    work()
-    return is_done(batch)
-
-
-@pytest.mark.long
-def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, settings):
-    batch = submit(key, request(ALICE, block=service.head()))
-    with Proxy(service.url) as node:
-        reconfigure(settings, service.url, node.url)
-        node.down()
-        work()
-        assert fresh(batch).status == BatchStatus.RECEIVED
-        assert "can't be reached" in waiting()[0]
-        node.up()
-        # After a failure the node isn't asked for a moment.
-        until(lambda: is_done_after_work(batch), "DONE")
-        work()
-        assert waiting() == []
+    assert chain_state.signer_nonce(service) == before
 
 
 @pytest.mark.long
 def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service, key, caplog):
-    submit(key, request(BOB, block=service.head() - 1))
-    good = submit(key, request(ALICE, block=service.head()))
+    submit(key, request(users.BOB, block=service.head() - 1))
+    good = submit(key, request(users.ALICE, block=service.head()))
 
     def fail_on_bob(execute, sql, params, *others):
-        if sql.startswith("INSERT") and BOB in params:
+        if sql.startswith("INSERT") and users.BOB in params:
             raise ZeroDivisionError("a defect")
         return execute(sql, params, *others)
 

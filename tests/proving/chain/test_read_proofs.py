@@ -14,11 +14,11 @@ from eth_utils.crypto import keccak
 
 from proving.models import AccountProof, FactsRegistry
 from queries.models import Batch, Block
-from tests.chains.lying_node import between, error, result
+from tests.chains.lying_node import error, result
 from tests.contracts.tries import EMPTY_CODE_HASH, EMPTY_ROOT, hex_prefix
 from tests.headers import with_hash
 from tests.proving.logs import block_of, block_with_logs, emitting, hashes_of
-from tests.service import ALICE, BOB, asking, changed_replies, header, reconfigure, submit, work_until_done
+from tests.service import ALICE, BOB, asking, changed_replies, header, recorded_methods, submit, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -187,19 +187,14 @@ def test_the_place_of_what_a_block_does_not_have_is_told(service, client, key):
 
 def test_a_block_that_many_selectors_name_is_read_once(service, client, key, settings):
     number = block_of(service, [emitting(32)] * 24)
-    hashes, methods = hashes_of(service, number), list[str]()
-
-    def record(question, reply):
-        methods.append(question["method"])
-        return [reply]
+    hashes = hashes_of(service, number)
 
     blocks = {
         f"transaction:{tx_hash}": {"transactions": {str(index): {"props": ["STATUS"], "logs": ["0"]}}}
         for index, tx_hash in enumerate(hashes)
     }
     blocks |= {f"block:{number}": {"transactions": {hashes[0]: {"props": ["STATUS"]}}}}
-    with between(service.url, record) as url:
-        reconfigure(settings, service.url, url)
+    with recorded_methods(settings, service) as methods:
         told = read(client, key, blocks).json()["proofs"]
     assert [proof["selector"] for proof in told] == [name for name in blocks for _ in range(2)][:-1]
     assert [int(proof["transaction"]["index"]) for proof in told[::2]] == [*range(24), 0]

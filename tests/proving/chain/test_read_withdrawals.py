@@ -7,18 +7,16 @@ from django.test import Client
 from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
+from tests import fixtures_folder, headers
 from tests.chains.lying_node import error, result
-from tests.contracts import tries
-from tests.contracts.deployed import Deployed
-from tests.fixtures_folder import load_fixture
-from tests.headers import told as header_of
+from tests.contracts import deployed, tries
 from tests.headers import with_hash
 from tests.service import ALICE, asking, changed_replies, header
 
 pytestmark = pytest.mark.outside
 
 WITHDRAWALS_ROOT = 16
-RECORDED = load_fixture("withdrawals/eth-mainnet-19426587.json")["withdrawals"]
+RECORDED = fixtures_folder.load_fixture("withdrawals/eth-mainnet-19426587.json")["withdrawals"]
 MESSAGE_PASSER = "0x4200000000000000000000000000000000000016"
 
 
@@ -65,14 +63,14 @@ def root_of(values: list[bytes]) -> bytes:
     return bytes(tries.build({tries.encode(place): value for place, value in enumerate(values)}).root_hash)
 
 
-def own_reader(service, block: dict[str, Any]) -> Deployed:
+def own_reader(service, block: dict[str, Any]) -> deployed.Deployed:
     """Return a reader of a registry that holds the root of withdrawals of a block, as nodes tell it."""
-    source = Deployed(service, "test/SettableBlockHashSource", 31337)
-    registry = Deployed(service, "FactsRegistry", 31337, source.address, 8191, "0x" + "00" * 20)
+    source = deployed.Deployed(service, "test/SettableBlockHashSource", 31337)
+    registry = deployed.Deployed(service, "FactsRegistry", 31337, source.address, 8191, "0x" + "00" * 20)
     source.send("set", int(block["number"], 16), bytes.fromhex(block["hash"][2:]))
     # The header, its field 16, and the header's end (docs/developing/proof-format.md).
-    registry.send_raw(header_of(block) + bytes.fromhex("31" + "80010000" + "37"))
-    return Deployed(service, "FactsReader", [registry.address])
+    registry.send_raw(headers.told(block) + bytes.fromhex("31" + "80010000" + "37"))
+    return deployed.Deployed(service, "FactsReader", [registry.address])
 
 
 def test_recorded_withdrawals_are_shown_with_proofs_that_the_view_takes(service, client, key, node):

@@ -12,23 +12,18 @@ from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from chains.beacon.jumps import MAINNET
-from devnet.beacon_api import BeaconApi
-from devnet.devchain import DevChain
+from devnet import beacon_api, devchain
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from queries.models import BatchStatus, Block
-from tests import headers
+from tests import deployed, fixtures_folder, headers
 from tests.chains.lying_node import each, error, lying_node, result
-from tests.contracts import recorded_beacon
-from tests.contracts.l1_block import L1Block
-from tests.deployed import deploy
+from tests.contracts import l1_block, recorded_beacon
 from tests.explorer.batches import bundle_of
-from tests.fixtures_folder import needs_fixtures
-from tests.proving import beacon_chains
+from tests.proving import beacon_chains, estimated_batches
 from tests.proving.chain_state import HeaderField, header_on_chain
-from tests.proving.estimated_batches import estimate
 from tests.service import asking, chains_toml, fresh, source_tables, submit, work_until_done
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures, pytest.mark.long]
+pytestmark = [pytest.mark.django_db, pytest.mark.outside, fixtures_folder.needs_fixtures, pytest.mark.long]
 
 # Blocks of Capella, of Deneb's first period and of Deneb; and a block before the Merge.
 SINCE_CAPELLA, BEFORE_MERGE = (17_034_870, 19_426_587, 22_162_263), 1_000_001
@@ -77,7 +72,7 @@ def node() -> Iterator[str]:
 
 
 @pytest.fixture
-def service(chain: DevChain, settings, tmp_path) -> Iterator[BeaconApi]:
+def service(chain: devchain.DevChain, settings, tmp_path) -> Iterator[beacon_api.BeaconApi]:
     """Configure the service with Ethereum as a source. An L1Block tells of Ethereum's newest block."""
     for number in SINCE_CAPELLA:
         period = MAINNET.period(recorded_beacon.block(number).header.slot)
@@ -86,13 +81,13 @@ def service(chain: DevChain, settings, tmp_path) -> Iterator[BeaconApi]:
     records = b"".join(digest + total.to_bytes(32, "little") for digest, total in recorded_beacon.records())
     JumpLeaves.objects.create(chain_id=1, kind=JumpLeavesKind.EPOCH, number=122, content=records, is_complete=True)
     JumpLeaves.objects.update(is_complete=True)
-    with contextmanager(node)() as url, BeaconApi(beacon_chains.mainnets_node(SINCE_CAPELLA)) as api:
+    with contextmanager(node)() as url, beacon_api.BeaconApi(beacon_chains.mainnets_node(SINCE_CAPELLA)) as api:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
         lines = f'beacon_urls = ["{api.url}"]\nera_files = ["nowhere"]'
         more = source_tables(1, "Ethereum", url, 'block_hash_source = "op-stack"', chain=lines)
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        L1Block(chain).tell(22_500_000, keccak(headers.encode(newest())))
-        deploy(chain.chain_id, 1)
+        l1_block.L1Block(chain).tell(22_500_000, keccak(headers.encode(newest())))
+        deployed.deploy(chain.chain_id, 1)
         yield api
 
 
@@ -108,7 +103,7 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     fields[BEFORE_MERGE].append(HeaderField.DIFFICULTY)
     fields[SINCE_CAPELLA[0]].append(HeaderField.BASE_FEE_PER_GAS)
     every = asking({f"block:{number}": {"header": ["TIMESTAMP"]} for number in fields}, source=1)
-    (told,) = estimate(client, key, every)["sources"]
+    (told,) = estimated_batches.estimate(client, key, every)["sources"]
     assert told["jumps"] == {"count": 4, "fromBlock": "22500000"}
     batches = [submit(key, of_header(number, *properties)) for number, properties in fields.items()]
     for batch in batches:

@@ -24,10 +24,8 @@ from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.explorer.batches import beat, bundle_of, path
+from tests.proving import logs, money, prices
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
-from tests.proving.logs import block_with_logs
-from tests.proving.money import limit, pending
-from tests.proving.prices import ETHER, go_on, mine_at
 from tests.service import (
     asking,
     balances,
@@ -175,7 +173,7 @@ def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(s
     row.address = deploy_code(service, earlier_registry().bytecode, encode(types, arguments))
     row.save()
     restart()
-    number = block_with_logs(service)
+    number = logs.block_with_logs(service)
     transactions = {"0": {"logs": ["0"]}}
     account = {ALICE: {"props": ["BALANCE"], "slots": []}}
     asked = asking({f"block:{number}": {"accounts": account, "transactions": transactions}})
@@ -239,7 +237,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
 def test_a_transaction_to_a_registry_refused_since_is_cancelled(service, key):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
-    tx = pending(batch)
+    tx = money.pending(batch)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     restart()
     # The node has lost the transaction, as if it had never been broadcast.
@@ -318,17 +316,17 @@ def test_transactions_to_a_replaced_registry_take_nothing_of_the_fees_of_open_ba
     """Transactions to the old registry aren't final yet. Both batches must still be finished within their fees."""
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
-    mine_at(costly, 1)
+    prices.mine_at(costly, 1)
     head = costly.head()
     keys = {head: key, head - 4: a_key(BOB)}
     batches = [submit(keys[at], asking(balances([*range(at - 3, at + 1), head + 40]), fee="auto")) for at in keys]
-    go_on(costly, 1, 6)
+    prices.go_on(costly, 1, 6)
     assert [batch.queries.filter(step=None).count() for batch in batches] == [4, 4]
     replace_code(costly)
     deploy(31337, 31337, "--replace")
     costly.mine(40)
-    mine_at(costly, 1)
-    go_on(costly, 1, 12)
+    prices.mine_at(costly, 1)
+    prices.go_on(costly, 1, 12)
     for batch in batches:
         assert fresh(batch).status == BatchStatus.DONE, waiting()
         assert 0 < fresh(batch).spent <= batch.fee
@@ -338,17 +336,17 @@ def test_transactions_to_a_replaced_registry_take_nothing_of_the_fees_of_open_ba
 def test_transactions_to_a_replaced_registry_take_nothing_of_their_users_limits(costly, key, settings):
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
-    mine_at(costly, 1)
+    prices.mine_at(costly, 1)
     done = work_until_done(submit(key, asking(balances(range(costly.head() - 3, costly.head())), fee="auto")), costly)
     replace_code(costly)
     call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
-    mine_at(costly, 1)
-    limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
+    prices.mine_at(costly, 1)
+    money.limit(settings, daily_limit=prices.ETHER, daily_limit_per_user=done.spent)
     two = [costly.head() - 1, costly.head()]
     batch = work_until_done(submit(key, asking(balances(two), fee="auto")), costly)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
     # Transactions to the new one count.
-    limit(settings, daily_limit=ETHER, daily_limit_per_user=batch.spent)
+    money.limit(settings, daily_limit=prices.ETHER, daily_limit_per_user=batch.spent)
     more = work_until_done(submit(key, asking(balances([number + 1 for number in two]), fee="auto")), costly)
     assert more.status != BatchStatus.DONE
 

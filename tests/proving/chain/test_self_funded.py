@@ -12,27 +12,13 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Sender, StepKind
 from tests.chains.lying_node import error, estimating
-from tests.contracts.deployed import Deployed
-from tests.contracts.l1_block import L1Block
+from tests.contracts import deployed, l1_block
 from tests.deployed import deploy
 from tests.explorer.batches import read_files
 from tests.factories import client_of, until
-from tests.proving import paths, sources
-from tests.proving.chain_state import (
-    ACCOUNT_PROVEN,
-    HEADER_ACCUMULATED,
-    AccountField,
-    balance_at,
-    events,
-    field_on_chain,
-    registry,
-)
-from tests.proving.money import accepted, limit, pending
-from tests.proving.paths import WINDOW
+from tests.proving import chain_state, money, paths, self_funded, sources, transactions
 from tests.proving.prices import ETHER, mine_at
 from tests.proving.proxy import Proxy
-from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
-from tests.proving.transactions import work_aged
 from tests.service import (
     asking,
     balances,
@@ -42,6 +28,7 @@ from tests.service import (
     expire_leases,
     fresh,
     reconfigure,
+    recorded_methods,
     request,
     submit,
     waiting,
@@ -62,8 +49,8 @@ def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dic
         work()
         if fresh(batch).status == BatchStatus.DONE:
             return told
-        told.append(left_of(batch))
-        send(chain, told[-1]["transactions"])
+        told.append(self_funded.left_of(batch))
+        self_funded.send(chain, told[-1]["transactions"])
     raise AssertionError(f"{batch.status}: {[answer['waits'] for answer in told]}")
 
 
@@ -73,11 +60,11 @@ def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dic
 @pytest.mark.story
 def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key):
     block = service.head()
-    with nothing_spent(service):
-        batch = submit(key, itself(request(BOB, CHARLIE, block=block)))
-        assert get(batch).json()["waits"] == ["Waiting for a worker to check it against the chains."]
+    with self_funded.nothing_spent(service):
+        batch = submit(key, self_funded.itself(request(BOB, CHARLIE, block=block)))
+        assert self_funded.get(batch).json()["waits"] == ["Waiting for a worker to check it against the chains."]
         work(2)
-        answer = get(batch).json()
+        answer = self_funded.get(batch).json()
         (tx,) = answer["transactions"]
         assert (answer["chainId"], answer["isComplete"], answer["waits"]) == ("31337", True, [])
         assert (tx["value"], tx["chainId"], tx["queries"]) == ("0x0", "0x7a69", [1, 2])
@@ -91,57 +78,59 @@ def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key)
         status = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
         (sentence,) = status["info"]
         assert f"GET /batch-queries/{batch.pk}/transactions" in sentence
-        service.rpc("anvil_setBalance", STRANGER, hex(ETHER))
-        service.rpc("anvil_impersonateAccount", STRANGER)
-        wallet = {name: tx[name] for name in ("to", "data", "value", "gas")} | {"from": STRANGER}
+        service.rpc("anvil_setBalance", self_funded.STRANGER, hex(ETHER))
+        service.rpc("anvil_impersonateAccount", self_funded.STRANGER)
+        wallet = {name: tx[name] for name in ("to", "data", "value", "gas")} | {"from": self_funded.STRANGER}
         assert service.rpc("eth_sendTransactionSync", wallet)["status"] == "0x1"
-        assert get(batch).json()["transactions"] == []
+        assert self_funded.get(batch).json()["transactions"] == []
         work()
         assert fresh(batch).status == BatchStatus.DONE
         assert (batch.fee, batch.gas_used, batch.spent) == (0, 0, 0)
-    assert field_on_chain(service, BOB, block, AccountField.BALANCE) == balance_at(service, BOB, block)
-    assert get(batch).json()["isComplete"]
+    assert chain_state.field_on_chain(service, BOB, block, chain_state.AccountField.BALANCE) == chain_state.balance_at(
+        service, BOB, block
+    )
+    assert self_funded.get(batch).json()["isComplete"]
 
 
 @pytest.mark.long
 def test_transactions_that_rest_on_another_have_a_gas_limit_that_suffices(service, key):
     block = service.head()
     slots = {"props": ["BALANCE", "CODE_HASH"], "slots": [hex(slot * 7919) for slot in range(40)]}
-    body = itself(request(*(f"0x{number:040x}" for number in range(1000, 1300)), block=block))
-    body["data"]["31337"][f"block:{block}"]["accounts"][registry().address] = slots
+    body = self_funded.itself(request(*(f"0x{number:040x}" for number in range(1000, 1300)), block=block))
+    body["data"]["31337"][f"block:{block}"]["accounts"][chain_state.registry().address] = slots
     batch = submit(key, body)
-    with nothing_spent(service):
+    with self_funded.nothing_spent(service):
         (answer,) = send_until_done(service, batch)
     assert answer["isComplete"]
     assert len(answer["transactions"]) == 3
     assert [tx["what"].startswith("Accumulates") for tx in answer["transactions"]] == [True, False, False]
-    assert len(events(service, HEADER_ACCUMULATED)) == 1
+    assert len(chain_state.events(service, chain_state.HEADER_ACCUMULATED)) == 1
 
 
 @pytest.mark.parametrize("false", [lambda _: 30_000, lambda gas: gas * 10], ids=["30,000", "tenfold"])
 def test_a_false_estimate_gives_nobody_too_little_or_too_much_gas(service, key, settings, false):
-    batch = submit(key, itself(request(ALICE, block=service.head())))
+    batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
     with estimating(service.url, false) as url:
         reconfigure(settings, service.url, url)
         work()
-        (tx,) = left_of(batch)["transactions"]
+        (tx,) = self_funded.left_of(batch)["transactions"]
     assert int(tx["gas"], 16) < 300_000
-    send(service, [tx])
+    self_funded.send(service, [tx])
 
 
 @pytest.mark.long
 def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):
     head = service.head()
-    body = itself(request(ALICE, block=head))
+    body = self_funded.itself(request(ALICE, block=head))
     body["data"]["31337"] |= {
         f"block:{head - 1}": {"header": ["GAS_LIMIT"], "accounts": {BOB: {"props": ["NONCE"]}}},
         f"block:{head - 2}": {"accounts": {BOB: {"slots": ["0x1"]}}},
     }
     batch = submit(key, body)
     work(2)
-    answer = left_of(batch)
+    answer = self_funded.left_of(batch)
     assert len(answer["transactions"]) == 3
-    multicall = Deployed(service, "Multicall", address=registry().multicall)
+    multicall = deployed.Deployed(service, "Multicall", address=chain_state.registry().multicall)
     calls = [(tx["to"], bytes.fromhex(tx["data"][2:])) for tx in answer["transactions"]]
     gas = sum(int(tx["gas"], 16) for tx in answer["transactions"])
     data = "0x" + multicall.calldata("run", calls).hex()
@@ -159,8 +148,8 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
     ]
     accounts = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
     data = {f"timestamp:{time}": accounts for time in times} | {f"block:{service.head() - 1}": {"header": ["GAS_USED"]}}
-    batch = submit(key, itself(asking(data)))
-    with nothing_spent(service):
+    batch = submit(key, self_funded.itself(asking(data)))
+    with self_funded.nothing_spent(service):
         told = send_until_done(service, batch)
     # The header's property is proven after the time, which stores the header. A worker may notice both at once.
     assert [answer["isComplete"] for answer in told][-2:] in ([False, True], [True])
@@ -171,25 +160,27 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
 
 @pytest.mark.long
 def test_a_long_path_is_sent_in_rounds(old, key, settings):
-    reconfigure(settings, f"window = {WINDOW}", "window = 1")
+    reconfigure(settings, f"window = {paths.WINDOW}", "window = 1")
     block = old.head() - 50
-    batch = submit(key, itself(request(CHARLIE, block=block)))
-    with nothing_spent(old):
+    batch = submit(key, self_funded.itself(request(CHARLIE, block=block)))
+    with self_funded.nothing_spent(old):
         told = send_until_done(old, batch)
     assert 2 <= len(told) <= 3
     assert [answer["isComplete"] for answer in told] == [*[False] * (len(told) - 1), True]
-    assert field_on_chain(old, CHARLIE, block, AccountField.BALANCE) == balance_at(old, CHARLIE, block)
+    assert chain_state.field_on_chain(old, CHARLIE, block, chain_state.AccountField.BALANCE) == chain_state.balance_at(
+        old, CHARLIE, block
+    )
 
 
 @pytest.mark.long
 def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(old, key):
-    first = old.head() - 3 * WINDOW - 5
-    body = itself(request(CHARLIE, block=first))
+    first = old.head() - 3 * paths.WINDOW - 5
+    body = self_funded.itself(request(CHARLIE, block=first))
     (accounts,) = body["data"]["31337"].values()
     time = int(old.rpc("eth_getBlockByNumber", hex(first + 3), False)["timestamp"], 16)
     body["data"]["31337"] |= {f"block:{first + 1}": accounts, f"timestamp:{time}": accounts}
     batch = submit(key, body)
-    with nothing_spent(old):
+    with self_funded.nothing_spent(old):
         (answer,) = send_until_done(old, batch)
     assert answer["isComplete"]
     assert [tx["what"].startswith("Leads") for tx in answer["transactions"]].count(True) == 1
@@ -197,20 +188,20 @@ def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(ol
 
 @pytest.mark.long
 def test_transactions_that_rest_on_a_path_are_not_listed_without_it(old, key, settings):
-    first = old.head() - 3 * WINDOW - 5
-    body = itself(request(CHARLIE, block=first))
+    first = old.head() - 3 * paths.WINDOW - 5
+    body = self_funded.itself(request(CHARLIE, block=first))
     (accounts,) = body["data"]["31337"].values()
     body["data"]["31337"] |= {f"block:{first + 1}": accounts}
     batch = submit(key, body)
     work(2)
-    assert len(left_of(batch)["transactions"]) == 2
+    assert len(self_funded.left_of(batch)["transactions"]) == 2
 
     def change(question: Any, reply: Any) -> list[Any]:
         reverts = question["method"] == "eth_estimateGas"
         return [error(question, 3, "execution reverted", "0x") if reverts else reply]
 
     with changed_replies(settings, old, change):
-        answer = left_of(batch)
+        answer = self_funded.left_of(batch)
     assert (answer["transactions"], answer["isComplete"]) == ([], False)
 
 
@@ -218,16 +209,16 @@ def test_transactions_that_rest_on_a_path_are_not_listed_without_it(old, key, se
 def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key):
     with DevChain(chain_id=sources.THERE) as there:
         sources.grow(there, 30)
-        l1 = L1Block(chain)
+        l1 = l1_block.L1Block(chain)
         sources.connect(settings, tmp_path, chain, there.url)
         block = there.head() - 5
         l1.tell_of(there)
-        batch = submit(key, itself(sources.of_chains(there=[block])))
-        with nothing_spent(chain):
+        batch = submit(key, self_funded.itself(sources.of_chains(there=[block])))
+        with self_funded.nothing_spent(chain):
             told = send_until_done(chain, batch)
         assert [answer["isComplete"] for answer in told] == [False, True]
         assert told[0]["transactions"][0]["what"].startswith("Records a hash")
-        assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+        assert sources.balance_proven(chain, block) == chain_state.balance_at(there, CHARLIE, block)
 
 
 @pytest.mark.long
@@ -238,11 +229,11 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
         signed = bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(block), False)["hash"][2:])
         with sources.liar(sources.KEYS[0], signed) as honest:
             sources.connect(settings, tmp_path, chain, there.url, attesters=[honest], threshold=1)
-            batch = submit(key, itself(sources.of_chains(there=[block])))
-            with nothing_spent(chain):
+            batch = submit(key, self_funded.itself(sources.of_chains(there=[block])))
+            with self_funded.nothing_spent(chain):
                 (answer,) = send_until_done(chain, batch)
             assert answer["isComplete"]
-        assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+        assert sources.balance_proven(chain, block) == chain_state.balance_at(there, CHARLIE, block)
 
 
 # --- Facts that others send -------------------------------------------------------------------------------------------
@@ -251,19 +242,19 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
 @pytest.mark.long
 def test_a_transaction_that_somebody_else_has_sent_is_not_listed_again(service, key):
     head = service.head()
-    body = itself(request(ALICE, block=head))
+    body = self_funded.itself(request(ALICE, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {BOB: {"props": ["NONCE"]}}}
     batch = submit(key, body)
     work(2)
-    first, second = left_of(batch)["transactions"]
-    send(service, [second], BOB)
-    assert [tx["data"] for tx in left_of(batch)["transactions"]] == [first["data"]]
+    first, second = self_funded.left_of(batch)["transactions"]
+    self_funded.send(service, [second], BOB)
+    assert [tx["data"] for tx in self_funded.left_of(batch)["transactions"]] == [first["data"]]
     work()
     assert sorted(Query.objects.values_list("block__number", "step")) == [
         (head - 1, StepKind.HEADER_ACCUMULATED),
         (head, None),
     ]
-    send(service, [first], CHARLIE)
+    self_funded.send(service, [first], CHARLIE)
     work()
     assert fresh(batch).status == BatchStatus.DONE
 
@@ -277,13 +268,13 @@ def test_a_sent_transaction_is_seen_once_somebody_asks_and_none_is_left(service,
         return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
 
     with changed_replies(settings, service, change):
-        batch = submit(key, itself(request(ALICE, block=service.head())))
+        batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
         work(2)
-        (tx,) = get(batch).json()["transactions"]
+        (tx,) = self_funded.get(batch).json()["transactions"]
         start_worker()
         sent = {name: tx[name] for name in ("to", "data", "gas")} | {"from": BOB}
         assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
-        assert get(batch).json()["transactions"] == []
+        assert self_funded.get(batch).json()["transactions"] == []
         until(lambda: fresh(batch).status == BatchStatus.DONE, "what was sent is seen")
 
 
@@ -291,13 +282,13 @@ def test_a_sent_transaction_is_seen_once_somebody_asks_and_none_is_left(service,
 def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
     block = service.head()
     service.mine(3)
-    batch = submit(key, itself(request(ALICE, block=block)))
+    batch = submit(key, self_funded.itself(request(ALICE, block=block)))
     send_until_done(service, batch)
     service.rpc("anvil_reorg", 1, [])
     work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert len(left_of(batch)["transactions"]) == 1
-    with nothing_spent(service):
+    assert len(self_funded.left_of(batch)["transactions"]) == 1
+    with self_funded.nothing_spent(service):
         assert len(send_until_done(service, batch)) == 1
 
 
@@ -308,21 +299,15 @@ def test_an_unsent_self_funded_batch_costs_nodes_little_and_is_rejected_at_its_d
 ):
     settings.BATCH_DEADLINE_SECONDS = 3600
     service.mine(40)
-    methods: list[str] = []
-
-    def change(question: Any, reply: Any) -> list[Any]:
-        methods.append(question["method"])
-        return [reply]
-
-    with changed_replies(settings, service, change):
-        batch = submit(key, itself(asking(balances(range(1, 41)))))
+    with recorded_methods(settings, service) as methods:
+        batch = submit(key, self_funded.itself(asking(balances(range(1, 41)))))
         work(4)
         methods.clear()
         worker = start_worker()
         until(lambda: methods.count("eth_getLogs") > 3, "events are read")
         # Requests are for the chain's head and events, and not for each block.
         assert len(methods) < 60, methods
-        send(service, left_of(batch)["transactions"][:1])
+        self_funded.send(service, self_funded.left_of(batch)["transactions"][:1])
         # The worker notices the fact by events, without another request for transactions.
         until(lambda: batch.queries.filter(step=None).exists(), "what was sent is seen")
         worker.kill()
@@ -332,19 +317,19 @@ def test_an_unsent_self_funded_batch_costs_nodes_little_and_is_rejected_at_its_d
     work()
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
     assert "GET /batch-queries/" in batch.rejection_reason
-    assert get(batch).status_code == 409
+    assert self_funded.get(batch).status_code == 409
 
 
 @pytest.mark.release
 def test_a_self_funded_batch_is_done_wherever_the_worker_is_killed(service, key, killing):
     for number, exchange in enumerate(killing.exchanges()):
         service.mine(3)
-        batch = submit(key, itself(request(ALICE, block=service.head())))
-        with nothing_spent(service):
+        batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
+        with self_funded.nothing_spent(service):
             # The kill is before the node acts in every other round, and after it in the rest.
             with killing.at(exchange, after=number % 2 == 0):
                 work(2)
-                send(service, left_of(batch)["transactions"])
+                self_funded.send(service, self_funded.left_of(batch)["transactions"])
                 work()
             send_until_done(service, batch)
     assert exchange > 4
@@ -357,17 +342,17 @@ def test_a_self_funded_batch_is_done_wherever_the_worker_is_killed(service, key,
 def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, key):
     block = service.head()
     # The self-funded batch needs the same account with the same property and another one.
-    oneself = submit(a_key(BOB), itself(request(ALICE, BOB, block=block, props=["BALANCE", "CODE_HASH"])))
+    oneself = submit(a_key(BOB), self_funded.itself(request(ALICE, BOB, block=block, props=["BALANCE", "CODE_HASH"])))
     paid = submit(key, request(ALICE, block=block))
     work_until_done(paid, service)
     (tx,) = Transaction.objects.exclude(to=DEPLOYER)
     assert (
         set(tx.queries.values_list("batch", flat=True)) == {paid.pk} == set(tx.shares.values_list("batch", flat=True))
     )
-    (proven,) = events(service, ACCOUNT_PROVEN)
+    (proven,) = chain_state.events(service, chain_state.ACCOUNT_PROVEN)
     assert int(proven["topics"][1], 16) == int(ALICE, 16)
     assert fresh(paid).gas_used == tx.gas_used
-    with nothing_spent(service):
+    with self_funded.nothing_spent(service):
         work(3)
         assert fresh(oneself).status == BatchStatus.IN_PROGRESS
         (answer,) = send_until_done(service, oneself)
@@ -377,24 +362,24 @@ def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, ke
 
 @pytest.mark.long
 def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old, key):
-    first = old.head() - 3 * WINDOW - 5
-    riding = submit(a_key(BOB), itself(request(CHARLIE, block=first + 1)))
+    first = old.head() - 3 * paths.WINDOW - 5
+    riding = submit(a_key(BOB), self_funded.itself(request(CHARLIE, block=first + 1)))
     work(3)
     paid = done(submit(key, request(CHARLIE, block=first)), old, rounds=20)
     (tx,) = paths.extending()
     assert set(tx.queries.values_list("batch", flat=True)) == {paid.pk}
-    assert len(events(old, BLOCK_HASH_PROVEN)) == 3
-    with nothing_spent(old):
+    assert len(chain_state.events(old, BLOCK_HASH_PROVEN)) == 3
+    with self_funded.nothing_spent(old):
         send_until_done(old, riding)
 
 
 @pytest.mark.long
 def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
     """The self-funded batch's time needs the next header, but the operator's batch doesn't."""
-    block = old.head() - 3 * WINDOW
+    block = old.head() - 3 * paths.WINDOW
     time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
-    submit(a_key(BOB), itself(asking(data)))
+    submit(a_key(BOB), self_funded.itself(asking(data)))
     work(2)
     before = Transaction.objects.count()
     done(submit(key, request(CHARLIE, block=block)), old, rounds=20)
@@ -406,21 +391,21 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
     """A cancellation costs money, and no batch that the operator pays for is waiting."""
     mine_at(costly, 1)
     block = costly.head()
-    batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)
-    tx = pending(batch)
-    oneself = submit(a_key(BOB), itself(request(BOB, block=block)))
+    batch = money.accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)
+    tx = money.pending(batch)
+    oneself = submit(a_key(BOB), self_funded.itself(request(BOB, block=block)))
     for _ in range(4):
         mine_at(costly, 20)
-        work_aged()
+        transactions.work_aged()
     assert fresh(oneself).status == BatchStatus.IN_PROGRESS
     assert not tx.newest.is_cancellation
 
 
 def test_a_self_funded_batch_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
-    limit(settings, daily_limit=0, daily_limit_per_user=0)
-    batch = submit(key, itself(request(ALICE, block=costly.head())))
+    money.limit(settings, daily_limit=0, daily_limit_per_user=0)
+    batch = submit(key, self_funded.itself(request(ALICE, block=costly.head())))
     costly.rpc("evm_setAutomine", True)
-    with nothing_spent(costly):
+    with self_funded.nothing_spent(costly):
         send_until_done(costly, batch)
     assert (batch.estimated_gas or 0) > 0
 
@@ -432,7 +417,7 @@ def test_a_self_funded_batch_takes_nothing_of_any_budget_and_needs_no_fee(costly
 def test_a_service_without_a_signer_proves_what_others_send(service, key, settings):
     before = submit(key, request(ALICE, block=service.head()))
     reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
-    with nothing_spent(service):
+    with self_funded.nothing_spent(service):
         refused = post(key, request(ALICE, block=service.head()))
         assert refused.status_code == 400
         (fault,) = refused.json()["details"]
@@ -440,7 +425,7 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
         assert '"sender": "self"' in fault["message"]
         work()
         assert (fresh(before).status, before.rejection_code) == (BatchStatus.REJECTED, "no_signer")
-        batch = submit(key, itself(request(ALICE, block=service.head())))
+        batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
         send_until_done(service, batch)
         reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
         with pytest.raises(CommandError, match="has no signer"):
@@ -448,9 +433,9 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
 
 
 def test_an_accepted_batch_waits_if_the_signer_is_taken_away(service, key, settings):
-    batch = accepted(key, request(ALICE, block=service.head()))
+    batch = money.accepted(key, request(ALICE, block=service.head()))
     reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
-    with nothing_spent(service):
+    with self_funded.nothing_spent(service):
         work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert "has no signer on chain 31337" in waiting()[0]
@@ -466,17 +451,17 @@ def post(key, body: dict[str, Any]) -> Any:
 @pytest.mark.long
 def test_more_than_one_answer_holds_comes_in_the_next(service, key):
     service.mine(18)
-    told = send_until_done(service, submit(key, itself(asking(balances(range(3, 21))))))
+    told = send_until_done(service, submit(key, self_funded.itself(asking(balances(range(3, 21))))))
     assert [(len(answer["transactions"]), answer["isComplete"]) for answer in told] == [(16, False), (2, True)]
 
 
 def test_only_its_user_is_told_and_only_of_what_is_self_funded(service, key):
-    paid, oneself = submit(key, request(ALICE, block=3)), submit(key, itself(request(ALICE, block=3)))
+    paid, oneself = submit(key, request(ALICE, block=3)), submit(key, self_funded.itself(request(ALICE, block=3)))
     other = a_key(BOB)
-    assert get(oneself, other).status_code == 404
-    assert get(oneself, other).json()["error"] == "No query found"
+    assert self_funded.get(oneself, other).status_code == 404
+    assert self_funded.get(oneself, other).json()["error"] == "No query found"
     assert Client().get(f"/batch-queries/{oneself.pk}/transactions").status_code == 401
-    answer = get(paid)
+    answer = self_funded.get(paid)
     assert (answer.status_code, answer.json()["code"]) == (409, "paid_by_operator")
     unknown = Client().get("/batch-queries/a\0b/transactions", headers=header(key))
     assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
@@ -485,20 +470,20 @@ def test_only_its_user_is_told_and_only_of_what_is_self_funded(service, key):
 def test_the_list_of_transactions_is_503_while_the_chain_cannot_be_asked(service, key, settings):
     with Proxy(service.url) as proxy:
         reconfigure(settings, service.url, proxy.url)
-        batch = submit(key, itself(request(ALICE, block=service.head())))
+        batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
         work(2)
         proxy.down()
-        answer = get(batch)
+        answer = self_funded.get(batch)
         proxy.up()
     assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (503, "chain_unavailable", True)
     assert "No node of Development chain (31337) can be used" in answer.json()["error"]
 
 
 def test_a_user_may_ask_so_often(service, key):
-    batch = submit(key, itself(request(ALICE, block=service.head())))
-    assert {get(batch).status_code for _ in range(60)} == {200}
-    assert get(batch).status_code == 429
-    assert int(get(batch)["Retry-After"]) > 0
+    batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
+    assert {self_funded.get(batch).status_code for _ in range(60)} == {200}
+    assert self_funded.get(batch).status_code == 429
+    assert int(self_funded.get(batch)["Retry-After"]) > 0
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
@@ -506,7 +491,7 @@ def test_a_user_may_ask_so_often(service, key):
 
 @pytest.mark.long
 def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
-    batch = submit(key, itself(request(ALICE, block=service.head())))
+    batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
     work(2)
     page = Client().get(f"/explorer/query/{batch.pk}").text
     assert "<dt>Who pays</dt><dd>Its submitter" in page
@@ -518,7 +503,7 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     assert Client().get(path).status_code == 302
     listed = Client().post(path).text
     assert "1 transaction to send on Development chain (31337)" in " ".join(listed.split())
-    (tx,) = left_of(batch)["transactions"]
+    (tx,) = self_funded.left_of(batch)["transactions"]
     assert tx["data"] in listed
     send_until_done(service, batch)
     assert path not in Client().get(f"/explorer/query/{batch.pk}").text
@@ -527,14 +512,14 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
 
 @pytest.mark.long
 def test_scripts_of_its_page_are_told_what_to_send_and_what_that_costs(service, key):
-    batch = submit(key, itself(request(ALICE, block=service.head())))
+    batch = submit(key, self_funded.itself(request(ALICE, block=service.head())))
     work(2)
 
     def post() -> Any:
         return Client().post(f"/explorer/query/{batch.pk}/transactions", headers={"accept": "application/json"})
 
     told = post().json()
-    (tx,) = left_of(batch)["transactions"]
+    (tx,) = self_funded.left_of(batch)["transactions"]
     assert told["chain"] == {"id": "0x7a69", "name": "Development chain", "currency": "ETH"}
     assert (told["block"], told["isComplete"], told["waits"]) == (service.head(), True, [])
     assert told["transactions"] == [{name: tx[name] for name in ("to", "data", "value", "gas", "what")}]

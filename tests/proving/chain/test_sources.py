@@ -22,39 +22,31 @@ from eth_utils.crypto import keccak
 
 from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
+from devnet import devchain, foreign_contracts
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
-from devnet.devchain import DevChain
-from devnet.foreign_contracts import ask, send
 from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
-from tests import headers
+from tests import chain_fixtures, headers, users
 from tests.attesting.process import AttesterProcess, signature
-from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import between, error, hiding
-from tests.contracts import block_hash_buffer, tries
-from tests.contracts.block_hash_buffer import BlockHashBuffer
-from tests.contracts.deployed import Deployed
-from tests.contracts.dispute_games import DisputeGames, output_of
+from tests.contracts import block_hash_buffer, deployed, dispute_games, tries
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
-from tests.proving.chain_state import balance_at, registry, signer_nonce
+from tests.proving import chain_state, money, paths
 from tests.proving.estimated_batches import estimate, measured
-from tests.proving.money import accepted, limit, stopped
-from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
 from tests.service import asking, changed_replies, done, fresh, reconfigure, submit, waiting, work, work_until_done
-from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 # Another chain of 30 blocks, each of which gives money to Charlie. All but the newest two are final.
-there = chain_fixture(lambda chain: grow(chain, 30), chain_id=THERE)
+there = chain_fixtures.chain_fixture(lambda chain: grow(chain, 30), chain_id=THERE)
 
 
 @pytest.fixture(scope="module")
-def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[AttesterProcess]]:
+def attesters(there: devchain.DevChain, tmp_path_factory) -> Iterator[list[AttesterProcess]]:
     """Yield two attester processes for blocks of `there`, and one that is down."""
     with ExitStack() as stack:
         folders = [tmp_path_factory.mktemp("attester") for _ in KEYS[:2]]
@@ -87,7 +79,7 @@ def nobody(key: str) -> AttesterProcess:
     return AttesterProcess(address=Account.from_key(key).address, url="http://127.0.0.1:9")
 
 
-def wait_of(chain: DevChain) -> str:
+def wait_of(chain: devchain.DevChain) -> str:
     """Return the wait of the only waiting query, after rounds of work that sent nothing."""
     work(2, chain)
     (sentence,) = waiting()
@@ -99,11 +91,11 @@ def lacking(block: int) -> str:
     return f"Nodes of chain {THERE} lack block {block}, although the chain has it."
 
 
-def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) -> None:
+def assert_proven(chain: devchain.DevChain, there: devchain.DevChain, batch: Batch, *blocks: int) -> None:
     """Work until the batch is DONE. Compare Charlie's proven balances with the chain's."""
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in blocks:
-        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+        assert balance_proven(chain, block) == chain_state.balance_at(there, users.CHARLIE, block)
 
 
 # --- Attesters --------------------------------------------------------------------------------------------------------
@@ -118,15 +110,15 @@ def test_facts_of_another_chain_in_a_replaced_registry_are_proven_again_with_los
     chain.mine(3)
     batch = submit(key, of_chains(there=[block], here=[here_block]))
     assert_proven(chain, there, batch, block)
-    lost, old = Transaction.objects.exclude(queries=None).latest("pk"), registry(HERE).address
+    lost, old = Transaction.objects.exclude(queries=None).latest("pk"), chain_state.registry(HERE).address
     reconfigure(settings, "block_seconds = 1\nconfirmations", "block_seconds = 1\nhistory_window = 9000\nconfirmations")
     deploy(HERE, HERE, "--replace")
     work()
     chain.rpc("anvil_reorg", chain.head() - lost.block_number + 1, [])
     work()
     assert_proven(chain, there, batch, block)
-    assert old != registry(HERE).address
-    assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
+    assert old != chain_state.registry(HERE).address
+    assert balance_proven(chain, here_block, source=HERE) == chain_state.balance_at(chain, users.CHARLIE, here_block)
 
 
 @pytest.mark.long
@@ -138,14 +130,14 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
         block = there.head() - 10
         with caplog.at_level(logging.ERROR):
             assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
-        notice = str(registry(THERE).risk)
+        notice = str(chain_state.registry(THERE).risk)
         # Attesters are also asked without work, and so the notice lasts as long as the contradiction.
         FactsRegistry.objects.update(risk_seen_at=timezone.now() - timedelta(hours=1))
         assert Client().get("/healthz").json()["notices"] == []
         AttesterWatch.objects.update(asked_at=None)
         work()
         assert Client().get("/healthz").json()["notices"] == [notice]
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert balance_proven(chain, block) == chain_state.balance_at(there, users.CHARLIE, block)
     assert f"{lying.address} signed 0x{'13' * 32}" in notice
     assert notice in caplog.text
 
@@ -165,7 +157,7 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
 def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
     chain, settings, tmp_path, tmp_path_factory, key
 ):
-    with DevChain(chain_id=THERE, slots_in_an_epoch=4) as there:
+    with devchain.DevChain(chain_id=THERE, slots_in_an_epoch=4) as there:
         grow(there, 20)
         with attesting(tmp_path_factory.mktemp("attester"), there, KEYS[0]) as attester:
             connect(settings, tmp_path, chain, there.url, attesters=[attester], threshold=1)
@@ -174,11 +166,11 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "is final; the newest final block is" in wait_of(chain)
             before = Block.objects.get(source_chain_id=THERE).hash
             there.rpc("anvil_rollback", 1)
-            there.rpc("eth_sendTransaction", {"from": ALICE, "to": CHARLIE, "value": "0x77"})
+            there.rpc("eth_sendTransaction", {"from": users.ALICE, "to": users.CHARLIE, "value": "0x77"})
             there.mine(12)
             assert work_until_done(batch, chain).status == BatchStatus.DONE
             assert Block.objects.get(source_chain_id=THERE, number=block).hash != before
-            assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+            assert balance_proven(chain, block) == chain_state.balance_at(there, users.CHARLIE, block)
             step = Step.objects.get(query__batch=batch, kind=StepKind.INITIAL_STATE)
             assert "reorganised" in step.went_back_because
 
@@ -196,7 +188,7 @@ def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, 
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert Transaction.objects.filter(queries__batch=batch).count() == 3
     for block in blocks:
-        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+        assert balance_proven(chain, block) == chain_state.balance_at(there, users.CHARLIE, block)
 
 
 @pytest.mark.long
@@ -206,18 +198,18 @@ def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, ther
     batch = submit(key, of_chains(there=[there_block], here=[here_block]))
     done(submit(key, of_chains(here=[here_block])), chain)
     assert fresh(batch).status == BatchStatus.RECEIVED
-    answer = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
+    answer = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=users.header(key)).json()
     assert "No node of The other chain (31338) can be used" in answer["info"][0]
     proxy.up()
     forget_chains()
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, there_block) == balance_at(there, CHARLIE, there_block)
+    assert balance_proven(chain, there_block) == chain_state.balance_at(there, users.CHARLIE, there_block)
 
 
 def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, settings, key):
     settings.MAX_BLOCKS_AHEAD = 1000
     now = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
-    of_alice = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    of_alice = {"accounts": {users.ALICE: {"props": ["BALANCE"]}}}
     data = {str(each.chain_id): {f"timestamp:{time + 300}": of_alice} for each, time in now.items()}
     batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
     work()
@@ -235,7 +227,7 @@ def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client)
     # There is no registry for the destination's own facts, and the other source's node is down.
     body = of_chains(here=[3], there=[20])
     body["data"] = dict(sorted(body["data"].items()))
-    answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
+    answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=users.header(key))
     assert answer.status_code == 503
     proxy.up()
 
@@ -259,9 +251,9 @@ def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attest
     reconfigure(settings, "test_network = true", "test_network = false", count=1)
     settings.ALLOWED_ADDRESSES = ["*"]
     body = of_chains(there=[there.head() - 10], here=[chain.head()])
-    enough = accepted(key, body | {"fee": str(10**18)})
+    enough = money.accepted(key, body | {"fee": str(10**18)})
     too_little = submit(key, body | {"fee": str((enough.estimated_wei or 0) * 3 // 4)})
-    with stopped():
+    with money.stopped():
         work_until_done(too_little)
     assert (too_little.status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
 
@@ -301,7 +293,7 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
     chain.rpc("anvil_setCode", old.address, "0x00")
     forget_chains()
     call_command("deploy_registry", str(HERE), str(THERE), "--replace", stdout=io.StringIO())
-    limit(settings, daily_limit_per_user=int(estimate(Client(), key, body)["wei"]["bound"]))
+    money.limit(settings, daily_limit_per_user=int(estimate(Client(), key, body)["wei"]["bound"]))
     batch = work_until_done(submit(key, body), chain)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
 
@@ -311,7 +303,7 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
 
 class Rollup(NamedTuple):
     outbox: ArbitrumOutbox
-    chain: DevChain
+    chain: devchain.DevChain
     ends: dict[int, bytes]
     """The send roots of the blocks that the rollup may confirm, by number."""
 
@@ -323,11 +315,11 @@ class Rollup(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
+def rollup_chain() -> Iterator[tuple[devchain.DevChain, dict[int, bytes]]]:
     """Yield a chain of 64 blocks. Every tenth block ends an assertion. The last two assertions have the
     same send root.
     """
-    with DevChain(chain_id=THERE) as chain:
+    with devchain.DevChain(chain_id=THERE) as chain:
         ends: dict[int, bytes] = {}
         for _ in range(6):
             grow(chain, 10)
@@ -346,16 +338,16 @@ def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
     return Rollup(outbox, *rollup_chain)
 
 
-def time_of(chain: DevChain, block: int) -> int:
+def time_of(chain: devchain.DevChain, block: int) -> int:
     return int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
 
 
-def source_of(chain: DevChain, name: str, source: int = THERE) -> Deployed:
+def source_of(chain: devchain.DevChain, name: str, source: int = THERE) -> deployed.Deployed:
     """Return a registry's block hash source, which is the contract `name`."""
-    return Deployed(chain, f"{name}BlockHashSource", address=registry(source).block_hash_source)
+    return deployed.Deployed(chain, f"{name}BlockHashSource", address=chain_state.registry(source).block_hash_source)
 
 
-def newest_recorded(chain: DevChain, name: str = "Arbitrum") -> int:
+def newest_recorded(chain: devchain.DevChain, name: str = "Arbitrum") -> int:
     newest: int = source_of(chain, name).call("newest")
     return newest
 
@@ -366,7 +358,7 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
         rollup.confirm(number)
     assert_proven(chain, rollup.chain, submit(key, of_chains(there=[36])), 36)
     # The newest confirmed block within a hop's reach is recorded, in the same transaction as the hop.
-    (tx,) = extending()
+    (tx,) = paths.extending()
     assert tx.succeeded
     assert newest_recorded(chain) == 50
     # All blocks in its window are one hop away, so none needs another record.
@@ -476,18 +468,18 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     batch = submit(key, of_chains(there=[40]))
     sentence = wait_of(chain)
     assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
-    assert str(registry(THERE).risk) == sentence
+    assert str(chain_state.registry(THERE).risk) == sentence
     know(settings, [implementation])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert registry(THERE).risk is None
+    assert chain_state.registry(THERE).risk is None
 
 
-def record(chain: DevChain, name: str, *arguments: object, source: int = THERE) -> None:
+def record(chain: devchain.DevChain, name: str, *arguments: object, source: int = THERE) -> None:
     """Record a block for the registry of the other chain, as any stranger may."""
     source_of(chain, name, source).send("record", *arguments)
 
 
-def encoded(chain: DevChain, number: int) -> bytes:
+def encoded(chain: devchain.DevChain, number: int) -> bytes:
     return headers.told(chain.rpc("eth_getBlockByNumber", hex(number), False))
 
 
@@ -506,18 +498,18 @@ def test_a_path_begins_at_a_recorded_block_without_the_outbox_unless_a_confirmed
 
 
 @pytest.fixture
-def games(chain, db, there, settings, tmp_path) -> DisputeGames:
+def games(chain, db, there, settings, tmp_path) -> dispute_games.DisputeGames:
     """Configure the service with dispute games on `HERE` about `there`. There is no game yet. Blocks are a second
     apart.
     """
     chain.rpc("anvil_setBlockTimestampInterval", 1)
-    games = DisputeGames(chain, THERE)
+    games = dispute_games.DisputeGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
     return games
 
 
-def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b"") -> str:
-    game = games.settle(claim or output_of(there, number), number)
+def settle(games: dispute_games.DisputeGames, there: devchain.DevChain, number: int, claim: bytes = b"") -> str:
+    game = games.settle(claim or dispute_games.output_of(there, number), number)
     games.chain.mine()
     assert games.is_valid(game)
     return game
@@ -525,14 +517,14 @@ def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b""
 
 @pytest.mark.story
 def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
-    games.settle(output_of(there, 26), 26)
+    games.settle(dispute_games.output_of(there, 26), 26)
     nearer = settle(games, there, 23)
-    games.propose(output_of(there, 21), 21)
+    games.propose(dispute_games.output_of(there, 21), 21)
     settle(games, there, 28)
     games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
     assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
     # The block is recorded in the same transaction as the hop.
-    (tx,) = extending()
+    (tx,) = paths.extending()
     assert tx.succeeded
     assert newest_recorded(chain, "OpStackGames") == 23
     # All blocks in its window are one hop away, so none needs a game.
@@ -551,7 +543,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     assert wait_of(chain) == none
     settle(games, there, 20)
     assert wait_of(chain) == none
-    game = games.propose(output_of(there, 25), 25)
+    game = games.propose(dispute_games.output_of(there, 25), 25)
     sentence = wait_of(chain)
     assert sentence.startswith(
         f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}. The game is about block 25 and began "
@@ -576,9 +568,9 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
 def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
     """The claimed output is no block's, or is another block's, or the claimed number is too large."""
     game = settle(games, there, 24, b"\x66" * 32)
-    settle(games, there, 25, output_of(there, 24))
-    settle(games, there, 10**9, output_of(there, 24))
-    settle(games, there, 2**256 - 1, output_of(there, 24))
+    settle(games, there, 25, dispute_games.output_of(there, 24))
+    settle(games, there, 10**9, dispute_games.output_of(there, 24))
+    settle(games, there, 2**256 - 1, dispute_games.output_of(there, 24))
     batch = submit(key, of_chains(there=[24]))
     assert wait_of(chain) == (
         f"The game {game} on chain {HERE} contradicts the nodes of chain {THERE} about the output of block 24. "
@@ -610,7 +602,7 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     assert f"The newest confirmed block of The other chain ({THERE}) is 24." in output.getvalue()
     code = code_that_decides()
     assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
-    anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
+    anchor = foreign_contracts.ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
     # The code returns empty bytes for any call, so the game is about no block.
     games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
@@ -632,10 +624,10 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     sentence = wait_of(chain)
     after = code_that_decides()["games of type 1"]
     assert f"doesn't name this code in known_implementations: games of type 1: {after}. The operator" in sentence
-    assert str(registry(THERE).risk) == sentence
+    assert str(chain_state.registry(THERE).risk) == sentence
     know(settings, [*before.values(), after])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert registry(THERE).risk is None
+    assert chain_state.registry(THERE).risk is None
 
 
 @pytest.mark.long
@@ -647,7 +639,7 @@ def test_a_game_that_ran_unknown_code_is_not_relied_on_after_that_code_is_gone(c
     games.implement()
     between = new_games()
     game = settle(games, there, 24)
-    send(chain, games.factory, "setImplementation(uint32,address)", 1, code)
+    foreign_contracts.send(chain, games.factory, "setImplementation(uint32,address)", 1, code)
     know(settings, before.values())
     assert code_that_decides() == before
     batch = submit(key, of_chains(there=[24]))
@@ -662,7 +654,7 @@ def test_a_game_that_ran_unknown_code_is_not_relied_on_after_that_code_is_gone(c
 # --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
 
 
-def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
+def pushed(there: devchain.DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
     blocks = [there.rpc("eth_getBlockByNumber", hex(number), False) for number in range(first, last + 1)]
     return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
 
@@ -673,7 +665,7 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
     batch = submit(key, of_chains(there=[20]))
     none = f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or the buffer is still empty."
     assert wait_of(chain) == none
-    buffer = BlockHashBuffer(chain)
+    buffer = block_hash_buffer.BlockHashBuffer(chain)
     assert wait_of(chain) == none
     buffer.push(*pushed(there, 10, 15))
     assert wait_of(chain) == (
@@ -690,12 +682,12 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
     assert_proven(chain, there, batch, 20)
     # A block whose hash was pushed needs no path.
     assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
-    assert len(extending()) == 1
+    assert len(paths.extending()) == 1
 
 
 @pytest.mark.long
 def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, buffered, settings, key):
-    BlockHashBuffer(chain).push(*pushed(there, 22, 24))
+    block_hash_buffer.BlockHashBuffer(chain).push(*pushed(there, 22, 24))
     batch = submit(key, of_chains(there=[20]))
     for serves_states in (False, True):
         with hiding(there.url, 24, serves_states=serves_states) as url:
@@ -719,19 +711,19 @@ def another_send_root(rollup: Rollup, *_: Any) -> None:
     rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
 
 
-def another_recorded(rollup: Rollup, chain: DevChain, *_: Any) -> None:
+def another_recorded(rollup: Rollup, chain: devchain.DevChain, *_: Any) -> None:
     other = tries.header(50, b"\x66" * 32, extra_data=b"\x13" * 32)
     rollup.outbox.confirm(b"\x13" * 32, keccak(other))
     record(chain, "Arbitrum", other)
     rollup.confirm(50)
 
 
-def pushed_early(_: None, chain: DevChain, *__: Any) -> None:
+def pushed_early(_: None, chain: devchain.DevChain, *__: Any) -> None:
     """Nodes refuse states of blocks that they don't have yet. This doesn't mean that the block is old."""
-    BlockHashBuffer(chain).push(99, [b"\x07" * 32])
+    block_hash_buffer.BlockHashBuffer(chain).push(99, [b"\x07" * 32])
 
 
-def another_address(_: Any, __: DevChain, settings: Any) -> None:
+def another_address(_: Any, __: devchain.DevChain, settings: Any) -> None:
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(re.sub(r"(outbox|anchor_state_registry) = .*", rf'\1 = "{OTHER}"', text))
     forget_chains()
@@ -768,7 +760,7 @@ def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, s
 @pytest.fixture
 def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
     """Configure a rollup with its Outbox on a parent chain, which `HERE` knows by its L1Block."""
-    with DevChain(chain_id=31339) as parent:
+    with devchain.DevChain(chain_id=31339) as parent:
         outbox = ArbitrumOutbox(parent)
         connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
         yield Rollup(outbox, *rollup_chain)
@@ -793,10 +785,10 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     newest = l1_block.tell_of(parent)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
-        assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+        assert balance_proven(chain, block) == chain_state.balance_at(elsewhere.chain, users.CHARLIE, block)
     # The transaction after the record proves the Outbox's slot in the parent's state.
     slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
-    of_parent = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
+    of_parent = deployed.Deployed(chain, "FactsRegistry", address=chain_state.registry(parent.chain_id).address)
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
@@ -807,7 +799,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     elsewhere.confirm(40)
     parent.mine(3)
     L1Block(chain).tell_of(parent)
-    nonce = signer_nonce(chain)
+    nonce = chain_state.signer_nonce(chain)
     batch = submit(key, of_chains(there=[36]))
     for lives, exchange in enumerate(killing.exchanges()):
         # The kill is before the node acts in every other round, and after it in the rest.
@@ -815,15 +807,15 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
             work_until_done(batch, chain)
     work()
     assert lives > 4
-    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
-    assert [tx.succeeded for tx in extending()] == [True, True]
-    assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
+    assert chain_state.signer_nonce(chain) == chain_state.signer_nonce(chain, "pending") == nonce + 2
+    assert [tx.succeeded for tx in paths.extending()] == [True, True]
+    assert balance_proven(chain, 36) == chain_state.balance_at(elsewhere.chain, users.CHARLIE, 36)
 
 
 @pytest.mark.long
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
     """The call that begins the parent's path is part of the same transaction, as for an Orbit chain on Arbitrum."""
-    with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
+    with devchain.DevChain(chain_id=31339) as parent, devchain.DevChain(chain_id=31340) as below:
         upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
         there = upper.chain
         connect(
@@ -843,7 +835,7 @@ def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_
         L1Block(chain).tell_of(below)
         result = measured(client, key, "two Outboxes", of_chains(there=[40]), chain=chain)
         assert result.spent <= result.expected <= 2 * result.spent, str(result)
-        assert balance_proven(chain, 40) == balance_at(there, CHARLIE, 40)
+        assert balance_proven(chain, 40) == chain_state.balance_at(there, users.CHARLIE, 40)
 
 
 @pytest.mark.long
@@ -871,7 +863,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
             record(chain, "OpStack", source=parent.chain_id)
         l1_block.tell_of(parent)
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
+    assert balance_proven(chain, 40) == chain_state.balance_at(elsewhere.chain, users.CHARLIE, 40)
 
 
 @pytest.mark.long
@@ -898,7 +890,7 @@ def test_a_newer_block_of_the_parent_is_proven_without_the_state_of_the_confirma
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
-    of_registry = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
+    of_registry = deployed.Deployed(chain, "FactsRegistry", address=chain_state.registry(parent.chain_id).address)
     told_slot = of_registry.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot)
     assert told_slot == elsewhere.hash_of(40)
 
@@ -943,7 +935,7 @@ def test_logs_of_the_parents_nodes_are_compared_with_its_state_before_anything_i
 def test_a_registry_is_not_refused_where_one_of_two_nodes_says_that_its_source_reads_another_outbox(
     chain, elsewhere, key, settings
 ):
-    source = registry(THERE).block_hash_source
+    source = chain_state.registry(THERE).block_hash_source
 
     def change(question: Any, reply: Any) -> list[Any]:
         is_asked = question["method"] == "eth_call" and question["params"][0]["to"] == source
@@ -955,7 +947,7 @@ def test_a_registry_is_not_refused_where_one_of_two_nodes_says_that_its_source_r
         sentence = wait_of(chain)
     hosts = (node.removeprefix("http://").rstrip("/") for node in (url, chain.url))
     assert f"differ about the contract at {source}: {', '.join(hosts)}" in sentence
-    assert registry(THERE).refused == ""
+    assert chain_state.registry(THERE).refused == ""
 
 
 @pytest.mark.long
@@ -965,7 +957,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
     L1Block(chain).tell_of(parent)
-    old, relying = registry(parent.chain_id).address, registry(THERE).address
+    old, relying = chain_state.registry(parent.chain_id).address, chain_state.registry(THERE).address
     call_command("deploy_reader", str(HERE), stdout=io.StringIO())
     assert same_everywhere() == dict.fromkeys((HERE, parent.chain_id, THERE), (True, True, True))
     chain.rpc("anvil_setCode", old, "0x00")
@@ -977,12 +969,12 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
     assert sentence.endswith(command)
     deploy(HERE, THERE, "--replace")
-    assert registry(THERE).address != relying
+    assert chain_state.registry(THERE).address != relying
     assert_proven(chain, elsewhere.chain, batch, 40)
     # The reader of before still reads the refused registry. The rollup's registry follows from the parent's, which has
     # another address than others' now.
     deploy(HERE, HERE)  # compares the code
-    assert registry(HERE).reader == ""
+    assert chain_state.registry(HERE).reader == ""
     assert same_everywhere() == {
         HERE: (True, False, False),
         parent.chain_id: (False, False, False),
@@ -1028,12 +1020,12 @@ def test_too_few_attesters_are_told_and_hand_over_to_others_who_are_believed_fro
     assert "1 of 2 required attesters has signed. 127.0.0.1:9 can't be reached." in sentence
     assert "1 of 2 required attesters has signed block" in " ".join(Client().get("/chains").text.split())
     assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    contract = registry(THERE).block_hash_source
+    contract = chain_state.registry(THERE).block_hash_source
     change(contract, [attesters[0].address], signed_by=KEYS[1:])
     assert attesters[0].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
     # Pages show the attesters in chains.toml until the operator updates the file.
-    assert f"The contract trusts 1 of {attesters[0].address}" in str(registry(THERE).risk)
+    assert f"The contract trusts 1 of {attesters[0].address}" in str(chain_state.registry(THERE).risk)
     # An operator who comes later and names the first attesters is told.
     FactsRegistry.objects.filter(source_chain_id=THERE).delete()
     with pytest.raises(CommandError, match="has other attesters or another threshold by now"):
@@ -1045,7 +1037,7 @@ def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_
     chain, db, there, settings, tmp_path
 ):
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
-    contract, before = registry(THERE).block_hash_source, Transaction.objects.count()
+    contract, before = chain_state.registry(THERE).block_hash_source, Transaction.objects.count()
     addresses, enough = [Account.from_key(key).address for key in KEYS], KEYS[:2]
     with pytest.raises(CommandError, match=r"Signatures of 2 attesters are needed; here are 1\."):
         change(contract, addresses, signed_by=KEYS[:1])
@@ -1066,7 +1058,7 @@ def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(chain
     submit(key, of_chains(there=[block]))
     work()
     time = {f"timestamp:{time_of(there, block - 1)}": {"header": ["GAS_LIMIT"]}}
-    other = submit(a_key(BOB), asking(time, source=THERE))
+    other = submit(users.a_key(users.BOB), asking(time, source=THERE))
     work()
     # The second batch's transaction begins with an attestation of its own.
     assert all(tx.extends for tx in Transaction.objects.filter(queries__batch=other))
@@ -1089,10 +1081,10 @@ def test_a_change_goes_behind_what_is_under_way(chain, there, attested, attester
         return execute(*more)
 
     with connection.execute_wrapper(pass_time):
-        change(registry(THERE).block_hash_source, [attesters[0].address], signed_by=KEYS[:2])
+        change(chain_state.registry(THERE).block_hash_source, [attesters[0].address], signed_by=KEYS[:2])
     assert attesters[0].address in capsys.readouterr().out
     path.refresh_from_db()
-    (changed,) = extending()
+    (changed,) = paths.extending()
     assert (path.succeeded, changed.succeeded) == (True, True)
     assert path.nonce < changed.nonce
     assert work_until_done(batch, chain).status == BatchStatus.DONE
@@ -1103,17 +1095,17 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
 ):
     """The pending block contains the change already, so a simulation on it reverts."""
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
-    contract = registry(THERE).block_hash_source
+    contract = chain_state.registry(THERE).block_hash_source
     chain.rpc("evm_setAutomine", False)
-    nonce, statements = signer_nonce(chain), itertools.count()
-    with killing.when(lambda: signer_nonce(chain, "pending") > nonce and next(statements) == 20):
+    nonce, statements = chain_state.signer_nonce(chain), itertools.count()
+    with killing.when(lambda: chain_state.signer_nonce(chain, "pending") > nonce and next(statements) == 20):
         change(contract, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(minutes=5))
     work()
     waiting_one = Transaction.objects.latest("pk")
     assert waiting_one.versions.count() > 1
     # Another signer's transaction could be mined before the change, so later transactions wait for the change.
-    assert waiting_one.extends == registry(THERE)
+    assert waiting_one.extends == chain_state.registry(THERE)
     assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 
 

@@ -15,10 +15,8 @@ from queries.models import BatchStatus
 from queries.waits import wait
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.metrics import chain_events
-from tests.proving.chain_state import signer_nonce
+from tests.proving import chain_state, receipts, transactions
 from tests.proving.money import cancel, pending, stopped
-from tests.proving.receipts import changed_receipts
-from tests.proving.transactions import between_statements, send_from_elsewhere, work_aged
 from tests.service import changed_replies, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
@@ -61,7 +59,7 @@ def test_a_signed_transaction_is_stored_before_it_is_broadcast(mempool, batch, s
 
     with lying_node(keep) as url:
         reconfigure(settings, mempool.url, url)
-        with pytest.raises(KeyboardInterrupt), between_statements(lambda _: sent, kill):
+        with pytest.raises(KeyboardInterrupt), transactions.between_statements(lambda _: sent, kill):
             work()
         reconfigure(settings, url, mempool.url)
     expire_leases()
@@ -117,7 +115,7 @@ def test_a_transaction_too_cheap_for_the_node_is_reported_in_our_words(mempool, 
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
     first = pending(batch).versions.get()
     before = chain_events()
-    work_aged()
+    transactions.work_aged()
     work()
     assert chain_events() - before == {"replaced": 1}
     second = the_transaction().versions.exclude(pk=first.pk).get()
@@ -133,7 +131,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
     highest = pending(batch).versions.get().max_fee_per_gas
     cap = f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
     reconfigure(settings, "block_seconds = 1", cap)
-    work_aged(5)
+    transactions.work_aged(5)
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= highest * 1.2
     assert the_transaction().versions.count() == 2
 
@@ -142,7 +140,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
 def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
     market = pending(batch).versions.get().max_fee_per_gas
     # Ten replacements, each an eighth above the one before, would be above three times the market.
-    work_aged(12)
+    transactions.work_aged(12)
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= 3 * market
 
 
@@ -151,7 +149,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
     work(2)
     lowest, highest = Transaction.objects.exclude(to=DEPLOYER).order_by("nonce")
-    work_aged()
+    transactions.work_aged()
     assert (lowest.versions.count(), highest.versions.count()) == (2, 1)
     work_until_done(other, mempool)
 
@@ -162,7 +160,7 @@ def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempo
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice this is above the cap of 200 gwei
     mempool.rpc("anvil_dropTransaction", first.hash)
     mempool.mine()
-    work_aged()
+    transactions.work_aged()
     newest = the_transaction().versions.order_by("-pk")[0]
     assert newest.pk != first.pk
     assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
@@ -205,7 +203,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     assert sent_hashes(mempool) == {empty.hash}
     mempool.mine()
     work()
-    assert signer_nonce(mempool) == nonce + 1
+    assert chain_state.signer_nonce(mempool) == nonce + 1
     assert the_transaction().hash == empty.hash
     # The mined transaction is the empty one, so nothing is proven.
     assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
@@ -217,7 +215,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
     ours = pending(batch)
     code = mempool.rpc("eth_getCode", ours.to, "latest")
     mempool.rpc("anvil_setCode", ours.to, "0x60006000fd")  # every call reverts
-    work_aged()
+    transactions.work_aged()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
     # Somebody else proves it meanwhile. The batch has paid for the cancellation all the same.
     mempool.mine()
@@ -232,7 +230,7 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
 
 @pytest.mark.long
 def test_a_transaction_sent_after_the_backup_that_reserves_it_is_recognised(service, batch):
-    nonce = signer_nonce(service)
+    nonce = chain_state.signer_nonce(service)
     assert work_until_done(batch).status == BatchStatus.DONE
     sent = the_transaction().hash
     SignedTransaction.objects.filter(hash=sent).update(hash=None, raw=b"", broadcast_at=None)
@@ -242,14 +240,14 @@ def test_a_transaction_sent_after_the_backup_that_reserves_it_is_recognised(serv
     work()
     tx = the_transaction()
     assert (tx.state, tx.hash, tx.succeeded) == (TransactionState.CONFIRMED, sent, True)
-    assert signer_nonce(service, "pending") == nonce + 1
+    assert chain_state.signer_nonce(service, "pending") == nonce + 1
 
 
 @pytest.mark.long
 def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(mempool, batch):
     ours = pending(batch)
     mempool.rpc("anvil_dropTransaction", ours.versions.get().hash)
-    send_from_elsewhere(mempool, ours.nonce)
+    transactions.send_from_elsewhere(mempool, ours.nonce)
     mempool.mine()
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     assert fresh(ours).state == TransactionState.DISPLACED
@@ -258,8 +256,8 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
 
 @pytest.mark.long
 def test_nonces_that_something_else_used_before_are_skipped(service, batch):
-    nonce = signer_nonce(service)
-    send_from_elsewhere(service, nonce)
+    nonce = chain_state.signer_nonce(service)
+    transactions.send_from_elsewhere(service, nonce)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert the_transaction().nonce == nonce + 1
 
@@ -414,7 +412,7 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     signer = Signer.objects.get()
     assert lost.block_number is not None
     mempool.rpc("anvil_reorg", mempool.head() - lost.block_number + 1, [])
-    assert signer_nonce(mempool) <= lost.nonce
+    assert chain_state.signer_nonce(mempool) <= lost.nonce
     later = submit(a_key(BOB), request(BOB, block=1))
     assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
@@ -432,7 +430,7 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
     mempool.rpc("anvil_setCode", first.to, "0xfe")
     mempool.mine()
     mempool.rpc("anvil_setCode", first.to, code)
-    with changed_receipts(mempool, **fields) as url:
+    with receipts.changed_receipts(mempool, **fields) as url:
         reconfigure(settings, mempool.url, url)
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
         reconfigure(settings, url, mempool.url)

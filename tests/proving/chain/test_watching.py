@@ -1,24 +1,33 @@
 """Observations of chains, and a running worker when clocks jump."""
 
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import ChainWatch, Transaction
-from queries.models import Batch
-from tests.chains.lying_node import between, lying_node
+from proving.models import ChainWatch, ProblemReport, Transaction, TransactionState
+from queries.models import Batch, BatchStatus
+from tests import metrics, users
+from tests.chains.lying_node import between, error, lying_node
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
+from tests.proving import chain_state, money, transactions
 from tests.proving.money_node import Node
 from tests.proving.paths import HISTORY, rewrite_history
-from tests.service import chains_toml, changed_replies, reconfigure, request, submit, work, work_until_done
+from tests.proving.receiver import receiver, tell_operator
+from tests.service import chains_toml, changed_replies, done, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, SIGNER, SIGNERS, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -157,3 +166,336 @@ def test_no_node_is_asked_inside_a_transaction(service, settings):
         work_until_done(submit(a_key(), request(ALICE, block=service.head())))
     assert requests_inside[False] > 10
     assert not requests_inside[True]
+
+
+# --- Transactions with a signer's key that this service did not send --------------------------------------------------
+
+
+CODE = "foreign_transactions"
+Change: TypeAlias = Callable[[Any, Any], list[Any]]
+
+
+@pytest.fixture
+def observed(service: DevChain) -> DevChain:
+    """Return a chain whose signer a worker has observed."""
+    work()
+    return service
+
+
+def steal(chain: DevChain, count: int = 3) -> None:
+    for _ in range(count):
+        before = chain_state.signer_nonce(chain)
+        transactions.send_from_elsewhere(chain, before)
+        while chain_state.signer_nonce(chain) == before:
+            chain.mine()
+
+
+def prove(chain: DevChain, account: str = users.ALICE) -> None:
+    done(submit(users.a_key(), request(account, block=chain.head())), chain)
+
+
+def told() -> list[str]:
+    """Let a worker observe the chain. Return the sentences of `/healthz` about foreign transactions."""
+    work()
+    health = Client().get("/healthz").json()
+    return [sentence for code, sentence in zip(health["codes"], health["problems"], strict=True) if code == CODE]
+
+
+@pytest.mark.story
+def test_a_thief_is_told_everywhere_until_the_operator_accepts_it(observed, settings, monkeypatch, caplog):
+    steal(observed)
+    with receiver() as hook:
+        tell_operator(settings, monkeypatch, hook.url)
+        (sentence,) = told()
+        ProblemReport.objects.update(began_at=timezone.now() - timedelta(seconds=31))
+        work()
+        (message,) = [got for got in hook.received if got.data("code") == CODE]
+    assert f"Since {timezone.now():%Y-%m-%d}" in sentence
+    assert f"the signer {users.SIGNER} on chain 31337 has used 3 nonces" in sentence
+    assert "used 3 nonces" in caplog.text
+    assert (message.data("problem"), message.data("values")["signer"]) == (sentence, users.SIGNER)
+    assert metrics.value(Client().get("/metrics").text, "batchquery_problems", code=CODE) == 1
+    with pytest.raises(CommandError, match=f"{CODE}: .* 3 nonces"):
+        call_command("check_chains", stdout=StringIO())
+    # It stays while the service goes on.
+    prove(observed)
+    assert told() == [sentence]
+    call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
+    assert Client().get("/healthz").json()["codes"].count(CODE) == 0
+    assert told() == []
+    steal(observed, 1)
+    (again,) = told()
+    assert "has used 1 nonce for" in again
+
+
+def test_a_command_that_checks_chains_counts_without_a_worker(observed):
+    steal(observed)
+    with pytest.raises(CommandError, match=f"{CODE}: .* 3 nonces"):
+        call_command("check_chains", stdout=StringIO())
+
+
+@pytest.mark.long
+def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed):
+    observed.rpc("evm_setAutomine", False)
+    batch = submit(users.a_key(), request(users.ALICE, block=observed.head()))
+    ours = money.pending(batch)
+    observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
+    transactions.send_from_elsewhere(observed, ours.nonce)
+    assert work_until_done(batch, observed).status == BatchStatus.DONE
+    assert fresh(ours).state == TransactionState.DISPLACED
+    (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
+    steal(observed)
+    assert told()
+    (settings.CHAINS_FILE.parent / "signer.key").write_text(users.SECOND_SIGNER_KEY)
+    reconfigure(settings, "31337", "31337")
+    assert told() == []
+
+
+def test_no_problem_is_reported_once_chains_toml_has_no_key(observed, settings):
+    steal(observed)
+    assert told()
+    reconfigure(settings, '[chains.signer]\nkey_file = "signer.key"', "")
+    assert told() == []
+
+
+def is_of_nonce(question: Any) -> bool:
+    return bool(question["method"] == "eth_getTransactionCount")
+
+
+@contextmanager
+def beside_a_liar(chain: DevChain, settings: Any, change: Change, *, is_first: bool) -> Iterator[str]:
+    """Place a lying node beside the true one. Yield its host."""
+    with between(chain.url, change) as url:
+        urls = [url, chain.url] if is_first else [chain.url, url]
+        reconfigure(settings, f'"{chain.url}"', f'"{urls[0]}", "{urls[1]}"')
+        yield url.removeprefix("http://").rstrip("/")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, settings, is_first):
+    def raised(question: Any, reply: Any) -> Any:
+        return [reply | {"result": hex(int(reply["result"], 16) + 3)} if is_of_nonce(question) else reply]
+
+    with beside_a_liar(observed, settings, raised, is_first=is_first):
+        assert told() == []
+        steal(observed, 1)
+        (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize("refuses", [False, True], ids=["of each block", "of the newest block only"])
+def test_one_of_two_nodes_that_tells_the_nonce_of_before_hides_no_thief(observed, settings, is_first, refuses):
+    before = chain_state.signer_nonce(observed)
+
+    def hidden(question: Any, reply: Any) -> Any:
+        if not is_of_nonce(question):
+            return [reply]
+        if refuses and question["params"][1] != "latest":
+            return [error(question, -32000, "missing trie node")]
+        return [reply | {"result": hex(before)}]
+
+    with beside_a_liar(observed, settings, hidden, is_first=is_first):
+        prove(observed)
+        observed.mine(4)
+        assert told() == []
+        steal(observed)
+        observed.mine(4)
+        for _ in range(2):
+            (sentence,) = told()
+            assert "has used 3 nonces for" in sentence
+        call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
+        assert told() == []
+
+
+def doubts() -> list[str]:
+    """Let a worker observe the chain, which must tell no thief. Return the sentences about doubtful nodes."""
+    assert told() == []
+    health = Client().get("/healthz").json()
+    pairs = zip(health["codes"], health["problems"], strict=True)
+    return [sentence for code, sentence in pairs if code == "node_doubtful"]
+
+
+def unproven(question: Any, reply: Any) -> Any:
+    return [error(question, -32601, "no such method") if question["method"] == "eth_getProof" else reply]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("difference", "lags"), [(-3, False), (3, False), (-3, True)])
+def test_nodes_that_tell_other_nonces_of_a_block_are_named_without_proofs(observed, settings, difference, lags):
+    def other(question: Any, reply: Any) -> Any:
+        if not is_of_nonce(question):
+            return unproven(question, reply)
+        if lags and question["params"][1] != "latest":
+            return [error(question, -32000, "header not found")]
+        return [reply | {"result": hex(int(reply["result"], 16) + difference)}]
+
+    steal(observed)
+    observed.mine(4)
+    with between(observed.url, unproven) as plain, between(observed.url, other) as url:
+        reconfigure(settings, observed.url, plain)
+        assert len(told()) == 1
+        call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
+        reconfigure(settings, f'"{plain}"', f'"{url}", "{plain}"')
+        sentences = doubts()
+    assert len(sentences) == (0 if lags else 1)
+    nonce = chain_state.signer_nonce(observed)
+    for sentence in sentences:
+        for node, tells in ((url, nonce + difference), (plain, nonce)):
+            assert f"{node.removeprefix('http://').rstrip('/')} says {tells}" in sentence
+        assert users.SIGNER in sentence
+
+
+@pytest.mark.long
+def test_a_nonce_that_is_proven_of_another_chains_block_makes_no_thief(observed, settings):
+    with DevChain() as other:
+        steal(other, chain_state.signer_nonce(observed) + 3)
+        other.mine(4)
+        observed.mine(other.head() - observed.head())
+        reconfigure(settings, f'"{observed.url}"', f'"{other.url}", "{observed.url}"')
+        (sentence,) = doubts()
+    assert all(chain.url.removeprefix("http://") in sentence for chain in (observed, other))
+
+
+# --- Databases that lack transactions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copies(tmp_path) -> Callable[[str, str], None]:
+    """Return a function that stores the database under a name, and goes on with the copy of another name."""
+
+    def exchange(stored: str, loaded: str) -> None:
+        models = ("accounts", "queries", "proving")
+        call_command("dumpdata", *models, output=str(tmp_path / f"{stored}.json"), verbosity=0)
+        call_command("flush", interactive=False, verbosity=0)
+        if (tmp_path / f"{loaded}.json").exists():
+            call_command("loaddata", str(tmp_path / f"{loaded}.json"), verbosity=0)
+
+    return exchange
+
+
+@pytest.mark.long
+def test_a_restored_backup_is_told(observed, copies):
+    copies("backup", "backup")
+    prove(observed)
+    assert told() == []
+    copies("broken", "backup")
+    (sentence,) = told()
+    assert "older backup" in sentence
+
+
+@pytest.mark.long
+def test_two_installations_that_share_a_key_are_told(service, copies):
+    copies("first", "second")
+    call_command("deploy_registry", "31337", "31337", stdout=StringIO())
+    assert told() == [], "The key was used before this installation began."
+    prove(service)
+    assert told() == []
+    copies("second", "first")
+    assert told() == []
+    prove(service, users.BOB)
+    copies("first", "second")
+    assert len(told()) == 1
+
+
+# --- The service's own transactions -----------------------------------------------------------------------------------
+
+
+def replaced(chain: DevChain) -> None:
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(users.a_key(), request(users.ALICE, block=chain.head()))
+    money.pending(batch)
+    transactions.work_aged()
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
+
+
+def cancelled(chain: DevChain) -> None:
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(users.a_key(), request(users.ALICE, block=chain.head()))
+    money.pending(batch)
+    money.cancel(batch)
+    work()
+    chain.mine()
+
+
+def deployed(_: DevChain) -> None:
+    call_command("deploy_registry", "31337", "31337", replace=True, stdout=StringIO())
+
+
+def reorganised(chain: DevChain) -> None:
+    prove(chain)
+    chain.rpc("anvil_reorg", 1, [])
+    assert told() == []
+    work()
+
+
+def pruned(chain: DevChain) -> None:
+    prove(chain)
+    chain.mine(200)
+    work()
+    Transaction.objects.update(spent_at=timezone.now() - timedelta(days=4000))
+    call_command("prune", stdout=StringIO())
+    assert Transaction.objects.exclude(pruned_at=None).exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("happens", [prove, replaced, cancelled, deployed, reorganised, pruned])
+def test_transactions_of_the_service_itself_are_never_reported_as_foreign(observed, settings, happens):
+    settings.KEEP_CALLDATA_DAYS = 30
+    happens(observed)
+    for _ in range(2):
+        assert told() == []
+        observed.mine(100)
+    # A later thief is seen nevertheless.
+    steal(observed, 1)
+    (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+@pytest.mark.long
+def test_a_development_chain_that_begins_anew_causes_no_problem_report(observed):
+    snapshot = observed.rpc("evm_snapshot")
+    prove(observed)
+    observed.mine(200)
+    assert told() == []
+    observed.rpc("evm_revert", snapshot)
+    assert told() == []
+
+
+def fewer(question: Any, reply: Any) -> Any:
+    """Tell nonces of a time when two transactions fewer were mined."""
+    is_nonce = question["method"] == "eth_getTransactionCount"
+    return [reply | {"result": hex(int(reply["result"], 16) - 2)} if is_nonce else reply]
+
+
+def test_transactions_of_a_key_before_its_first_start_are_not_reported(chain, db, settings, tmp_path: Path):
+    steal(chain)
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    assert told() == []
+    with changed_replies(settings, chain, fewer) as url:
+        assert told() == []
+    reconfigure(settings, url, chain.url)
+    chain.mine(100)
+    assert told() == []
+    steal(chain, 1)
+    (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+def test_a_node_that_is_behind_at_the_first_start_makes_no_thief(chain, db, settings, tmp_path, monkeypatch):
+    steal(chain)
+    with between(chain.url, fewer) as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url, chain='test_network = false\ndaily_limit = "1"')
+        with monkeypatch.context() as behind:
+            behind.setattr("time.time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + 3600)
+            assert told() == []
+            assert "clock" in Client().get("/healthz").json()["codes"]
+    reconfigure(settings, url, chain.url)
+    assert told() == []
+    assert told() == []

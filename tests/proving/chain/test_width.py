@@ -9,9 +9,8 @@ from chains.contract_artifacts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
-from tests import headers
+from tests import deployed, headers, users
 from tests.chains.lying_node import error
-from tests.deployed import deploy
 from tests.proving.chain_state import HeaderField, call, header_on_chain, signer_nonce
 from tests.service import (
     asking,
@@ -25,7 +24,6 @@ from tests.service import (
     work,
     work_until_done,
 )
-from tests.users import ALICE, BOB, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -62,11 +60,11 @@ def contract(service) -> str:
 def test_full_and_empty_slots_are_proven_in_any_spelling(service, key, contract):
     block = service.head()
     slots = ["0x5", f"{7:064x}", "0x" + "0" * 63 + "8", f"0x{1000:x}"]
-    empty = {ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
+    empty = {users.ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
     done(submit(key, at_block(block, accounts={contract: {"slots": slots}} | empty)))
     values = [slot_on_chain(service, contract, block, slot) for slot in (5, 7, 8, 1000)]
     assert values == [2**256 - 1, 8, 9, 0]
-    assert slot_on_chain(service, ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
+    assert slot_on_chain(service, users.ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
 
 
 @pytest.mark.long
@@ -99,11 +97,11 @@ def test_every_header_property_is_proven_with_only_the_steps_that_it_needs(servi
 def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(tmp_path, db, settings):
     with DevChain(hardfork="cancun") as old:
         settings.CHAINS_FILE = chains_toml(tmp_path, old.url)
-        deploy()
+        deployed.deploy()
         old.mine(3)
-        key, block = a_key(), old.head()
+        key, block = users.a_key(), old.head()
         bad = submit(key, at_block(block, header=["TIMESTAMP", "REQUESTS_HASH"]))
-        done(submit(key, at_block(block, header=["WITHDRAWALS_ROOT"], accounts={ALICE: {"props": ["BALANCE"]}})))
+        done(submit(key, at_block(block, header=["WITHDRAWALS_ROOT"], accounts={users.ALICE: {"props": ["BALANCE"]}})))
         work_until_done(bad)
         assert (bad.status, bad.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
         assert "no REQUESTS_HASH" in bad.rejection_reason
@@ -112,7 +110,7 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
 @pytest.mark.long
 def test_a_state_root_is_there_once_the_header_is_and_its_properties_are_added(service, key):
     block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
+    work_until_done(submit(key, request(users.ALICE, block=block)))
     before = signer_nonce(service)
     body = at_block(block, header=["STATE_ROOT", "BLOCK_NUMBER"])
     assert work_until_done(submit(key, body)).status == BatchStatus.DONE
@@ -157,7 +155,7 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
         ]
 
     with changed_replies(settings, service, change):
-        body = at_block(f"timestamp:{int(block['timestamp'], 16) + 5}", accounts={ALICE: {"props": ["BALANCE"]}})
+        body = at_block(f"timestamp:{int(block['timestamp'], 16) + 5}", accounts={users.ALICE: {"props": ["BALANCE"]}})
         batch = work_until_done(submit(key, body), rounds=20)
     assert batch.status == BatchStatus.DONE
     assert block_at(service, int(block["timestamp"], 16) + 5) == int(block["number"], 16)
@@ -184,7 +182,7 @@ def test_times_before_the_oldest_readable_header_are_rejected_at_once(service, k
     at = int(service.rpc("eth_getBlockByNumber", hex(first), False)["timestamp"], 16)
     with changed_replies(settings, service, change):
         early, late = (
-            submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
+            submit(key, at_block(f"timestamp:{time}", accounts={users.ALICE: {"props": ["BALANCE"]}}))
             for time in (at - 1, at)
         )
         assert work_until_done(late, rounds=20).status == BatchStatus.DONE
@@ -197,7 +195,7 @@ def test_times_before_the_oldest_readable_header_are_rejected_at_once(service, k
 def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven):
     number = len(uneven) - 4
     time = uneven[number] + 1 if uneven[number + 1] > uneven[number] + 1 else uneven[number]
-    body = at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}, header=["TIMESTAMP"])
+    body = at_block(f"timestamp:{time}", accounts={users.ALICE: {"props": ["BALANCE"]}}, header=["TIMESTAMP"])
     done(submit(key, body), rounds=20)
     assert block_at(service, time) == number
     assert {query.block.number for query in Query.objects.select_related("block") if query.block} == {number}
@@ -207,7 +205,7 @@ def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven)
 @pytest.mark.long
 def test_a_time_that_the_head_has_not_passed_is_waited_for(service, key):
     now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
-    batch = submit(key, at_block(f"timestamp:{now}", accounts={BOB: {"props": ["NONCE"]}}))
+    batch = submit(key, at_block(f"timestamp:{now}", accounts={users.BOB: {"props": ["NONCE"]}}))
     work()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
@@ -225,7 +223,7 @@ def test_a_time_far_ahead_or_before_the_first_block_is_rejected(service, key):
     too_far = "timestamp_too_far_ahead"
     # Once a worker has seen the head, the first time is refused at once.
     for time, code in ((1000 * now, too_far), (now + 10**4, too_far), (1, "timestamp_before_first_block")):
-        batch = submit(key, at_block(f"timestamp:{time}", accounts={BOB: {"props": ["NONCE"]}}))
+        batch = submit(key, at_block(f"timestamp:{time}", accounts={users.BOB: {"props": ["NONCE"]}}))
         work_until_done(batch)
         assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, code)
     assert Batch.objects.filter(rejection_retryable=True).count() == 1
@@ -239,8 +237,8 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
         service.mine()
     number = service.head() - 1
     time = int(service.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16) + 5
-    timed = submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
-    plain = submit(key, request(BOB, block=number))
+    timed = submit(key, at_block(f"timestamp:{time}", accounts={users.ALICE: {"props": ["BALANCE"]}}))
+    plain = submit(key, request(users.BOB, block=number))
     work()
     assert {query.block_id for query in Query.objects.all()} == {plain.queries.get().block_id}
     # Two new blocks replace the newest two. The upper one's time is not after `time`.

@@ -21,23 +21,11 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
-from tests.deployed import deploy, deploy_on
-from tests.proving.chain_state import (
-    ACCOUNT_PROVEN,
-    HEADER_ACCUMULATED,
-    AccountField,
-    balance_at,
-    events,
-    field_on_chain,
-    registry,
-    signer_nonce,
-)
+from tests import deployed, users
+from tests.proving import chain_state, money, several_signers
 from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
-from tests.proving.money import cancel, pending
-from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements, sign_otherwise
 from tests.service import chains_toml, done, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
-from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -46,7 +34,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 @pytest.mark.story("after it acted")
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
-    key = a_key()
+    key = users.a_key()
     batches = 0
     for exchange in killing.exchanges(after=after):
         batches += 1
@@ -56,32 +44,34 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
         work(2)
         assert not Signer.objects.filter(due_at__isnull=False).exists()
         block = service.head()
-        nonce = signer_nonce(service)
-        batch = submit(key, request(ALICE, BOB, block=block))
+        nonce = chain_state.signer_nonce(service)
+        batch = submit(key, request(users.ALICE, users.BOB, block=block))
         with killing.at(exchange, after=after):
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()  # a killed worker may have left work
-        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert chain_state.signer_nonce(service) == chain_state.signer_nonce(service, "pending") == nonce + 1, (
+            f"killed at exchange {exchange}"
+        )
         assert Step.objects.filter(query__batch=batch).count() == 2 * len(StepKind)
         assert fresh(batch).gas_used > 0
     assert exchange > 7
-    assert len(events(service, HEADER_ACCUMULATED)) == batches
-    assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
+    assert len(chain_state.events(service, chain_state.HEADER_ACCUMULATED)) == batches
+    assert len(chain_state.events(service, chain_state.ACCOUNT_PROVEN)) == 2 * batches
     nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
     assert list(nonces) == list(range(len(nonces)))
 
 
 @pytest.mark.release
 def test_a_transaction_that_gets_more_gas_is_sent_once_wherever_the_worker_is_killed(service, killing):
-    key = a_key()
+    key = users.a_key()
     for rounds, exchange in enumerate(killing.exchanges(), 1):
         service.mine(5)
         work(2)
         service.rpc("evm_setAutomine", False)
-        nonce = signer_nonce(service)
-        batch = submit(key, request(ALICE, block=service.head()))
-        tx = pending(batch)
+        nonce = chain_state.signer_nonce(service)
+        batch = submit(key, request(users.ALICE, block=service.head()))
+        tx = money.pending(batch)
         age()
         lack_gas(service, tx)
         # The kill is before the node acts in every other round, and after it in the rest.
@@ -90,23 +80,25 @@ def test_a_transaction_that_gets_more_gas_is_sent_once_wherever_the_worker_is_ki
         service.rpc("evm_setAutomine", True)
         assert work_until_done(batch, service).status == BatchStatus.DONE
         work()
-        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert chain_state.signer_nonce(service) == chain_state.signer_nonce(service, "pending") == nonce + 1, (
+            f"killed at exchange {exchange}"
+        )
         assert Transaction.objects.get(queries__batch=batch).pk == tx.pk
         assert tx.versions.count() == 2
     assert exchange > 5
-    assert len(events(service, ACCOUNT_PROVEN)) == rounds
+    assert len(chain_state.events(service, chain_state.ACCOUNT_PROVEN)) == rounds
 
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
     """The frozen worker's leases run out, and another worker does all the work."""
-    key = a_key()
+    key = users.a_key()
     for batches, exchange in enumerate(exchanges(), 1):
         service.mine(5)
         work(2)
-        nonce = signer_nonce(service)
-        batch = submit(key, request(ALICE, BOB, block=service.head()))
+        nonce = chain_state.signer_nonce(service)
+        batch = submit(key, request(users.ALICE, users.BOB, block=service.head()))
         ended: list[str] = []
 
         def another_works(batch=batch, ended=ended) -> None:
@@ -116,12 +108,14 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
-        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"frozen at exchange {exchange}"
+        assert chain_state.signer_nonce(service) == chain_state.signer_nonce(service, "pending") == nonce + 1, (
+            f"frozen at exchange {exchange}"
+        )
         if not ended:
             break
         assert ended == [BatchStatus.DONE]
     assert exchange > 7
-    assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
+    assert len(chain_state.events(service, chain_state.ACCOUNT_PROVEN)) == 2 * batches
 
 
 # --- Between the stages of a version ----------------------------------------------------------------------------------
@@ -139,7 +133,7 @@ def lack_gas(chain: DevChain, tx: Transaction) -> None:
 
 def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
     """Submit a batch, and kill the worker after it has reserved the batch's transaction."""
-    batch = submit(key, request(ALICE, block=chain.head()))
+    batch = submit(key, request(users.ALICE, block=chain.head()))
     with killing.once(VERSIONS.filter(hash=None).exists):
         work_until_done(batch)
     assert killing.killed
@@ -160,15 +154,15 @@ def test_a_reserved_version_is_sent_with_its_fields_wherever_the_worker_is_kille
     work(2)
     assert not Signer.objects.filter(due_at__isnull=False).exists()
     service.rpc("evm_setAutomine", False)
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    nonce = signer_nonce(service)
+    batch = submit(users.a_key(), request(users.ALICE, block=service.head()))
+    nonce = chain_state.signer_nonce(service)
     if kind != "new":
-        tx = pending(batch)
+        tx = money.pending(batch)
         age()
     if kind == "replacement with more gas":
         lack_gas(service, tx)
     if kind == "cancellation":
-        cancel(batch)
+        money.cancel(batch)
     with killing.once(VERSIONS.filter(STAGES[stage]).exists):
         work(2)
     assert killing.killed
@@ -191,7 +185,7 @@ def test_a_reserved_version_is_sent_with_its_fields_wherever_the_worker_is_kille
 
 @pytest.mark.long
 def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
-    batch, nonce = submit(a_key(), request(ALICE, block=service.head())), signer_nonce(service)
+    batch, nonce = submit(users.a_key(), request(users.ALICE, block=service.head())), chain_state.signer_nonce(service)
 
     def another_works() -> None:
         expire_leases()
@@ -200,22 +194,22 @@ def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
     with between_statements(lambda sql: sql.startswith('INSERT INTO "proving_signedtransaction"'), another_works):
         work_until_done(batch)
     work()
-    assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1
+    assert chain_state.signer_nonce(service) == chain_state.signer_nonce(service, "pending") == nonce + 1
     assert VERSIONS.get().hash == Transaction.objects.get(queries__batch=batch).hash
 
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("stop", [{}, {"signer": SIGNER}], ids=["of the chain", "of the signer"])
+@pytest.mark.parametrize("stop", [{}, {"signer": users.SIGNER}], ids=["of the chain", "of the signer"])
 def test_a_reserved_version_is_not_signed_while_sending_is_stopped(service, key, killing, stop):
-    batch, nonce = reserved(service, key, killing), signer_nonce(service)
+    batch, nonce = reserved(service, key, killing), chain_state.signer_nonce(service)
     call_command("stop", "31337", stdout=StringIO(), **stop)
     work(2)
     assert VERSIONS.get().hash is None
-    assert signer_nonce(service, "pending") == nonce
+    assert chain_state.signer_nonce(service, "pending") == nonce
     # The reservation counts, but no page shows it as a sent transaction.
     assert Transaction.objects.get(queries__batch=batch).reserved_gwei
-    told = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()
+    told = Client().get(f"/batch-queries/{batch.pk}", headers=users.header(key)).json()
     assert told["transactions"] == []
     for page in (f"/explorer/query/{batch.pk}", "/explorer/", "/metrics", "/healthz"):
         shown = Client().get(page).text
@@ -223,16 +217,16 @@ def test_a_reserved_version_is_not_signed_while_sending_is_stopped(service, key,
         assert 'id="transactions"' not in shown
     call_command("resume", "31337", stdout=StringIO(), **stop)
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert signer_nonce(service) == nonce + 1
+    assert chain_state.signer_nonce(service) == nonce + 1
 
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_facts_reserved_by_a_removed_signer_are_sent_by_another(two_signers, key, killing, settings, tmp_path):
-    call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
+    call_command("stop", "31337", signer=users.SIGNER, stdout=StringIO())
     batch = reserved(two_signers, key, killing)
-    call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
-    configure(settings, tmp_path, two_signers, signers=1)
+    call_command("resume", "31337", signer=users.SIGNER, stdout=StringIO())
+    several_signers.configure(settings, tmp_path, two_signers, signers=1)
     work()
     # After 300 seconds, a slow worker could still be signing the transaction.
     age(300)
@@ -241,14 +235,14 @@ def test_facts_reserved_by_a_removed_signer_are_sent_by_another(two_signers, key
     age()
     assert work_until_done(batch).status == BatchStatus.DONE
     left_behind, sent = Transaction.objects.filter(queries__batch=batch).order_by("pk")
-    assert (left_behind.state, left_behind.hashes, sent.signer.address) == ("DISPLACED", [], SIGNER)
+    assert (left_behind.state, left_behind.hashes, sent.signer.address) == ("DISPLACED", [], users.SIGNER)
     assert not Signer.objects.exclude(nonce_fault=None).exists()
     # The second key is configured again.
-    configure(settings, tmp_path, two_signers)
-    call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
-    batch = done(submit(key, request(ALICE, block=two_signers.head())), two_signers)
-    assert Transaction.objects.get(queries__batch=batch).signer.address == SECOND_SIGNER
-    assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
+    several_signers.configure(settings, tmp_path, two_signers)
+    call_command("stop", "31337", signer=users.SIGNER, stdout=StringIO())
+    batch = done(submit(key, request(users.ALICE, block=two_signers.head())), two_signers)
+    assert Transaction.objects.get(queries__batch=batch).signer.address == users.SECOND_SIGNER
+    assert len(chain_state.events(two_signers, chain_state.ACCOUNT_PROVEN)) == 2
 
 
 # --- At each exchange, of several signers, paths and commands ---------------------------------------------------------
@@ -256,15 +250,15 @@ def test_facts_reserved_by_a_removed_signer_are_sent_by_another(two_signers, key
 
 @pytest.mark.long
 def test_transactions_of_two_signers_are_sent_once_wherever_the_worker_is_killed(two_signers, killing):
-    key = a_key()
+    key = users.a_key()
     for batches, exchange in enumerate(killing.exchanges(), 1):
         two_signers.mine(5)
         work(2)
-        nonce = signer_nonce(two_signers)
+        nonce = chain_state.signer_nonce(two_signers)
         head = two_signers.head()
         # In every third round the first signer is stopped, so both signers send.
-        call_command("stop" if batches % 3 == 0 else "resume", "31337", signer=SIGNER, stdout=StringIO())
-        body = request(ALICE, block=head)
+        call_command("stop" if batches % 3 == 0 else "resume", "31337", signer=users.SIGNER, stdout=StringIO())
+        body = request(users.ALICE, block=head)
         (account,) = body["data"]["31337"].values()
         body["data"]["31337"][f"block:{head - 1}"] = account
         batch = submit(key, body)
@@ -273,10 +267,10 @@ def test_transactions_of_two_signers_are_sent_once_wherever_the_worker_is_killed
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
-        sent = signer_nonce(two_signers)
-        assert sent == signer_nonce(two_signers, "pending") == nonce + 2, f"killed at exchange {exchange}"
+        sent = chain_state.signer_nonce(two_signers)
+        assert sent == chain_state.signer_nonce(two_signers, "pending") == nonce + 2, f"killed at exchange {exchange}"
     assert exchange > 15
-    assert len(events(two_signers, ACCOUNT_PROVEN)) == 2 * batches
+    assert len(chain_state.events(two_signers, chain_state.ACCOUNT_PROVEN)) == 2 * batches
     for signer in Signer.objects.all():
         nonces = list(signer.transactions.order_by("nonce").values_list("nonce", flat=True))
         assert nonces == list(range(len(nonces)))
@@ -287,22 +281,24 @@ def test_transactions_of_two_signers_are_sent_once_wherever_the_worker_is_killed
 @pytest.mark.release
 def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killing):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
-    deploy_on(chain)
-    key = a_key()
+    deployed.deploy_on(chain)
+    key = users.a_key()
     for batches, exchange in enumerate(killing.exchanges(), 1):
         chain.mine(40)
         work()
-        nonce = signer_nonce(chain)
-        batch = submit(key, request(ALICE, block=chain.head() - 25))
+        nonce = chain_state.signer_nonce(chain)
+        batch = submit(key, request(users.ALICE, block=chain.head() - 25))
         # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=batches % 2 == 0):
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
         # One transaction contains two hops, the header and the account.
-        assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert chain_state.signer_nonce(chain) == chain_state.signer_nonce(chain, "pending") == nonce + 1, (
+            f"killed at exchange {exchange}"
+        )
     assert exchange > 12
-    headers = [log["topics"][1] for log in events(chain, HEADER_ACCUMULATED)]
+    headers = [log["topics"][1] for log in chain_state.events(chain, chain_state.HEADER_ACCUMULATED)]
     assert len(headers) == len(set(headers))
 
 
@@ -313,34 +309,34 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
         FactsRegistry.objects.all().delete()
         # It is another registry in each round, because the contracts of the one before are there.
         reconfigure(settings, f"history_window = {9000 + kills}", f"history_window = {9001 + kills}")
-        nonce = signer_nonce(service)
+        nonce = chain_state.signer_nonce(service)
         # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=kills % 2 == 0):
-            deploy()
-        deploy()
-        assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
+            deployed.deploy()
+        deployed.deploy()
+        assert chain_state.signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
     assert exchange > 8
 
 
 @pytest.mark.release
 def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, settings, tmp_path):
     """Each replaced registry stays on record, and an open batch is finished."""
-    key = a_key()
+    key = users.a_key()
     replaced: list[str] = []
     for exchange in killing.exchanges():
-        batch = submit(key, request(ALICE, block=service.head()))
+        batch = submit(key, request(users.ALICE, block=service.head()))
         work()
         if len(replaced) % 12 == 11:
             # A registry has 16 addresses. One for another history has others.
             history = f"history_window = {9000 + len(replaced)}"
             settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain=history)
-        replaced.append(registry().address)
+        replaced.append(chain_state.registry().address)
         service.rpc("anvil_setCode", replaced[-1], "0x00")
-        nonce = signer_nonce(service, "pending")
+        nonce = chain_state.signer_nonce(service, "pending")
         with killing.at(exchange, after=len(replaced) % 2 == 0):
-            deploy(31337, 31337, "--replace")
-        deploy(31337, 31337, "--replace")
-        assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
+            deployed.deploy(31337, 31337, "--replace")
+        deployed.deploy(31337, 31337, "--replace")
+        assert chain_state.signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
         rows = FactsRegistry.objects.exclude(replaced_at=None).order_by("pk")
         assert list(rows.values_list("address", flat=True)) == replaced
         assert all(rows.values_list("replaced_because", flat=True))
@@ -384,16 +380,16 @@ class _LostFact:
     """A proven fact of a DONE batch. The registry that has it is refused now."""
 
     def __init__(self, chain: DevChain, settings: Any, window: int) -> None:
-        self.chain, self.old, self.block, self.is_lost = chain, registry().address, chain.head(), False
-        self.batch = work_until_done(submit(a_key(name=str(window)), request(ALICE, block=self.block)))
+        self.chain, self.old, self.block, self.is_lost = chain, chain_state.registry().address, chain.head(), False
+        self.batch = work_until_done(submit(users.a_key(name=str(window)), request(users.ALICE, block=self.block)))
         text = re.sub(r"history_window = \d+\n", "", settings.CHAINS_FILE.read_text())
         settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", f"history_window = {window}\n[chains.signer]"))
         forget_chains()
 
     def prove_again(self) -> None:
         """Replace the registry, and make the chain lose the fact, unless both is done. Then prove the batch again."""
-        if registry().address == self.old or registry().deployed_at is None:
-            deploy(31337, 31337, "--replace")
+        if chain_state.registry().address == self.old or chain_state.registry().deployed_at is None:
+            deployed.deploy(31337, 31337, "--replace")
         if not self.is_lost:
             self.is_lost = True
             tx = Transaction.objects.get(queries__batch=self.batch, to=self.old)
@@ -404,7 +400,7 @@ class _LostFact:
             work()
         assert work_until_done(self.batch, self.chain, rounds=20).status == BatchStatus.DONE
         assert self.batch.went_back_at
-        balance = field_on_chain(self.chain, ALICE, self.block, AccountField.BALANCE)
-        assert balance == balance_at(self.chain, ALICE, self.block)
+        balance = chain_state.field_on_chain(self.chain, users.ALICE, self.block, chain_state.AccountField.BALANCE)
+        assert balance == chain_state.balance_at(self.chain, users.ALICE, self.block)
         proving = Transaction.objects.filter(queries__batch=self.batch, succeeded=True)
-        assert list(proving.values_list("to", flat=True)) == [registry().address]
+        assert list(proving.values_list("to", flat=True)) == [chain_state.registry().address]

@@ -6,28 +6,15 @@ from typing import Any
 
 import pytest
 
-from devnet.devchain import DevChain
 from queries.models import BatchStatus
-from tests.chain_fixtures import chain_fixture
-from tests.deployed import deploy
-from tests.factories import is_done, until
+from tests import factories, users
 from tests.proving.logs import LOG, RETURNS, block_of
-from tests.service import a_key, asking, chains_toml, changed_replies, fresh, submit
-from tests.users import ALICE, BOB, CHARLIE
+from tests.service import a_key, asking, changed_replies, fresh, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 _BLOCKS, _BLOCK_SECONDS = 16, 1.0
 _OF_LOG = {"transactions": {"0": {"logs": ["0"]}}}
-
-chain = chain_fixture(lambda chain: chain.mine(5), scope="function")
-
-
-@pytest.fixture
-def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy()
-    return chain
 
 
 @pytest.mark.long
@@ -43,16 +30,16 @@ def test_strangers_overtake_batches_of_blocks_that_are_read_once(service, start_
 
     with changed_replies(settings, service, change):
         of_others = asking({f"block:{number}": _OF_LOG for number in others})
-        alice = a_key(ALICE)
+        alice = a_key(users.ALICE)
         large = [submit(alice, of_others) for _ in range(3)]
         start_worker()
-        until(lambda: bool(reads), "the first block to be read")
+        factories.until(lambda: bool(reads), "the first block to be read")
         small = [
-            submit(a_key(BOB), asking({f"block:{own}": {"header": ["TIMESTAMP"]}})),
-            submit(a_key(CHARLIE), asking({f"block:{own}": _OF_LOG})),
+            submit(a_key(users.BOB), asking({f"block:{own}": {"header": ["TIMESTAMP"]}})),
+            submit(a_key(users.CHARLIE), asking({f"block:{own}": _OF_LOG})),
         ]
-        until(lambda: all(map(is_done, small)), "the strangers' batches to be DONE")
+        factories.until(lambda: all(map(factories.is_done, small)), "the strangers' batches to be DONE")
         assert {fresh(batch).status for batch in large} == {BatchStatus.RECEIVED}
-        until(lambda: all(map(is_done, large)), "the large batches to be DONE")
+        factories.until(lambda: all(map(factories.is_done, large)), "the large batches to be DONE")
     assert set(reads.values()) == {1}
     assert len(reads) == 1 + _BLOCKS

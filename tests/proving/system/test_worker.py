@@ -5,8 +5,9 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,27 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from devnet.devchain import DevChain
-from devnet.ports import free_port
+from devnet import devchain, ports
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
-from tests.chain_fixtures import chain_fixture
-from tests.deployed import deploy
-from tests.factories import is_done, until
-from tests.metrics import value
+from tests import chain_fixtures, deployed, factories, metrics
+from tests.chains.lying_node import Raw, ask, each, error, lying_node
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
-from tests.service import ALICE, BOB, a_key, chains_toml, reconfigure, request, submit
+from tests.proving.signing_service import name_service
+from tests.service import ALICE, BOB, a_key, asking, balances, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
 # A chain that mines a block every half second.
-chain = chain_fixture(lambda chain: chain.mine(5), scope="function", block_seconds=0.5)
+chain = chain_fixtures.chain_fixture(lambda chain: chain.mine(5), scope="function", block_seconds=0.5)
 
 
 @pytest.fixture
-def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
+def service(chain: devchain.DevChain, settings, tmp_path, transactional_db) -> devchain.DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy()
+    deployed.deploy()
     return chain
 
 
@@ -59,12 +58,12 @@ def test_a_worker_says_that_it_holds_an_older_chains_toml(service, start_worker,
         return told
 
     start_worker()
-    until(lambda: codes() == [], "health")
+    factories.until(lambda: codes() == [], "health")
     reconfigure(settings, "block_seconds = 1", "block_seconds = 2")
-    until(lambda: codes() == ["chains_file_changed"], "the problem", says=codes)
+    factories.until(lambda: codes() == ["chains_file_changed"], "the problem", says=codes)
     assert "chains.toml has changed since this worker read it: restart the worker" in log_of(tmp_path)
     reconfigure(settings, "block_seconds = 2", "block_seconds = 1")
-    until(lambda: codes() == [], "its end", says=codes)
+    factories.until(lambda: codes() == [], "its end", says=codes)
 
 
 @pytest.mark.long
@@ -74,10 +73,10 @@ def test_a_worker_notices_that_its_database_was_moved_away(service, start_worker
         ((_, _, name),) = cursor.execute("PRAGMA database_list").fetchall()
     database = Path(name)
     start_worker()
-    until(lambda: WorkerHeartbeat.running().exists(), "a heartbeat")
+    factories.until(lambda: WorkerHeartbeat.running().exists(), "a heartbeat")
     away = database.rename(database.with_name("away"))
     try:
-        until(lambda: "the database does not answer; trying again" in log_of(tmp_path), "its line")
+        factories.until(lambda: "the database does not answer; trying again" in log_of(tmp_path), "its line")
     finally:
         away.rename(database)
 
@@ -94,13 +93,13 @@ def test_a_worker_that_beats_and_does_nothing_is_told_until_it_goes_on(service, 
     batch = submit(a_key(), request(ALICE, block=service.head()))
     Lane.objects.create(name="admission:31337", token="another", until=timezone.now() + timedelta(seconds=60))
     start_worker()
-    until(lambda: "no_worker" not in codes(), "a heartbeat")
+    factories.until(lambda: "no_worker" not in codes(), "a heartbeat")
     assert "standstill" not in codes()
     Batch.objects.update(due_at=F("due_at") - timedelta(seconds=31))
     assert "standstill" in codes()
     assert "no_worker" not in codes()
     Lane.objects.filter(token="another").update(until=None)
-    until(lambda: is_done(batch), "DONE")
+    factories.until(lambda: factories.is_done(batch), "DONE")
     assert "standstill" not in codes()
 
 
@@ -122,18 +121,18 @@ def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on
 
         try:
             start_worker()
-            until(lambda: refused(1), "a turn")
+            factories.until(lambda: refused(1), "a turn")
             began = time.monotonic()
             # Five lanes begin with a turn at once. Those with due rows, three of them, repeat it after 1, 2 and 4
             # seconds.
-            until(lambda: refused(12), "further turns")
+            factories.until(lambda: refused(12), "further turns")
             assert time.monotonic() - began > 2
         finally:
             cursor.execute("DROP FUNCTION refuse CASCADE")
             cursor.execute("DROP SEQUENCE refusals")
     assert "Traceback" not in log_of(tmp_path)
     assert log_of(tmp_path).count("The disk of this service is full") == 1
-    until(lambda: is_done(batch), "DONE")
+    factories.until(lambda: factories.is_done(batch), "DONE")
 
 
 @pytest.mark.long
@@ -142,17 +141,17 @@ def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, 
     monkeypatch.setenv("CLIENT_ADDRESS_HEADER", "Client")
     monkeypatch.setenv("METRICS_ALLOWED_NETWORKS", "10.0.0.0/8")
     monkeypatch.setenv("METRICS_TOKEN", "right")
-    port = free_port()
+    port = ports.free_port()
     start_worker("--metrics-port", str(port))
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    until(lambda: is_done(batch), "DONE")
+    factories.until(lambda: factories.is_done(batch), "DONE")
     scrape = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer right"})
     with urllib.request.urlopen(scrape) as answer:
         text = answer.read().decode()
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
-    assert value(text, "batchquery_job_run_seconds_count", kind="block")
-    assert value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
+    assert metrics.value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
+    assert metrics.value(text, "batchquery_job_run_seconds_count", kind="block")
+    assert metrics.value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
     for path, sent in (("/metrics", {}), ("/metrics", {"Client": "10.0.0.1"}), ("/", {})):
         scrape = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
         with pytest.raises(urllib.error.HTTPError, match=r"40[34]") as refused:
@@ -164,10 +163,10 @@ def kill_until_done(batch: Batch, start_worker: Any, folder: Path, *, seconds: f
     """Kill workers until the batch is DONE, each after a longer time than the one before."""
     lives = 0
     for length in itertools.count(step=3):
-        if is_done(batch):
+        if factories.is_done(batch):
             break
         process = start_worker()
-        until(lambda: "starts" in last_log(folder), "the start")
+        factories.until(lambda: "starts" in last_log(folder), "the start")
         time.sleep(seconds * length)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -188,12 +187,12 @@ def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_pat
 
 
 @pytest.fixture
-def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
+def short_hops(settings, tmp_path, transactional_db) -> Iterator[devchain.DevChain]:
     """Yield a chain of 300 blocks, where a hop reaches two blocks."""
-    with DevChain(block_seconds=0.5) as chain:
+    with devchain.DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40\nmax_hops = 200")
-        deploy()
+        deployed.deploy()
         chain.mine(300)
         reconfigure(settings, "window = 40", "window = 2")
         yield chain
@@ -212,7 +211,7 @@ def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_h
 @pytest.mark.story
 def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional_db, start_worker):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
-    deploy()
+    deployed.deploy()
     service = chain
     head = service.head()
     key = a_key()
@@ -221,7 +220,7 @@ def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional
     batches = [
         submit(key, request(f"0x{account:040x}", block=head - offset)) for offset in range(4) for account in (1, 2, 3)
     ]
-    until(lambda: is_done(*batches), "DONE")
+    factories.until(lambda: factories.is_done(*batches), "DONE")
     assert len(events(service, ACCOUNT_PROVEN)) == 12
     assert len(events(service, HEADER_ACCUMULATED)) == 4
     for signer in Signer.objects.all():
@@ -234,9 +233,67 @@ def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_runworker_stops_in_order_at_sigterm_and_sigint(service, start_worker, ending, tmp_path):
     process = start_worker()
-    until(WorkerHeartbeat.objects.exists, "the first heartbeat")
+    factories.until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     submit(a_key(), request(ALICE, block=service.head()))
     process.send_signal(ending)
     assert process.wait(timeout=60) == 0
     assert not WorkerHeartbeat.objects.exists()
     assert "Traceback" not in log_of(tmp_path)
+
+
+# --- Its log while a failure lasts ------------------------------------------------------------------------------------
+
+
+FAILURES = 12
+
+
+def warnings(folder: Path) -> list[str]:
+    lines = (folder / "worker0.log").read_text().splitlines()
+    return [line for line in lines if " WARNING " in line or " ERROR " in line]
+
+
+def submit_until_it_failed_often(service: devchain.DevChain, failures: Sequence[Any]) -> int:
+    """Submit a batch after each failure, because pauses between attempts for the same batches grow.
+
+    Return the number of minutes that have begun.
+    """
+    key, began = a_key(), time.monotonic()
+    while len(failures) < FAILURES:
+        submit(key, asking(balances([service.head()])))
+        factories.until(partial(lambda count: len(failures) > count, len(failures)), "a failure")
+    return 1 + int((time.monotonic() - began) // 60)
+
+
+@pytest.mark.long
+def test_a_signing_service_that_is_down_has_one_line_of_its_own_and_one_about_its_signer(
+    service, start_worker, settings, tmp_path
+):
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Raw:
+        asked.append(body)
+        return Raw(b"", 503)
+
+    with lying_node(answer) as url:
+        name_service(settings, url)
+        start_worker()
+        minutes = submit_until_it_failed_often(service, asked)
+    # The second one is about the signer.
+    assert minutes * 2 >= len(warnings(tmp_path)) >= 1
+
+
+@pytest.mark.long
+def test_nodes_that_refuse_fees_as_too_low_have_one_line_whatever_they_say(service, start_worker, settings, tmp_path):
+    refused: list[Any] = []
+
+    def answer(question: Any) -> Any:
+        if question["method"] != "eth_sendRawTransaction":
+            return ask(service.url, question)
+        refused.append(question)
+        return error(question, -32000, f"max fee per gas less than block base fee: {len(refused)} gwei")
+
+    with lying_node(each(answer)) as url:
+        reconfigure(settings, service.url, url)
+        start_worker()
+        minutes = submit_until_it_failed_often(service, refused)
+    assert minutes >= len(warnings(tmp_path)) >= 1

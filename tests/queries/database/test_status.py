@@ -153,7 +153,7 @@ def test_the_docs_tell_how_to_poll_and_build_no_url_with_a_key(client: Client):
     assert "apiKey" not in json.dumps(document["paths"])
 
 
-# --- Long polls: tests/serving/system/test_long_poll.py, with a server that can park requests -----------------------
+# --- Long polls: tests/serving/system/test_requests.py, with a server that can park requests ------------------------
 
 
 @pytest.mark.parametrize("wait", ["26", "-1", "1.5", "x", ""])

@@ -10,22 +10,10 @@ from django.core.management import call_command
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
-from tests.deployed import deploy
+from tests import deployed, service
 from tests.proving.sources import KEYS, attesting
-from tests.real_nodes.deploying import deployed_on
-from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
+from tests.real_nodes import deploying, driven_ethereumjs
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
-from tests.service import (
-    asking,
-    attested_by,
-    chains_toml,
-    done,
-    header,
-    source_tables,
-    submit,
-    work,
-    work_until_done,
-)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.long, pytest.mark.outside]
 
@@ -33,18 +21,18 @@ CHAIN_ID = 424242
 
 
 @pytest.fixture(scope="module")
-def ethereumjs() -> Iterator[DrivenEthereumJs]:
-    with DrivenEthereumJs(CHAIN_ID) as node:
+def ethereumjs() -> Iterator[driven_ethereumjs.DrivenEthereumJs]:
+    with driven_ethereumjs.DrivenEthereumJs(CHAIN_ID) as node:
         mine(node, 2)
         yield node
 
 
-def mine(node: DrivenEthereumJs, blocks: int) -> None:
+def mine(node: driven_ethereumjs.DrivenEthereumJs, blocks: int) -> None:
     for _ in range(blocks):
         node.mine()
 
 
-def block_with_transactions(node: DrivenEthereumJs) -> int:
+def block_with_transactions(node: driven_ethereumjs.DrivenEthereumJs) -> int:
     """Return the number of a block with transactions. It is final."""
     send_transactions(node)
     node.mine()
@@ -53,26 +41,31 @@ def block_with_transactions(node: DrivenEthereumJs) -> int:
     return number
 
 
-def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, key, settings, tmp_path):
+@pytest.fixture
+def registry(ethereumjs, chain: DevChain, db, settings, tmp_path) -> Iterator[str]:
+    """Yield the address of the registry on `chain` for EthereumJS's facts, while an attester signs."""
     with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        connection = attested_by({attester.address: attester.url}, 1)
+        settings.CHAINS_FILE = service.chains_toml(tmp_path, chain.url)
+        connection = service.attested_by({attester.address: attester.url}, 1)
         lines = "test_network = true\nblock_seconds = 1"
-        more = source_tables(
+        more = service.source_tables(
             CHAIN_ID, "EthereumJS", ethereumjs.url, connection, chain=lines, destination=chain.chain_id
         )
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        registry = deploy(chain.chain_id, CHAIN_ID).address
-        facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
-        # Unlike nodes of development chains, this one proves block 0 by the root of its header.
-        genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
-        body = asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
-        done(submit(key, body), chain)
+        yield deployed.deploy(chain.chain_id, CHAIN_ID).address
+
+
+def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, registry, key):
+    facts = facts_of(ethereumjs, block_with_transactions(ethereumjs))
+    # Unlike nodes of development chains, this one proves block 0 by the root of its header.
+    genesis = {"block:0": {"accounts": {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}}}
+    body = service.asking({**facts.asked, **genesis}, source=CHAIN_ID, destination=chain.chain_id)
+    service.done(service.submit(key, body), chain)
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 65
 
 
-def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, client, key, settings, tmp_path):
+def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, registry, client, key):
     """There are more than Ethereum has, so keys have two lengths."""
     paid = [
         {
@@ -88,21 +81,16 @@ def test_withdrawals_are_shown_on_another_chain(ethereumjs, chain: DevChain, cli
     mine(ethereumjs, 8)
     assert int(ethereumjs.rpc("eth_getBalance", paid[7]["address"], hex(number)), 16) == 10**18
     block = {f"block:{number}": {"withdrawals": ["0", "7", "127", "128", "129"]}}
-    with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        connection = attested_by({attester.address: attester.url}, 1)
-        lines = "test_network = true\nblock_seconds = 1"
-        more = source_tables(
-            CHAIN_ID, "EthereumJS", ethereumjs.url, connection, chain=lines, destination=chain.chain_id
-        )
-        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        deploy(chain.chain_id, CHAIN_ID)
-        call_command("deploy_reader", chain.chain_id, stdout=io.StringIO())
-        body = asking(block, source=CHAIN_ID, destination=chain.chain_id)
-        told = client.post("/read-proofs", body, content_type="application/json", headers=header(key)).json()["proofs"]
-        batch = {json.dumps(proof["root"]["batch"]) for proof in told}
-        done(submit(key, json.loads(batch.pop()) | {"fee": "0"}), chain)
-        again = client.post("/read-proofs", body, content_type="application/json", headers=header(key)).json()["proofs"]
+    call_command("deploy_reader", chain.chain_id, stdout=io.StringIO())
+    body = service.asking(block, source=CHAIN_ID, destination=chain.chain_id)
+    told = client.post("/read-proofs", body, content_type="application/json", headers=service.header(key)).json()[
+        "proofs"
+    ]
+    batch = {json.dumps(proof["root"]["batch"]) for proof in told}
+    service.done(service.submit(key, json.loads(batch.pop()) | {"fee": "0"}), chain)
+    again = client.post("/read-proofs", body, content_type="application/json", headers=service.header(key)).json()[
+        "proofs"
+    ]
     assert not batch
     assert [proof["root"]["isFact"] for proof in (*told, *again)] == [False] * 5 + [True] * 5
     for proof in again:
@@ -119,14 +107,16 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     """EthereumJS forgets the transactions of dropped blocks, unlike other nodes."""
     # A registry that an earlier test has deployed is found again, so this is another one.
     other = "" if apart else "history_window = 9000"
-    settings.CHAINS_FILE = chains_toml(tmp_path, ethereumjs.url, chain_id=CHAIN_ID, chain=other)
+    settings.CHAINS_FILE = service.chains_toml(tmp_path, ethereumjs.url, chain_id=CHAIN_ID, chain=other)
 
     # Transactions of earlier tests are final after these blocks too.
     number = block_with_transactions(ethereumjs)
-    registry = deployed_on(CHAIN_ID, ethereumjs.mine).address
+    registry = deploying.deployed_on(CHAIN_ID, ethereumjs.mine).address
     mine(ethereumjs, apart)
     facts = facts_of(ethereumjs, number)
-    batch = done(submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID)), ethereumjs)
+    batch = service.done(
+        service.submit(key, service.asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID)), ethereumjs
+    )
     assert wrong(ethereumjs, registry, facts) == []
     for tx in Transaction.objects.all():
         # Its receipts show only the tip as the price.
@@ -139,7 +129,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     assert len(wrong(ethereumjs, registry, facts)) == len(facts.expected)
     statuses = []
     for _ in range(20):
-        work()
+        service.work()
         batch.refresh_from_db()
         statuses.append(batch.status)
         if not wrong(ethereumjs, registry, facts):
@@ -147,5 +137,5 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
         ethereumjs.mine()
     # The registry was dropped with its block, so its facts can't be read until it is mined again.
     assert BatchStatus.IN_PROGRESS in statuses or not apart
-    assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
+    assert service.work_until_done(batch, ethereumjs).status == BatchStatus.DONE
     assert wrong(ethereumjs, registry, facts) == []

@@ -9,12 +9,8 @@ from django.utils import timezone
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block
-from tests.proving.estimated_batches import estimate
-from tests.proving.money import accepted, in_mempool, pending, serve, set_fee, without_limits
-from tests.proving.paths import old_block
+from tests.proving import estimated_batches, money, paths, receipts, transactions
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at, price_of
-from tests.proving.receipts import balance
-from tests.proving.transactions import roll_back
 from tests.service import ALICE, asking, balances, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
@@ -24,7 +20,7 @@ pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_paid(tmp_path, key, settings):
     with DevChain(hardfork="cancun") as chain:
-        serve(settings, tmp_path, chain)
+        money.serve(settings, tmp_path, chain)
         chain.mine(14)
         head = chain.head()
         blocks = {f"block:{head - back}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for back in range(12)}
@@ -38,7 +34,7 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
 def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, settings):
     costly.mine(5)
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     assert (fresh(batch).gas_used, batch.spent) == (0, 0)
     costly.mine()
     work()
@@ -88,8 +84,8 @@ def test_at_a_constant_price_what_was_estimated_suffices(
         costly.rpc("anvil_setBlockTimestampInterval", 5)
     costly.mine(15)
     mine_at(costly, 1)
-    batch = accepted(key, asking(dict.fromkeys(selectors(costly), requested), fee=ETHER))
-    set_fee(batch, batch.estimated_wei or 0)
+    batch = money.accepted(key, asking(dict.fromkeys(selectors(costly), requested), fee=ETHER))
+    money.set_fee(batch, batch.estimated_wei or 0)
     for _ in range(30):
         go_on(costly, 1, rounds=1)
         if fresh(batch).status == BatchStatus.DONE:
@@ -99,9 +95,9 @@ def test_at_a_constant_price_what_was_estimated_suffices(
 
 def test_a_path_counts_once(costly, key, settings):
     """The gas for the path is part of the estimate, so it must not be added again."""
-    block = old_block(costly, settings, depth=100)
+    block = paths.old_block(costly, settings, depth=100)
     costly.rpc("evm_setAutomine", True)
-    batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=2 * 250_000 * price_of(costly) * 105 // 100)
+    batch = money.accepted(key, request(ALICE, block=block, fee=ETHER), fee=2 * 250_000 * price_of(costly) * 105 // 100)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
@@ -113,31 +109,31 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     mine_at(costly, 1)
     costly.mine(6)
     head = costly.head()
-    batch = accepted(key, asking(balances(range(head, head - 6, -1)), fee=6 * ACCOUNT_GAS * 3 * GWEI))
-    before = balance(costly)
+    batch = money.accepted(key, asking(balances(range(head, head - 6, -1)), fee=6 * ACCOUNT_GAS * 3 * GWEI))
+    before = receipts.balance(costly)
     mine_at(costly, 10)
     go_on(costly, 10, rounds=4)
-    assert before - balance(costly) <= batch.fee
+    assert before - receipts.balance(costly) <= batch.fee
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert any("The batch's fee leaves " in sentence for sentence in waiting())
 
 
 def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
     """After a reorg, a transaction that was mined cheaply may be mined again at the full price offered."""
-    without_limits(settings)
+    money.without_limits(settings)
     mine_at(costly, 20)
     block = costly.head()
-    batch = accepted(key, asking(balances([block, block - 1]), fee=ETHER), fee=6 * 10**15)
+    batch = money.accepted(key, asking(balances([block, block - 1]), fee=ETHER), fee=6 * 10**15)
     # With such a low estimate, each transaction may be offered all that the fee leaves.
     Batch.objects.update(estimated_gas=1)
-    pending(batch)
+    money.pending(batch)
     snapshot = costly.rpc("evm_snapshot")
     mine_at(costly, 1)
     mine_at(costly, 20)
     for _ in range(3):
         Block.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
         work()
-    roll_back(costly, snapshot)
+    transactions.roll_back(costly, snapshot)
     for _ in range(5):
         SignedTransaction.objects.update(broadcast_at=None)
         work()
@@ -150,8 +146,8 @@ def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
 @pytest.mark.parametrize("fee", ["auto", "number"])
 def test_a_transaction_out_of_gas_uses_up_no_auto_fee_and_never_exceeds_a_number(costly, client, key, fee):
     """The registry takes all gas, as if nodes had estimated too little."""
-    before, body = balance(costly), request(ALICE, block=costly.head())
-    number = estimate(client, key, body)["wei"]["bound"]
+    before, body = receipts.balance(costly), request(ALICE, block=costly.head())
+    number = estimated_batches.estimate(client, key, body)["wei"]["bound"]
     batch = submit(key, body | {"fee": fee if fee == "auto" else number})
     registry = FactsRegistry.in_use.get().address
     code = costly.rpc("eth_getCode", registry, "latest")
@@ -164,7 +160,7 @@ def test_a_transaction_out_of_gas_uses_up_no_auto_fee_and_never_exceeds_a_number
     for _ in range(4):
         work()
         mine_at(costly, 1)
-    paid, failed = before - balance(costly), Transaction.objects.filter(succeeded=False).count()
+    paid, failed = before - receipts.balance(costly), Transaction.objects.filter(succeeded=False).count()
     assert 0 < fresh(batch).spent <= batch.fee
     if fee == "auto":
         assert batch.status == BatchStatus.DONE
@@ -177,8 +173,8 @@ def test_a_transaction_out_of_gas_uses_up_no_auto_fee_and_never_exceeds_a_number
 
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     mine_at(costly, 8)
-    batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
-    set_fee(batch, (batch.estimated_gas or 0) * price_of(costly) * 5 // 4)
+    batch = money.accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
+    money.set_fee(batch, (batch.estimated_gas or 0) * price_of(costly) * 5 // 4)
     # With such a low estimate, only the signed amount counts.
     Batch.objects.filter(pk=batch.pk).update(estimated_gas=1)
     work()
@@ -187,6 +183,6 @@ def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     assert tx.cost <= fresh(batch).fee
     costly.rpc("anvil_dropAllTransactions")
     Transaction.objects.all().delete()
-    set_fee(batch, tx.gas_limit * price_of(costly) * 102 // 100)
+    money.set_fee(batch, tx.gas_limit * price_of(costly) * 102 // 100)
     work(2)
     assert not Transaction.objects.exists()

@@ -12,23 +12,10 @@ from django.test import Client
 from devnet.devchain import DevChain
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
+from tests import service
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import with_hash
-from tests.proving import money, prices, receipts, transactions
-from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    fresh,
-    header,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.proving import chain_state, money, prices, receipts, transactions
 
 # The sequences of tests/proving/chain/test_money.py also contain each kind of lie.
 pytestmark = [pytest.mark.long, pytest.mark.outside]
@@ -72,10 +59,10 @@ def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings,
     batch, tx = money.in_mempool(costly, key)
     most, least = tx.cost, 40_000
     with receipts.changed_receipts(costly, gasUsed=hex(gas_used)) as url:
-        reconfigure(settings, costly.url, url)
+        service.reconfigure(settings, costly.url, url)
         costly.mine()
-        work()
-        work()
+        service.work()
+        service.work()
         money.cancel(batch)
         share = Share.objects.get(batch=batch)
         assert least < share.gas <= tx.gas_limit
@@ -87,9 +74,9 @@ def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings,
 def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_says(costly, key, settings, told):
     _, tx = money.in_mempool(costly, key)
     with receipts.changed_receipts(costly, effectiveGasPrice=hex(told)) as url:
-        reconfigure(settings, costly.url, url)
+        service.reconfigure(settings, costly.url, url)
         costly.mine()
-        work()
+        service.work()
     tx.refresh_from_db()
     assert tx.state != TransactionState.PENDING
     receipt = costly.rpc("eth_getTransactionReceipt", tx.hash)
@@ -107,9 +94,9 @@ ODD_FIELDS = {
 @pytest.mark.parametrize("fields", ODD_FIELDS.values(), ids=ODD_FIELDS.keys())
 def test_a_transaction_is_mined_though_a_field_is_odd_that_nobody_needs(costly, key, settings, fields):
     with receipts.changed_receipts(costly, **fields) as url:
-        reconfigure(settings, costly.url, url)
-        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
-        assert work_until_done(batch, costly).status == BatchStatus.DONE
+        service.reconfigure(settings, costly.url, url)
+        batch = service.submit(key, service.request(service.ALICE, block=costly.head(), fee=prices.ETHER))
+        assert service.work_until_done(batch, costly).status == BatchStatus.DONE
     tx = Transaction.objects.get(queries__batch=batch)
     assert (tx.succeeded, tx.gas_price) == (True, int(receipt_of(costly, tx)["effectiveGasPrice"], 16))
     assert "receipt_unusable" not in told_operators()["codes"]
@@ -142,8 +129,8 @@ def test_a_price_that_neither_the_header_nor_the_receipt_tells_counts_at_the_mos
         return [reply]
 
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
-        work()
+        service.reconfigure(settings, costly.url, url)
+        service.work()
     tx.refresh_from_db()
     assert tx.state != TransactionState.PENDING
     assert tx.gas_price == (tx.versions.get().max_fee_per_gas if counts_at_most else 7)
@@ -181,18 +168,18 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
 
     with between(costly.url, change) as url:
         urls = ", ".join(f'"{node_url}"' for node_url in [url, "http://127.0.0.1:1"][:nodes])
-        reconfigure(settings, f'"{costly.url}"', urls)
-        other = submit(key, request(BOB, block=costly.head(), fee=prices.ETHER))
-        assert work_until_done(other, costly).status == BatchStatus.DONE
-        wait = Client().get(f"/batch-queries/{first.pk}", headers=header(key)).json()["waits"][0]["sentence"]
+        service.reconfigure(settings, f'"{costly.url}"', urls)
+        other = service.submit(key, service.request(service.BOB, block=costly.head(), fee=prices.ETHER))
+        assert service.work_until_done(other, costly).status == BatchStatus.DONE
+        wait = Client().get(f"/batch-queries/{first.pk}", headers=service.header(key)).json()["waits"][0]["sentence"]
         problems = told_operators()
-    assert fresh(first).status == BatchStatus.IN_PROGRESS
+    assert service.fresh(first).status == BatchStatus.IN_PROGRESS
     assert "receipt_unusable" in problems["codes"]
     sentence = next(sentence for sentence in problems["problems"] if tx_hash in sentence)
     assert sentence in wait
     assert "A block comes" not in wait
-    reconfigure(settings, urls, f'"{costly.url}"')
-    assert work_until_done(first, costly).status == BatchStatus.DONE
+    service.reconfigure(settings, urls, f'"{costly.url}"')
+    assert service.work_until_done(first, costly).status == BatchStatus.DONE
     assert "receipt_unusable" not in told_operators()["codes"]
 
 
@@ -201,25 +188,29 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
     prices.mine_at(costly, 1)
     before = receipts.balance(costly)
     with receipts.changed_receipts(costly, gasUsed="0x1") as url:
-        reconfigure(settings, costly.url, url)
+        service.reconfigure(settings, costly.url, url)
         batches = []
         for number in range(5):
             prices.mine_at(costly, 1)
-            batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=prices.ETHER // 3000)))
+            batches.append(
+                service.submit(
+                    key, service.request(service.ALICE, block=costly.head() - 1 - number, fee=prices.ETHER // 3000)
+                )
+            )
             prices.go_on(costly, 1, rounds=3)
         assert doubts()
         # A worker, which stops the signer again in each turn, leaves the operator's reason.
-        call_command("stop", "31337", signer=SIGNER, reason="The node is repaired.", stdout=StringIO())
+        call_command("stop", "31337", signer=service.SIGNER, reason="The node is repaired.", stdout=StringIO())
         prices.go_on(costly, 1, rounds=3)
         assert not doubts()
         assert "The node is repaired." in str(told_operators()["problems"])
     assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
     assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
     assert caplog.text.count("A worker has stopped sending") == 1
-    call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
-    reconfigure(settings, url, costly.url)
+    call_command("resume", "31337", signer=service.SIGNER, stdout=StringIO())
+    service.reconfigure(settings, url, costly.url)
     for batch in batches:
-        work_until_done(batch, costly, rounds=20)
+        service.work_until_done(batch, costly, rounds=20)
     assert not doubts()
 
 
@@ -227,13 +218,12 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
 def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, settings, tmp_path, data_fee):
     money.serve(settings, tmp_path, op_stack)
     op_stack.rpc("evm_setAutomine", False)
-    batch = submit(key, request(ALICE, block=op_stack.head(), fee=prices.ETHER))
+    batch = service.submit(key, service.request(service.ALICE, block=op_stack.head(), fee=prices.ETHER))
     money.pending(batch)
     with receipts.changed_receipts(op_stack, l1Fee=hex(data_fee)) as url:
-        reconfigure(settings, op_stack.url, url)
+        service.reconfigure(settings, op_stack.url, url)
         op_stack.mine()
-        for _ in range(3):
-            work()
+        service.work(3)
     assert Signer.objects.get().failing_since is None
     assert (money.spent_today() or 0) <= batch.fee
 
@@ -243,9 +233,9 @@ def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, set
     limit_both(settings, prices.ETHER // 2)
     prices.mine_at(costly, 1)
     with receipts.changed_receipts(costly, l1Fee=hex(prices.ETHER)) as url:
-        reconfigure(settings, costly.url, url)
-        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER // 100))
-        assert work_until_done(batch, costly).status == BatchStatus.DONE
+        service.reconfigure(settings, costly.url, url)
+        batch = service.submit(key, service.request(service.ALICE, block=costly.head(), fee=prices.ETHER // 100))
+        assert service.work_until_done(batch, costly).status == BatchStatus.DONE
     assert 0 < batch.spent <= batch.fee
     assert (money.spent_today() or 0) < prices.ETHER // 100
 
@@ -265,8 +255,7 @@ def test_transactions_become_final_without_old_states_of_a_node(op_stack, key, s
             _, tx = money.in_mempool(op_stack, key)
             expected = tx.data_fee
             op_stack.mine(200)
-            for _ in range(3):
-                work()
+            service.work(3)
     tx.refresh_from_db()
     assert tx.state == TransactionState.FINAL
     assert tx.data_fee == expected
@@ -278,7 +267,7 @@ def test_transactions_become_final_without_old_states_of_a_node(op_stack, key, s
 
 def test_a_transaction_left_behind_in_the_turn_that_raises_its_fee_counts_at_its_signed_fee(costly, key, settings):
     money.without_limits(settings)
-    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.rpc("anvil_setNonce", service.SIGNER, hex(500))
     costly.mine(2)
     prices.mine_at(costly, 1)
     _, tx = money.in_mempool(costly, key)
@@ -290,8 +279,8 @@ def test_a_transaction_left_behind_in_the_turn_that_raises_its_fee_counts_at_its
         return [reply | {"result": "0x1"} if question["method"] == "eth_getTransactionCount" else reply]
 
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
-        work()
+        service.reconfigure(settings, costly.url, url)
+        service.work()
     tx.refresh_from_db()
     assert (tx.state, tx.versions.count()) == (TransactionState.DISPLACED, 2)
     assert prices.GWEI * (tx.reserved_gwei or 0) == prices.up_to_a_gwei(tx.reserved)
@@ -299,25 +288,25 @@ def test_a_transaction_left_behind_in_the_turn_that_raises_its_fee_counts_at_its
 
 def test_a_nonce_that_no_signer_can_reach_holds_no_worker(costly, key, settings):
     """The gap below has more nonces than memory."""
-    nonce = signer_nonce(costly)
+    nonce = chain_state.signer_nonce(costly)
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": hex(2**62)} if question["method"] == "eth_getTransactionCount" else reply]
 
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
-        batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
-        work(2)
+        service.reconfigure(settings, costly.url, url)
+        batch = service.submit(key, service.request(service.ALICE, block=costly.head(), fee=prices.ETHER))
+        service.work(2)
         assert Transaction.objects.get().nonce == 2**62
-        reconfigure(settings, url, costly.url)
+        service.reconfigure(settings, url, costly.url)
     for _ in range(3):
         transactions.age()
-        work()
+        service.work()
         prices.mine_at(costly, 1)
-    work()
-    assert fresh(batch).status == BatchStatus.DONE, waiting()
-    assert signer_nonce(costly) == nonce + 1
-    assert len(events(costly, ACCOUNT_PROVEN)) == 1
+    service.work()
+    assert service.fresh(batch).status == BatchStatus.DONE, service.waiting()
+    assert chain_state.signer_nonce(costly) == nonce + 1
+    assert len(chain_state.events(costly, chain_state.ACCOUNT_PROVEN)) == 1
 
 
 def test_a_transaction_falsely_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
@@ -328,17 +317,15 @@ def test_a_transaction_falsely_displaced_counts_when_it_is_mined_after_all(costl
 
     before = receipts.balance(costly)
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
+        service.reconfigure(settings, costly.url, url)
         with money.stopped():
-            work()
+            service.work()
         tx.refresh_from_db()
         assert tx.state == TransactionState.DISPLACED
-        reconfigure(settings, url, costly.url)
+        service.reconfigure(settings, url, costly.url)
     money.cancel(batch)
     costly.mine()
-    for _ in range(3):
-        work()
-        costly.mine()
+    service.work(3, costly)
     paid = before - receipts.balance(costly)
     assert paid
     assert money.spent_today() == prices.up_to_a_gwei(paid)
@@ -368,16 +355,16 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
 
     before = receipts.balance(costly)
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
-        batch = money.accepted(key, request(ALICE, block=costly.head() - 1, fee=MILLIETHER))
+        service.reconfigure(settings, costly.url, url)
+        batch = money.accepted(key, service.request(service.ALICE, block=costly.head() - 1, fee=MILLIETHER))
         began, is_lying = costly.head(), True
         for _ in range(30):
-            work()
+            service.work()
             prices.mine_at(costly, 1)
     assert Transaction.objects.filter(state=TransactionState.DISPLACED).exists()
     assert 0 < before - receipts.balance(costly) <= (money.spent_today() or 0) <= 2 * MILLIETHER
     assert doubts()
-    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    assert service.fresh(batch).status == BatchStatus.IN_PROGRESS
 
 
 # --- Finality and prices ----------------------------------------------------------------------------------------------
@@ -412,11 +399,11 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
 
     before = receipts.balance(costly)
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
+        service.reconfigure(settings, costly.url, url)
         first = costly.head() - 1
         for number in range(16):
             prices.mine_at(costly, 1)
-            submit(key, request(ALICE, block=first - number, fee=MILLIETHER))
+            service.submit(key, service.request(service.ALICE, block=first - number, fee=MILLIETHER))
             prices.go_on(costly, 1, rounds=4)
     assert Transaction.objects.filter(state=TransactionState.FINAL, gas_used__lt=50_000).exists()
     assert 0 < before - receipts.balance(costly) <= 4 * most
@@ -434,14 +421,12 @@ def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee)
         return [reply | {"result": hex(number)} if is_told and question["method"] == method else reply]
 
     with between(costly.url, change) as url:
-        reconfigure(settings, costly.url, url)
-        batch = submit(key, request(ALICE, block=costly.head()) | {"fee": fee})
-        for _ in range(4):
-            work()
-            costly.mine()
+        service.reconfigure(settings, costly.url, url)
+        batch = service.submit(key, service.request(service.ALICE, block=costly.head()) | {"fee": fee})
+        service.work(4, costly)
         assert not Transaction.objects.filter(queries__batch=batch).exists()
-        if fresh(batch).status == BatchStatus.REJECTED:
+        if service.fresh(batch).status == BatchStatus.REJECTED:
             assert batch.rejection_retryable
             return
         is_told = False
-        assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE
+        assert service.work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE

@@ -14,15 +14,11 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
+from tests import headers, users
 from tests.chains.lying_node import Raw, ask, between, error, estimating, lying_node
-from tests.headers import with_hash
-from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
-from tests.proving.kills import Killer
+from tests.proving import chain_state, kills, prices, transactions
 from tests.proving.money import cancel, limit, pending, set_fee, spent_today
-from tests.proving.prices import ETHER, GWEI, mine_at
-from tests.proving.transactions import age, sign_otherwise
 from tests.service import done, fresh, reconfigure, request, submit, waiting, work, work_until_done
-from tests.users import ALICE, BOB, SIGNER
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
@@ -68,14 +64,22 @@ def node(costly: DevChain, settings) -> Iterator[RefusingNode]:
     node = RefusingNode(costly)
     with lying_node(node) as url:
         reconfigure(settings, costly.url, url)
-        mine_at(costly, 1)
+        prices.mine_at(costly, 1)
         yield node
 
 
 def later() -> None:
     """Let so much time pass that everything is tried again."""
-    age()
+    transactions.age()
     SignedTransaction.objects.exclude(broadcast_at=None).update(broadcast_at=F("created_at"))
+
+
+def go_on(chain: DevChain, rounds: int) -> None:
+    """Work and mine a block, with so much time before each round that everything is tried again."""
+    for _ in range(rounds):
+        later()
+        work()
+        prices.mine_at(chain, 1)
 
 
 @contextmanager
@@ -90,7 +94,7 @@ def refusing(node: RefusingNode, words: str) -> Iterator[None]:
     node.why = lambda _: None
 
 
-def reserved(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+def reserved(chain: DevChain, node: RefusingNode, killing: kills.Killer, words: str, batch: Batch) -> None:
     """The worker is killed before it signs."""
     with killing.once(SignedTransaction.objects.filter(hash=None).exists):
         work_until_done(batch, rounds=2)
@@ -99,12 +103,12 @@ def reserved(chain: DevChain, node: RefusingNode, killing: Killer, words: str, b
         pass
 
 
-def signed(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+def signed(chain: DevChain, node: RefusingNode, killing: kills.Killer, words: str, batch: Batch) -> None:
     with refusing(node, words):
         pending(batch)
 
 
-def sent(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+def sent(chain: DevChain, node: RefusingNode, killing: kills.Killer, words: str, batch: Batch) -> None:
     """Nodes forget the transaction."""
     pending(batch)
     chain.rpc("anvil_dropAllTransactions")
@@ -112,14 +116,14 @@ def sent(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch
         pass
 
 
-def replaced(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+def replaced(chain: DevChain, node: RefusingNode, killing: kills.Killer, words: str, batch: Batch) -> None:
     """Nodes keep the version before."""
     pending(batch)
     with refusing(node, words):
         pass
 
 
-def cancelling(chain: DevChain, node: RefusingNode, killing: Killer, words: str, batch: Batch) -> None:
+def cancelling(chain: DevChain, node: RefusingNode, killing: kills.Killer, words: str, batch: Batch) -> None:
     """Another transaction stands before that of the batch, and is cancelled."""
     pending(batch)
     cancel(batch)
@@ -136,33 +140,30 @@ CASES = {f"{name}, {state.__name__}": (state, words) for name, words in REFUSALS
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killing, case):
     state, words = case
-    block, nonce = costly.head(), signer_nonce(costly)
-    batch = submit(key, request(ALICE, block=block, fee=ETHER))
+    block, nonce = costly.head(), chain_state.signer_nonce(costly)
+    batch = submit(key, request(users.ALICE, block=block, fee=prices.ETHER))
     state(costly, node, killing, words, batch)
-    behind = submit(key, request(BOB, block=block - 1, fee=ETHER))
-    for _ in range(4):
-        later()
-        work()
-        mine_at(costly, 1)
+    behind = submit(key, request(users.BOB, block=block - 1, fee=prices.ETHER))
+    go_on(costly, 4)
     proven = 1 if state is cancelling else 2
     assert [fresh(each).status for each in (behind, batch)[:proven]] == [BatchStatus.DONE] * proven, waiting()
-    assert signer_nonce(costly) == signer_nonce(costly, "pending") == nonce + 2
-    assert len(events(costly, ACCOUNT_PROVEN)) == proven
+    assert chain_state.signer_nonce(costly) == chain_state.signer_nonce(costly, "pending") == nonce + 2
+    assert len(chain_state.events(costly, chain_state.ACCOUNT_PROVEN)) == proven
 
 
 @pytest.mark.long
 def test_a_refused_version_rests_and_a_version_never_sent_goes_at_once(costly, key, node, caplog):
     node.why = lambda _: "txpool is full"
-    submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    submit(key, request(users.ALICE, block=costly.head(), fee=prices.ETHER))
     for _ in range(4):
         work()
         SignedTransaction.objects.update(refused_at=Now())
     assert node.refused == 1
-    age()
+    transactions.age()
     SignedTransaction.objects.update(refused_at=Now())
     work()
     assert node.refused == SignedTransaction.objects.count() == 1
-    age()
+    transactions.age()
     # Nobody has seen the replacement yet.
     work(2)
     assert node.refused == SignedTransaction.objects.count() == 2
@@ -172,7 +173,7 @@ def test_a_refused_version_rests_and_a_version_never_sent_goes_at_once(costly, k
     assert node.taken == 1
     # config.logs writes one line a minute about their signer.
     refusals = [record for record in caplog.records if record.getMessage().startswith("broadcasting ")]
-    assert [record.args[0] for record in refusals] == [SIGNER, SIGNER]
+    assert [record.args[0] for record in refusals] == [users.SIGNER, users.SIGNER]
 
 
 # --- Versions that no node takes again --------------------------------------------------------------------------------
@@ -188,15 +189,15 @@ def lacks_gas(raw: bytes) -> str | None:
 
 def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> list[Batch]:
     """Return three batches, whose transactions have this gas limit and price, on a chain with small blocks."""
-    batches = [submit(key, request(ALICE, block=chain.head() - place, fee=ETHER)) for place in range(3)]
+    batches = [submit(key, request(users.ALICE, block=chain.head() - place, fee=prices.ETHER)) for place in range(3)]
     for batch in batches:
         batch.refresh_from_db()
     work(2)
     for tx in Transaction.objects.all():
-        sign_otherwise(tx, gas=gas, price=gwei * GWEI)
+        transactions.sign_otherwise(tx, gas=gas, price=gwei * prices.GWEI)
     chain.rpc("anvil_dropAllTransactions")
     chain.rpc("evm_setBlockGasLimit", hex(1_000_000))
-    mine_at(chain, 1)
+    prices.mine_at(chain, 1)
     work()
     return batches
 
@@ -215,12 +216,9 @@ WRONG = {
 def test_a_version_signed_with_an_impossible_gas_limit_is_signed_anew(costly, key, node, separate_transactions, wrong):
     gas, gwei, node.why = wrong
     batches = signed_otherwise(costly, key, gas=gas, gwei=gwei)
-    for _ in range(10):
-        later()
-        work()
-        mine_at(costly, 1)
+    go_on(costly, 10)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
-    assert len(events(costly, ACCOUNT_PROVEN)) == 3
+    assert len(chain_state.events(costly, chain_state.ACCOUNT_PROVEN)) == 3
     # At the highest price, only a cancellation offers more.
     failed = [tx for tx in Transaction.objects.all() if not tx.succeeded]
     assert all(tx.newest.is_cancellation and gwei == 190 for tx in failed)
@@ -233,10 +231,7 @@ def test_a_transaction_lacking_gas_gets_the_expected_gas_while_nodes_estimate_fa
 ):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
     with estimating(node.url, lambda gas: times * gas) as node.url:
-        for _ in range(8):
-            later()
-            work()
-            mine_at(costly, 1)
+        go_on(costly, 8)
         assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
     assert not Transaction.objects.exclude(succeeded=True).exists()
     assert max(version.gas for version in SignedTransaction.objects.all()) < 300_000
@@ -247,27 +242,24 @@ def test_a_chain_that_takes_more_gas_than_others_gets_it_once_it_has_refused_les
     """Some rollups charge gas for data."""
     node.why = lambda raw: "intrinsic gas too low" if int.from_bytes(rlp.decode(raw[1:])[4]) < 500_000 else None
     with estimating(node.url, lambda gas: 6 * gas) as node.url:
-        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        batch = submit(key, request(users.ALICE, block=costly.head() - 1, fee=prices.ETHER))
         for _ in range(4):
             work()
             later()
-            mine_at(costly, 1)
+            prices.mine_at(costly, 1)
         assert fresh(batch).status == BatchStatus.DONE, waiting()
     assert node.refused
 
 
 @pytest.mark.long
 def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
-    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    batch = submit(key, request(users.ALICE, block=costly.head(), fee=prices.ETHER))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
+    costly.rpc("anvil_setBalance", users.SIGNER, hex(tx.cost * 3 // 2))
     with refusing(node, "transaction underpriced"):
         pass
-    for _ in range(4):
-        later()
-        work()
-        mine_at(costly, 1)
+    go_on(costly, 4)
     assert fresh(batch).status == BatchStatus.DONE, waiting()
 
 
@@ -277,11 +269,8 @@ def test_a_transaction_whose_fee_leaves_too_little_gas_is_cancelled_for_those_be
 ):
     node.why = lacks_gas
     poor, *others = signed_otherwise(costly, key, gas=34_500, gwei=3)
-    set_fee(poor, 34_500 * 4 * GWEI)
-    for _ in range(8):
-        later()
-        work()
-        mine_at(costly, 1)
+    set_fee(poor, 34_500 * 4 * prices.GWEI)
+    go_on(costly, 8)
     assert {fresh(batch).status for batch in others} == {BatchStatus.DONE}, waiting()
     assert Transaction.objects.get(queries__batch=poor).newest.is_cancellation
     assert fresh(poor).spent <= poor.fee
@@ -290,19 +279,13 @@ def test_a_transaction_whose_fee_leaves_too_little_gas_is_cancelled_for_those_be
 @pytest.mark.long
 def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
     batches = signed_otherwise(costly, key, gas=34_500, gwei=3)
-    limit(settings, daily_limit=4 * 34_500 * 3 * GWEI, daily_limit_per_user=ETHER)
-    for _ in range(3):
-        later()
-        work()
-        mine_at(costly, 1)
+    limit(settings, daily_limit=4 * 34_500 * 3 * prices.GWEI, daily_limit_per_user=prices.ETHER)
+    go_on(costly, 3)
     # One is cancelled for those behind it.
     assert {version.gas for version in SignedTransaction.objects.all()} <= {34_500, 21_000}
-    assert (spent_today() or 0) <= 4 * 34_500 * 3 * GWEI
-    limit(settings, daily_limit=ETHER, daily_limit_per_user=ETHER)
-    for _ in range(8):
-        later()
-        work()
-        mine_at(costly, 1)
+    assert (spent_today() or 0) <= 4 * 34_500 * 3 * prices.GWEI
+    limit(settings, daily_limit=prices.ETHER, daily_limit_per_user=prices.ETHER)
+    go_on(costly, 8)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}, waiting()
 
 
@@ -310,19 +293,19 @@ def test_more_gas_is_within_the_daily_limit(costly, key, node, settings):
 def test_a_chain_whose_blocks_have_no_gas_limit_takes_proofs(costly, key, node):
     def change(question: Any, reply: Any) -> list[Any]:
         is_head = question["method"] == "eth_getBlockByNumber" and question["params"][0] == "latest"
-        return [reply | {"result": with_hash(reply["result"] | {"gasLimit": "0x0"})} if is_head else reply]
+        return [reply | {"result": headers.with_hash(reply["result"] | {"gasLimit": "0x0"})} if is_head else reply]
 
     with between(node.url, change) as node.url:
-        done(submit(key, request(ALICE, block=costly.head() - 2, fee=ETHER)), costly)
+        done(submit(key, request(users.ALICE, block=costly.head() - 2, fee=prices.ETHER)), costly)
 
 
 @pytest.mark.long
 def test_a_transaction_too_large_for_any_block_is_not_signed(costly, key, node):
     limit = costly.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
     costly.rpc("evm_setBlockGasLimit", hex(90_000))
-    mine_at(costly, 1)
+    prices.mine_at(costly, 1)
     costly.rpc("evm_setBlockGasLimit", limit)
-    batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+    batch = submit(key, request(users.ALICE, block=costly.head() - 1, fee=prices.ETHER))
     work(2)
     assert not Transaction.objects.exists()
     assert any(sentence.startswith("A transaction would need ") for sentence in waiting())

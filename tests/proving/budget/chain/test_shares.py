@@ -4,9 +4,7 @@ import pytest
 
 from proving.models import Share, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.proving.money import in_mempool
-from tests.proving.prices import ETHER
-from tests.proving.transactions import roll_back, send_from_elsewhere
+from tests.proving import money, prices, transactions
 from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
@@ -14,10 +12,10 @@ pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 def test_a_small_request_pays_little_beside_a_large_one(costly, key):
     block = costly.head()
-    little = submit(key, request(ALICE, block=block, fee=ETHER))
+    little = submit(key, request(ALICE, block=block, fee=prices.ETHER))
     slots = [hex(slot << 30) for slot in range(60)]
     accounts = {CHARLIE: {"props": ["BALANCE"], "slots": slots}}
-    much = submit(a_key(BOB), asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER))
+    much = submit(a_key(BOB), asking({f"block:{block}": {"accounts": accounts}}, fee=prices.ETHER))
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(little, costly).status == work_until_done(much, costly).status == BatchStatus.DONE
     work()
@@ -35,7 +33,7 @@ def test_facts_proven_before_make_nobody_pay_for_others(costly, key):
 
     def slots_of(account: str, slots_asked: list[str]) -> dict[str, object]:
         accounts = {account: {"props": ["BALANCE"], "slots": slots_asked}}
-        return asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER)
+        return asking({f"block:{block}": {"accounts": accounts}}, fee=prices.ETHER)
 
     work_until_done(submit(key, slots_of(CHARLIE, slots)), costly)
     work()
@@ -51,10 +49,10 @@ def test_facts_proven_before_make_nobody_pay_for_others(costly, key):
 
 
 def test_a_displaced_transaction_costs_nobody_anything(costly, key):
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     assert Share.objects.filter(batch=batch).exists()
     costly.rpc("anvil_dropTransaction", tx.newest.hash)
-    send_from_elsewhere(costly, tx.nonce)
+    transactions.send_from_elsewhere(costly, tx.nonce)
     costly.mine(4)
     work()
     assert fresh(tx).state == TransactionState.DISPLACED
@@ -62,13 +60,13 @@ def test_a_displaced_transaction_costs_nobody_anything(costly, key):
 
 
 def test_a_transaction_taken_back_by_a_reorg_counts_at_its_highest_cost(costly, key):
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     most = tx.cost
     snapshot = costly.rpc("evm_snapshot")
     costly.mine()
     work()
     assert Share.objects.get(batch=batch).wei < most
-    roll_back(costly, snapshot)
+    transactions.roll_back(costly, snapshot)
     work()
     assert fresh(tx).state == TransactionState.PENDING
     assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)

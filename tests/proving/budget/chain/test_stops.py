@@ -7,9 +7,7 @@ from django.core.management import CommandError, call_command
 
 from proving.models import SignedTransaction, Signer
 from queries.models import BatchStatus
-from tests.proving.money import cancel, in_mempool, stopped
-from tests.proving.prices import ETHER
-from tests.proving.transactions import age, between_statements
+from tests.proving import money, prices, transactions
 from tests.service import ALICE, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -24,7 +22,7 @@ def stop() -> None:
 @pytest.mark.long
 def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     call_command("stop", "31337", "--reason", "The key may have leaked.")
-    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
     work(3)
     assert not SignedTransaction.objects.exists()
     assert waiting() == ["The operator has stopped sending on chain 31337. The reason given: The key may have leaked."]
@@ -41,8 +39,8 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     ids=["reservation and signature", "signature and broadcast"],
 )
 def test_a_stop_between_the_stages_of_a_version_is_seen(costly, key, statement, is_signed):
-    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-    with between_statements(lambda sql: sql.startswith(statement), stop):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=prices.ETHER))
+    with transactions.between_statements(lambda sql: sql.startswith(statement), stop):
         work()
     work()
     version = SignedTransaction.objects.get()
@@ -54,13 +52,13 @@ def test_a_stop_between_the_stages_of_a_version_is_seen(costly, key, statement, 
 
 
 def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
-    with stopped():
-        age()
+    with money.stopped():
+        transactions.age()
         SignedTransaction.objects.update(broadcast_at=None)
         work()
-        cancel(batch)  # while sending is allowed, this leads to a cancellation
+        money.cancel(batch)  # while sending is allowed, this leads to a cancellation
         work()
         assert tx.versions.count() == 1
         assert costly.rpc("txpool_status") == NOTHING_PENDING

@@ -27,14 +27,9 @@ from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
-from tests.proving.chain_state import ACCOUNT_PROVEN, events
-from tests.proving.estimated_batches import estimate
-from tests.proving.money import in_mempool, limit, serve
+from tests.proving import chain_state, estimated_batches, money, receipts, rollups, transactions
 from tests.proving.money_node import Change, Liar, block_with, constant, higher_by, in_turn, multiplied_by, object_with
 from tests.proving.prices import ETHER, GWEI, go_on, mine_at
-from tests.proving.receipts import balance
-from tests.proving.rollups import ARB_GAS_INFO, FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
-from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import ALICE, SIGNER, asking, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
@@ -118,7 +113,7 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
     mine_at(costly, 1)
     if lie.is_old:
         ChainHead.objects.all().delete()
-    before, liar, told = balance(costly), Liar(costly), list[Any]()
+    before, liar, told = receipts.balance(costly), Liar(costly), list[Any]()
     with lying_node(liar) as url:
         urls = [url, costly.url] if is_first else [costly.url, url]
         reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
@@ -130,7 +125,7 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
             go_on(costly, 1, rounds=1, aged=lie.is_slow)
             told.append(healthz())
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
-    assert USUAL / 2 < before - balance(costly) < USUAL
+    assert USUAL / 2 < before - receipts.balance(costly) < USUAL
     assert not Transaction.objects.filter(to=SIGNER).exists()
     codes = {lie.code if is_first else ""} - {""}
     assert set(told[-1]["codes"]) == codes
@@ -147,7 +142,7 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
 def test_a_node_that_falls_silent_when_it_is_compared_is_not_believed(costly, key, settings, proven, name, beside):
     """It lies first where it is also asked for something else."""
     reconfigure(settings, "minimum_signer_balance = '0'", "minimum_signer_balance = '0.01'")
-    before, liar, codes = balance(costly), Liar(costly), set[str]()
+    before, liar, codes = receipts.balance(costly), Liar(costly), set[str]()
     lie, compared, has_lied = LIES[name].changes, 3 if name != "balance" else 1, False
 
     def answer(body: Any) -> Any:
@@ -170,7 +165,7 @@ def test_a_node_that_falls_silent_when_it_is_compared_is_not_believed(costly, ke
             codes.update(healthz()["codes"])
     assert not codes & {"signer_unfunded", "signer_waits"}
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
-    assert before - balance(costly) < USUAL
+    assert before - receipts.balance(costly) < USUAL
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
@@ -179,7 +174,7 @@ def test_no_node_makes_an_honest_one_rest_by_blocks_that_it_invents(costly, key,
     costly.mine(80)
     costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
     mine_at(costly, 1)
-    before, newest = balance(costly), costly.rpc("eth_getBlockByNumber", "latest", False)
+    before, newest = receipts.balance(costly), costly.rpc("eth_getBlockByNumber", "latest", False)
     liar = Liar(costly, changes=LIES["tip and fee history"].changes)
     ahead = block_with("number", 50)
 
@@ -197,12 +192,12 @@ def test_no_node_makes_an_honest_one_rest_by_blocks_that_it_invents(costly, key,
         go_on(costly, 1, rounds=6)
         assert costly.url.removeprefix("http://").rstrip("/") not in str(ChainWatch.objects.get().resting_nodes)
     assert is_first or fresh(batch).status == BatchStatus.DONE
-    assert before - balance(costly) < USUAL
+    assert before - receipts.balance(costly) < USUAL
 
 
 def test_no_batch_is_lost_where_the_first_node_invents_a_head(costly, key, settings):
     """The batch waits, because the newest block that the node tells is the one that `latest` means."""
-    before, liar = balance(costly), Liar(costly)
+    before, liar = receipts.balance(costly), Liar(costly)
     with lying_node(liar) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         liar.changes = {"eth_getBlockByNumber": block_with("number", 50)}
@@ -210,7 +205,7 @@ def test_no_batch_is_lost_where_the_first_node_invents_a_head(costly, key, setti
         go_on(costly, 1, rounds=3)
         liar.changes = {}
         assert work_until_done(batch, costly).status == BatchStatus.DONE
-    assert before - balance(costly) < USUAL
+    assert before - receipts.balance(costly) < USUAL
 
 
 def test_the_second_node_is_asked_where_the_first_calls_a_block_final_above_its_newest_one(costly, key, settings):
@@ -276,7 +271,7 @@ def test_no_batch_is_paid_for_again_where_the_first_node_says_that_it_ran_out_of
     assert Transaction.objects.get(queries__batch=batch).succeeded
 
 
-@pytest.mark.parametrize("address", [GAS_PRICE_ORACLE, ARB_GAS_INFO])
+@pytest.mark.parametrize("address", [rollups.GAS_PRICE_ORACLE, rollups.ARB_GAS_INFO])
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_predeploy_that_a_node_invents_is_forgotten(costly, key, settings, nodes, address):
     is_lying = True
@@ -301,7 +296,7 @@ def test_a_predeploy_is_asked_for_again_after_ten_minutes(chain, key, settings, 
     is_lying = True
 
     def change(question: Any, reply: Any) -> list[Any]:
-        if GAS_PRICE_ORACLE not in str(question["params"]):
+        if rollups.GAS_PRICE_ORACLE not in str(question["params"]):
             return [reply]
         if question["method"] == "eth_getCode" and is_lying:
             return [reply | {"result": "0x" if is_there else "0x6001"}]
@@ -309,11 +304,11 @@ def test_a_predeploy_is_asked_for_again_after_ten_minutes(chain, key, settings, 
         return [result(question, f"0x{10**15:064x}") if is_fee else reply]
 
     def cost() -> int:
-        return int(estimate(Client(), key, request(ALICE, block=1, fee=ETHER))["wei"]["bound"])
+        return int(estimated_batches.estimate(Client(), key, request(ALICE, block=1, fee=ETHER))["wei"]["bound"])
 
     if is_there:
-        oracle_at(chain, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 0, False)
-    serve(settings, tmp_path, chain)
+        rollups.oracle_at(chain, rollups.GAS_PRICE_ORACLE).send("set", rollups.FEE_OF_A_BYTE, 0, False)
+    money.serve(settings, tmp_path, chain)
     mine_at(chain, 1)
     honest = cost()
     with between(chain.url, change) as url:
@@ -332,10 +327,10 @@ def test_a_batch_pays_the_usual_data_fee_where_one_node_tells_a_thousand_times_a
     op_stack, key, settings, tmp_path, is_first
 ):
     def change(question: Any, reply: Any) -> list[Any]:
-        is_fee = question["method"] == "eth_call" and question["params"][0]["to"] == GAS_PRICE_ORACLE
+        is_fee = question["method"] == "eth_call" and question["params"][0]["to"] == rollups.GAS_PRICE_ORACLE
         return [reply | {"result": f"0x{1000 * int(reply['result'], 16):064x}"} if is_fee else reply]
 
-    serve(settings, tmp_path, op_stack)
+    money.serve(settings, tmp_path, op_stack)
     batches = [submit(key, request(ALICE, block=op_stack.head() - 1) | {"fee": "auto"})]
     work_until_done(batches[0], op_stack)
     with between(op_stack.url, change) as url:
@@ -350,7 +345,7 @@ def test_a_batch_pays_the_usual_data_fee_where_one_node_tells_a_thousand_times_a
 def test_a_transaction_that_one_node_calls_displaced_is_kept_and_sent_again(costly, key, settings):
     costly.mine(70)
     mine_at(costly, 1)
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.update(broadcast_at=None)
     liar = Liar(costly, changes={"eth_getTransactionCount": lambda *_: hex(tx.nonce + 1)})
@@ -366,16 +361,16 @@ def test_a_transaction_that_one_node_calls_displaced_is_kept_and_sent_again(cost
 def test_a_receipt_of_another_node_is_found_though_nodes_refused_a_later_version(costly, key, settings):
     """The first node alone hides that the transaction is mined, so that its fees are raised."""
     mine_at(costly, 1)
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     mine_at(costly, 1)
     liar = Liar(costly, changes={**NO_RECEIPT, "eth_getTransactionCount": lambda *_: hex(tx.nonce)})
     with lying_node(liar) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}"')
-        age()
+        transactions.age()
         work()
         assert [bool(version.refused_at) for version in tx.versions.order_by("pk")] == [False, True]
         reconfigure(settings, f'"{url}"', f'"{url}", "{costly.url}"')
-        age()
+        transactions.age()
         assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
@@ -383,9 +378,9 @@ def test_a_receipt_of_another_node_is_found_though_nodes_refused_a_later_version
 def test_no_nonce_is_filled_that_one_node_alone_calls_unused(costly, key, settings, is_first):
     """Another program has used the nonce before, so that no row has it."""
     nonce = int(costly.rpc("eth_getTransactionCount", SIGNER, "latest"), 16)
-    send_from_elsewhere(costly, nonce)
+    transactions.send_from_elsewhere(costly, nonce)
     costly.mine()
-    batch, _ = in_mempool(costly, key)
+    batch, _ = money.in_mempool(costly, key)
     liar = Liar(costly, changes={"eth_getTransactionCount": lambda *_: hex(nonce)})
     with lying_node(liar) as url:
         urls = [url, costly.url] if is_first else [costly.url, url]
@@ -409,11 +404,11 @@ def test_a_tip_that_was_bound_too_low_is_raised_as_the_market_shows_it(costly, k
     )
     with lying_node(liar) as url:
         reconfigure(settings, costly.url, url)
-        _, tx = in_mempool(costly, key)
+        _, tx = money.in_mempool(costly, key)
         assert tx.newest.max_priority_fee_per_gas == GWEI
         paid.append(10 * GWEI)
         costly.rpc("anvil_dropAllTransactions")
-        age()
+        transactions.age()
         work()
         assert tx.newest.max_priority_fee_per_gas == 10 * GWEI
 
@@ -573,8 +568,7 @@ def test_a_batch_waits_while_the_first_node_invents_its_block(costly, key, setti
     with between(costly.url, change) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         batch = submit(key, request(ALICE, block=number, fee=ETHER))
-        for _ in range(9):
-            work()
+        work(9)
         waits = str(fresh(batch).wait)
         assert f"tell different hashes of block {number}: " in waits
         assert all(f"by {node.removeprefix('http://').rstrip('/')}" in waits for node in (url, costly.url))
@@ -606,7 +600,7 @@ def late(question: Any, reply: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("lie", "selector"), [(moved, "transaction"), (dear, "block"), (late, "timestamp")])
 def test_no_batch_is_rejected_for_what_no_hash_of_a_block_shows(costly, key, settings, proven, lie, selector):
-    limit(settings, daily_limit=ETHER, daily_limit_per_user=ETHER // 100)
+    money.limit(settings, daily_limit=ETHER, daily_limit_per_user=ETHER // 100)
     costly.mine(9)  # The history contract contradicts no block that a node invents further below.
     mine_at(costly, 1)
     blocks = {"transaction": proven, "block": costly.head() - 19, "timestamp": int(time.time()) - 3500}
@@ -618,8 +612,7 @@ def test_no_batch_is_rejected_for_what_no_hash_of_a_block_shows(costly, key, set
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
         batch = submit(key, asking({f"{selector}:{blocks[selector]}": account}, fee=ETHER // 200))
-        for _ in range(9):
-            work()
+        work(9)
         assert "node" in str(fresh(batch).wait)
         assert fresh(batch).status == BatchStatus.RECEIVED
     reconfigure(settings, f'"{url}", ', "")
@@ -649,8 +642,7 @@ def test_no_batch_is_rejected_because_of_a_node_that_is_right_where_it_is_compar
     with lying_node(answer) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         batch = submit(key, request(ALICE, block=number, fee=ETHER))
-        for _ in range(9):
-            work()
+        work(9)
         assert "an earlier answer" in str(fresh(batch).wait)
 
 
@@ -703,8 +695,7 @@ def test_a_registry_about_which_nodes_differ_is_neither_refused_nor_used(
         urls = [honest, liar] if is_gone else [liar, honest]
         reconfigure(settings, f'"{costly.url}"', f'"{urls[0]}", "{urls[1]}"')
         batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
-        for _ in range(3):
-            work()
+        work(3)
         assert FactsRegistry.in_use.get().refused == ""
         if is_gone or not proves:
             assert not batch.queries.exclude(transactions=None).exists()
@@ -741,9 +732,9 @@ def test_no_registry_is_refused_whose_code_the_first_node_hides_once(costly, key
 @pytest.mark.parametrize("lie", ["reverts", "poor"])
 def test_nothing_is_cancelled_where_the_first_node_alone_says_that_it_fails(costly, key, settings, lie):
     mine_at(costly, 1)
-    batch, tx = in_mempool(costly, key)
+    batch, tx = money.in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
-    age()
+    transactions.age()
     with lying_node(Liar(costly, lie=lie)) as url:
         reconfigure(settings, f'"{costly.url}"', f'"{url}", "{costly.url}"')
         work()
@@ -764,7 +755,7 @@ def test_a_used_nonce_that_a_node_calls_unused_stops_nobody_for_longer_than_the_
     costly.mine(70)
     costly.rpc("evm_setNextBlockTimestamp", int(time.time()))
     mine_at(costly, 1)
-    before, block = balance(costly), costly.head()
+    before, block = receipts.balance(costly), costly.head()
     liar = Liar(costly, changes={"eth_getTransactionCount": constant("0x0")})
     with lying_node(liar) as url:
         urls = ", ".join(f'"{node_url}"' for node_url in [url, costly.url][:nodes])
@@ -779,8 +770,8 @@ def test_a_used_nonce_that_a_node_calls_unused_stops_nobody_for_longer_than_the_
         work()
         # The first nonce that a worker sees counts. With two nodes it is compared.
         assert healthz()["codes"] == ["foreign_transactions"] * (nodes == 1)
-    assert len(events(costly, ACCOUNT_PROVEN)) == len([*batches, *later])
-    assert 0 < before - balance(costly) < len(later) * USUAL / BATCHES
+    assert len(chain_state.events(costly, chain_state.ACCOUNT_PROVEN)) == len([*batches, *later])
+    assert 0 < before - receipts.balance(costly) < len(later) * USUAL / BATCHES
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
@@ -853,4 +844,4 @@ def test_nobody_is_needed_after_a_node_has_told_another_lie_at_each_answer(costl
         beat()
         assert healthz()["codes"] == []
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
-    assert len(events(costly, ACCOUNT_PROVEN)) == len(batches)
+    assert len(chain_state.events(costly, chain_state.ACCOUNT_PROVEN)) == len(batches)
