@@ -329,8 +329,10 @@ class _Search:
         if len(values) != 1:
             return set()
         ((value, part),) = values.items()
-        near = self._words[value] ^ (1 << part.offset)
-        tried: list[tuple[Place, dict[Place, int]]] = [(value, {value: near})]
+        # Both trial words have bits set everywhere, and a word may be a switch of its own.
+        low, high = 1 << part.offset, 1 << (part.offset + part.size - 1)
+        own = (self._words[value] ^ low, low, high)
+        tried: list[tuple[Place, dict[Place, int]]] = [(value, {value: word}) for word in own]
         for place in quiet:
             words = (*trials.OF_SWITCHES, self._words[place] ^ 1)
             tried += [(place, {value: trials.FIRST, place: word}) for word in words]

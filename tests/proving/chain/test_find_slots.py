@@ -369,6 +369,17 @@ def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
     assert (dust["certainty"], dust["value"]) == ("computed", None)
 
 
+@pytest.mark.parametrize("half", ["1c", "1b"], ids=["upper", "lower"])
+def test_a_word_that_counts_only_if_a_half_of_it_is_set_is_not_claimed_to_be_the_value(search, chain, half):
+    # The word at slot 0, times 1 if the half isn't 0: SLOAD DUP1 PUSH1 128 SHR or SHL ISZERO ISZERO MUL.
+    code = bytes.fromhex(f"600054806080{half}1515025f5260205ff3")
+    contract = foreign_contracts.create(chain, f"60{len(code):02x}600c60003960{len(code):02x}6000f3{code.hex()}")
+    chain.rpc("anvil_setStorageAt", contract, f"0x{0:064x}", f"0x{(1 << 200) + 7:064x}")
+    chain.mine(1)
+    (slot,) = search.found(contract, "amount()")["slots"]
+    assert (slot["certainty"], slot["value"]) == ("computed", None)
+
+
 def test_a_length_that_is_the_answer_is_proven_once(search):
     found = search.found("Switched", "lengthAndLast()")
     assert [(slot["certainty"], slot["value"]) for slot in found["slots"]] == [
