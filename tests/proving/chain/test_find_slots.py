@@ -373,7 +373,7 @@ def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
 def test_a_word_that_counts_only_if_a_half_of_it_is_set_is_not_claimed_to_be_the_value(search, chain, half):
     # The word at slot 0, times 1 if the half isn't 0: SLOAD DUP1 PUSH1 128 SHR or SHL ISZERO ISZERO MUL.
     code = bytes.fromhex(f"600054806080{half}1515025f5260205ff3")
-    contract = create(chain, f"60{len(code):02x}600c60003960{len(code):02x}6000f3{code.hex()}")
+    contract = foreign_contracts.create(chain, f"60{len(code):02x}600c60003960{len(code):02x}6000f3{code.hex()}")
     chain.rpc("anvil_setStorageAt", contract, f"0x{0:064x}", f"0x{(1 << 200) + 7:064x}")
     chain.mine(1)
     (slot,) = search.found(contract, "amount()")["slots"]
