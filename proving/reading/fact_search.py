@@ -5,6 +5,7 @@ first. Each page begins where the previous page ended. A query may have thousand
 query.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +30,14 @@ _FIELDS = {
     QueryKind.ENTRY: EntryField,
     QueryKind.HEADER: HeaderField,
 }
-PROPERTIES = tuple(
-    sorted({name for fields in _FIELDS.values() for name in fields.names} | {"SLOT", "LOG", "BLOCK_AT_TIMESTAMP"})
-)
-PropertyName = Literal[PROPERTIES]  # type: ignore[valid-type]  # the type is built from names
+# A property that headers have too, `NONCE`, stands once.
+PROPERTIES = {
+    "Account": (*AccountField.names, "SLOT"),
+    "Transaction": (*EntryField.names, "LOG"),
+    "Header": (*(name for name in HeaderField.names if name not in AccountField.names), "BLOCK_AT_TIMESTAMP"),
+}
+_PROPERTY_NAMES = tuple(sorted(itertools.chain(*PROPERTIES.values())))
+PropertyName = Literal[_PROPERTY_NAMES]  # type: ignore[valid-type]  # the type is built from names
 # Maximum characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
 

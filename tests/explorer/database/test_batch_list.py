@@ -214,6 +214,12 @@ def test_the_beginning_of_an_identifier_finds_what_its_reader_may_list(alice, cl
     assert listed(alice, q="12345678") == [batch.pk]
 
 
+def test_a_row_tells_that_a_fee_is_the_estimate_to_come(alice):
+    batches.a_batch()
+    Batch.objects.update(fee_is_estimate=True)
+    assert re.search(r" 0 ETH ?, fee auto RECEIVED", text_of(alice.get("/explorer").text))
+
+
 def test_a_row_tells_fee_and_progress_with_digits_in_groups(alice, settings):
     batches.finish(done := batches.a_batch(block=1_234_567))
     batch, _ = batches.a_batch(BOB, block=13, fee=1_234_567_890_000_000_000_000), batches.a_batch(block=14)

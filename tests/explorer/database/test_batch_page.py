@@ -442,7 +442,7 @@ def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(setting
 @pytest.mark.parametrize(
     ("name", "comment"),
     [
-        (BALANCE_OF, "// Another holder's slot: ProvenFacts.mappingSlot(2, holder)."),
+        (BALANCE_OF, "// Another holder's slot: ProvenFacts.mappingSlot(2, holder), from\n"),
         (BALANCE_OF | {"layout": "vyper"}, ""),
         ({"slot": "2", "keys": ["7"]}, ""),
         ("0x2", ""),

@@ -292,5 +292,5 @@ def _sentence(batch: client.BatchDetails, wait: client.Wait) -> str:
     """Return why the batch waits. Where the user must act, it names the command."""
     if wait.code == "left_to_payer":
         command = f"bqs send {batch.internal_id}"
-        return f"You pay for this batch: it goes on when `{command}` has sent the missing transactions."
+        return f"You pay for this batch: `{command}` sends what is missing. It goes on when its facts are on the chain."
     return wait.sentence
