@@ -23,7 +23,9 @@ WHO = {
     Actor.PAYER: "The payer of a self-funded batch must act:",
     Actor.OTHERS: "Others must act, who run attesters or another chain:",
 }
-SERVICE = [path for app in ("queries", "proving", "explorer", "api", "chains") for path in (PROJECT / app).rglob("*.py")]
+SERVICE = [
+    path for app in ("queries", "proving", "explorer", "api", "chains") for path in (PROJECT / app).rglob("*.py")
+]
 MUST_ACT = "operator of this service must act"
 TOO_FAR = wait("block_too_far_ahead", block=1_000_000, chain=31337, ahead=999_990, head=10, most=50)
 FAILS = {"failing_since": timezone.now() - timedelta(minutes=1), "due_at": timezone.now()}
