@@ -100,7 +100,8 @@ def test_a_stored_problem_is_told_everywhere_in_the_same_words(sentence):
     ROWS[sentence](timedelta())
     assert sentence in health()
     assert sentence in chains()
-    assert sentence in operator_page()
+    # An address is an element of its own, which parts it from a full stop.
+    assert sentence in operator_page().replace(" .", ".")
     # The command observes chains itself, and its observation replaces that of the worker.
     assert sentence in checked() or ROWS[sentence] is _chain
 
