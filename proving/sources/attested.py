@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models.functions import Now
 from eth_abi.abi import decode
 from eth_utils.address import to_checksum_address
 from prometheus_client import Counter
@@ -15,6 +16,7 @@ from chains.attestation import Answer, Attestation, Domain, Refusal, answer_labe
 from chains.chains_file import Connection
 from chains.nodes.node_errors import InvalidReply
 from proving.connections import OpenConnection
+from proving.models import AttesterWatch
 from proving.packing.gas import Amount
 from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
@@ -23,6 +25,7 @@ from queries.waits import WaitReason, wait
 
 # Measured gas of attesting a block, and of each signature.
 _GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
+_SILENT = {"unreachable", "timed_out"}
 
 ATTESTER_ANSWERS = Counter(
     "batchquery_attester_answers_total",
@@ -69,6 +72,7 @@ class Attested(BlockHashSource):
             return NotYet(wait("attesters_not_named", threshold=threshold, named=len(known), attesters=believed))
         answers = ask(known, domain, connection.config.source_id, start)
         _count(connection.config, header.hash, answers)
+        _look_again(connection.config, header.hash, answers)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
@@ -121,6 +125,22 @@ def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer])
     chains = str(connection.source_id), str(connection.destination_id)
     for answer in answers:
         ATTESTER_ANSWERS.labels(*chains, answer.attester, answer_label(answer, block_hash)).inc()
+
+
+def _look_again(connection: Connection, block_hash: bytes, answers: Sequence[Answer]) -> None:
+    """Make all attesters due to be asked, for the page of chains, if one is silent that wasn't then, or the reverse.
+
+    Waiting blocks are asked about again and again, so this makes them due no more often than twice a minute.
+    """
+    rows = AttesterWatch.objects.filter(
+        source_chain_id=connection.source_id,
+        destination_chain_id=connection.destination_id,
+        asked_at__lt=Now() - AttesterWatch.LONGEST_ROUND,
+    )
+    for last in rows:
+        was_silent = {answer["address"]: answer["answer"] in _SILENT for answer in last.answers}
+        if any(was_silent.get(answer.attester) != (answer_label(answer, block_hash) in _SILENT) for answer in answers):
+            rows.update(asked_at=None)
 
 
 def _contradictions(
