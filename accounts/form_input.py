@@ -52,8 +52,20 @@ def given_in(request: HttpRequest) -> FieldReader:
     return read_json_field
 
 
-# Letters and marks that have no picture, which Python counts as printable: Hangul's and Khmer's, Braille's, a joiner.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# Letters and marks that have no picture, which Python counts as printable: Hangul's, Khmer's, Mongolian and Miao ones,
+# Braille's, a musical one, a joiner, and selectors of variants of ideographs.
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00016fe4\U0001d159"
+) | set(map(chr, range(0xE0100, 0xE01F0)))
+# Emoji need these behind a character that has a picture.
+_VARIANTS = frozenset(map(chr, range(0xFE00, 0xFE10)))
+# Categories of characters that have a picture of their own: letters, numbers, punctuation, symbols.
+_PICTURED = frozenset("LNPS")
+
+
+def is_hidden(character: str) -> bool:
+    """Return whether a reader doesn't see the character."""
+    return not character.isprintable() or character in _BLANK or character in _VARIANTS
 
 
 def visible_line(text: str, most: int) -> str:
@@ -63,7 +75,8 @@ def visible_line(text: str, most: int) -> str:
     """
     # The length is compared first, because normalizing takes long for many combining characters.
     line = " ".join(unicodedata.normalize("NFC", text).split()) if len(text) <= 4 * most else ""
-    return line if len(line) <= most and line.isprintable() and not _BLANK.intersection(line) else ""
+    is_valid = len(line) <= most and line.isprintable() and not _BLANK.intersection(line)
+    return line if is_valid and any(unicodedata.category(character)[0] in _PICTURED for character in line) else ""
 
 
 HIDDEN_ORIGIN = (

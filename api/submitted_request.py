@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from accounts.form_input import is_hidden
 from queries.models import Batch
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -23,6 +24,6 @@ def public_request(batch: Batch) -> dict[str, Any]:
 
 
 def as_text(body: dict[str, Any]) -> str:
-    """Return the request as JSON in which nothing is hidden: marks that turn a text's direction, say, are escaped."""
+    """Return the request as JSON in which nothing is hidden, such as marks that turn a text's direction."""
     text = json.dumps(body, indent=2, ensure_ascii=False)
-    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
+    return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1] if is_hidden(match[0]) else match[0], text)

@@ -5,4 +5,4 @@ from pathlib import Path
 
 # The form reads files as `bqs` does, by a module of the client that needs no package. A production environment doesn't
 # have the client installed.
-sys.path.append(str(Path(__file__).resolve().parent.parent / "client" / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "client" / "src"))

@@ -40,7 +40,9 @@ class RequestMiddleware:
         logs.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
-        response.headers["Content-Security-Policy"] = self._policy
+        # An attester has none. Django's own pages for developers have styles in themselves.
+        if self._policy and not (settings.DEBUG and response.status_code in {404, 500}):
+            response.headers["Content-Security-Policy"] = self._policy
         _read_unread_body(request)
         match = request.resolver_match
         seconds = time.monotonic() - began

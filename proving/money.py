@@ -133,16 +133,21 @@ def by_signer() -> dict[tuple[int, str], SignerSpending]:
     """Return the spending of signers, by chain and address, in two statements that read an index and a few rows."""
     with clock.read_once():
         week, day = Q(spent_at__gt=clock.earliest() - _WEEK), _in_a_day()
-    rows = Transaction.objects.order_by().values_list("signer__chain_id", "signer__address")
-    pending = rows.filter(_pending()).annotate(gwei=Sum("reserved_gwei"))
-    mined = rows.filter(~_pending(), week).annotate(
-        day=Sum("reserved_gwei", filter=day, default=0), week=Sum("reserved_gwei")
+    sums = {"all": Sum("reserved_gwei")}
+    sums |= {name: Sum("reserved_gwei", filter=span, default=0) for name, span in (("day", day), ("week", week))}
+    columns = ("signer__chain_id", "signer__address")
+    rows = Transaction.objects.order_by().values(*columns)
+    pending, recent = (
+        {tuple(map(row.get, columns)): row for row in rows.filter(counted).annotate(**sums)}
+        for counted in (_pending(), week)
     )
-    reserved = {(chain, address): GWEI * gwei for chain, address, gwei in pending}
-    spent = {(chain, address): [GWEI * gwei for gwei in sums] for chain, address, *sums in mined}
+    none = dict.fromkeys(sums, 0)
     return {
-        signer: SignerSpending(reserved.get(signer, 0), *spent.get(signer, ()))
-        for signer in reserved.keys() | spent.keys()
+        signer: SignerSpending(
+            GWEI * waiting["all"], GWEI * (spent["day"] - waiting["day"]), GWEI * (spent["week"] - waiting["week"])
+        )
+        for signer in pending.keys() | recent.keys()
+        for waiting, spent in [(pending.get(signer, none), recent.get(signer, none))]
     }
 
 

@@ -171,6 +171,7 @@ def test_an_attester_serves_nothing_else(attester_process):
     for path in ("/", "/sign-in", "/submit-batch-query", "/static/x", "/api/docs"):
         answer = requests.get(f"{attester_process.url}{path}", timeout=10)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+        assert "Content-Security-Policy" not in answer.headers
     answer = requests.get(f"{attester_process.url}/attest", timeout=10)
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
 

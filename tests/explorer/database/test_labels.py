@@ -54,7 +54,9 @@ def test_the_owner_alone_changes_the_label_on_the_batch_s_page(alice, client):
     assert fresh(batch).label is None
 
 
-@pytest.mark.parametrize("text", ["a" * 101, "a\nb\x07", "evil\u202egnp", "\u3164", "a\u2800b"], ids=ascii)
+@pytest.mark.parametrize(
+    "text", ["a" * 101, "a\nb\x07", "evil\u202egnp", "\u3164", "a\u2800b", "\ufe0f", "a\U000e0100"], ids=ascii
+)
 def test_a_label_that_nobody_could_read_is_refused_and_can_be_corrected(alice, text):
     batch = labelled(LABEL)
     answer = alice.post(f"{batches.path(batch)}/label", {"label": text})

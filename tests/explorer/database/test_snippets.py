@@ -185,7 +185,7 @@ def test_no_request_breaks_out_of_the_command(text):
 
 
 def test_a_request_hides_no_character(client: Client):
-    key = {"key": "\u202egnp \U000e0041 \u05d0 \U0001f600", "type": "string"}
+    key = {"key": "\u202egnp \U000e0041\u3164\ufe0f \u05d0 \U0001f600", "type": "string"}
     body = request(ALICE, block=12)
     ((_, blocks),) = body["data"].items()
     ((_, asked),) = blocks.items()
@@ -193,7 +193,7 @@ def test_a_request_hides_no_character(client: Client):
     batch = submit(a_key(ALICE), body)
     file = client.get(f"{path(batch)}/request.json").text
     for shown in (file, client.get(path(batch), headers={"accept": "text/html"}).text):
-        assert "\\u202egnp \\udb40\\udc41 \u05d0 \U0001f600" in shown
+        assert "\\u202egnp \\udb40\\udc41\\u3164\\ufe0f \u05d0 \U0001f600" in shown
         assert "\u202e" not in shown
     assert json.loads(file) == body
 
