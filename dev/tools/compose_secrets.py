@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def main(deploy: Path) -> None:
         "signer.password",
     ):
         files.make(name, lambda: secrets.token_hex(32))
+    files.make("operator_webhook_secret", lambda: f"whsec_{b64encode(secrets.token_bytes(32)).decode()}")
     files.make("database_url", lambda: f"postgresql://service:{files.read('database_password')}@postgres/service")
     files.make("chains.toml", _chains)
     account = Account.create()

@@ -38,7 +38,7 @@ from proving.sending.signers import patience
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
 from queries import clock, database_check, webhooks
-from queries.models import OPEN_STATUSES, Batch, Sender
+from queries.models import OPEN_STATUSES, Batch, Query, Sender
 from queries.waits import wait
 
 CODES = (
@@ -47,11 +47,13 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
+    "connection_missing",
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
 STORED = frozenset({"no_worker", "standstill"})
+_UNFUNDED = frozenset({"signer_unfunded", "signer_waits"})
 
 
 class Problem(NamedTuple):
@@ -198,6 +200,17 @@ def facts_registries() -> Iterator[Problem]:
             yield Problem("no_registry", lacking, _connection(*ends))
         elif row.refused:
             yield Problem("registry_refused", str(row.refusal), _connection(*ends))
+    for source, destination in rows:
+        if get_chains().connection(source, destination):
+            continue
+        waiting = Query.objects.filter(
+            batch__status__in=OPEN_STATUSES, block__source_chain_id=source, block__destination_chain_id=destination
+        )
+        if count := waiting.values("batch").distinct().count():
+            batches = "1 open batch waits" if count == 1 else f"{count:,} open batches wait"
+            sentence = f"{batches} for facts of chain {source} on chain {destination}. chains.toml no longer connects "
+            sentence += "them: write the connection back, or cancel the batches."
+            yield Problem("connection_missing", sentence, _connection(source, destination))
 
 
 def storing() -> Iterator[Problem]:
@@ -261,6 +274,9 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     problems = [problem for check in checks for problem in check()]
     if any(problem.code == "storage" for problem in problems):
         problems = [problem for problem in problems if problem.code not in STORED]
+    # Whoever is told to fund a signer whose key is stolen would pay the thief.
+    robbed = [problem.values for problem in problems if problem.code == "foreign_transactions"]
+    problems = [problem for problem in problems if problem.code not in _UNFUNDED or problem.values not in robbed]
     return Findings(problems, [*attesters(), *users_webhooks()])
 
 

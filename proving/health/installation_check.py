@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.db import Error as DatabaseError
+from django.db import connection as database
 
 from chains.beacon import shipped
 from chains.beacon.beacon_client import BeaconClient
@@ -42,7 +43,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     except DatabaseError:
         # Nodes can be checked before the database exists.
         registries = None
-    problems: list[Problem] = []
+    problems = [*_check_database()]
     for chain in chains.chains:
         say(chain.label)
         there = {
@@ -70,6 +71,14 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     for notice in found.notices:
         say(f"Notice: {notice.sentence}")
     return problems + found.problems
+
+
+def _check_database() -> Iterator[Problem]:
+    """Yield a problem if the database doesn't answer. It may have no tables yet."""
+    try:
+        database.introspection.table_names()
+    except DatabaseError:
+        yield Problem(findings.DATABASE_UNAVAILABLE, "The database does not answer.")
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseError
 
 
 class Command(BaseCommand):
@@ -26,5 +27,7 @@ class Command(BaseCommand):
                 problems = installation_check.check_node(node, self.stdout.write)
         except ValueError as error:  # includes ChainsError
             raise CommandError(str(error)) from None
+        except DatabaseError as error:
+            raise CommandError(f"storage: What was seen can't be stored: {error}".strip()) from None
         if problems:
             raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence, _ in problems))

@@ -184,7 +184,7 @@ def test_secrets_are_made_once_for_their_owner_alone_and_none_is_shown(compose, 
     assert folder.stat().st_mode & 0o777 == 0o700
     made = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(made) == {Path(secret["file"]).name for secret in compose["secrets"].values()}
-    assert len(made) == 9
+    assert len(made) == 10
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     owners = {path.stat().st_uid for path in folder.iterdir()}
     # Root gives them to the image's own user.

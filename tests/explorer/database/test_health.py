@@ -15,6 +15,7 @@ from django.utils import timezone
 
 import batch_query_client
 from accounts.models import User
+from config.configured_chains import forget_chains
 from proving.models import (
     ChainWatch,
     FactsRegistry,
@@ -30,7 +31,7 @@ from queries.models import Batch, BatchStatus, Block, Webhook, WebhookDelivery
 from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
 from tests.metrics import value
-from tests.service import ALICE, SIGNER, a_key, chains_toml, reconfigure, request, submit
+from tests.service import ALICE, SIGNER, a_key, asking, balances, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -204,6 +205,31 @@ def test_a_full_disk_is_one_problem_because_heartbeats_are_stored_too():
     assert (answer["codes"], answer["critical"]) == (["storage"], ["storage"])
     assert answer["worker"]["running"] is True
     assert value(metrics, "batchquery_problems", code="no_worker") == 0
+
+
+def test_batches_of_a_connection_that_left_chains_toml_are_told(tmp_path):
+    without = (tmp_path / "chains.toml").read_text()
+    connect_source(tmp_path)
+    deployed(SOURCE)
+    saw()
+    ChainWatch.objects.create(chain_id=SOURCE, looked_at=timezone.now(), problems=[])
+    batch = submit(a_key(), asking(balances([12]), source=SOURCE))
+    assert codes() == []
+    (tmp_path / "chains.toml").write_text(without)
+    forget_chains()
+    ((code, sentence),) = problems()
+    assert code == "connection_missing"
+    assert sentence.startswith(f"1 open batch waits for facts of chain {SOURCE} on chain 31337.")
+    Batch.objects.filter(pk=batch.pk).update(status=BatchStatus.DONE)
+    assert codes() == []
+
+
+def test_nobody_is_asked_to_fund_a_signer_whose_key_is_used_elsewhere():
+    Signer.objects.create(chain_id=31337, address=SIGNER, foreign_since=timezone.now(), foreign_count=1)
+    ChainWatch.objects.update(problems=[(*UNFUNDED, {"chainId": "31337", "signer": SIGNER})])
+    assert codes() == ["foreign_transactions"]
+    Signer.objects.update(foreign_since=None, foreign_count=0)
+    assert codes() == ["signer_unfunded"]
 
 
 def test_a_worker_that_began_before_chains_toml_was_changed_is_named():

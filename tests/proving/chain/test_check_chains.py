@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -250,14 +250,29 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     check("no_registry")
 
 
+def refusing(part: str, message: str) -> AbstractContextManager[None]:
+    """Refuse statements that have this part, as a database would."""
+
+    def execute_or_fail(execute, sql, params, many, context):
+        if part in sql:
+            raise OperationalError(message)
+        return execute(sql, params, many, context)
+
+    return connection.execute_wrapper(execute_or_fail)
+
+
 def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
     configure(devchain.url)
-
-    def fail(_execute, _sql, _params, _many, _context):
-        raise OperationalError("no such table: proving_factsregistry")
-
-    with connection.execute_wrapper(fail):
+    with refusing("proving_", "no such table: proving_factsregistry"):
         assert len(check()) == 4
+
+
+def test_a_database_that_is_away_or_full_is_a_problem(configure, devchain):
+    configure(devchain.url)
+    with refusing("", "connection refused"):
+        assert len(check("database_unavailable")) == 4
+    with refusing("INSERT", "database or disk is full"):
+        check("storage")
 
 
 # --- One node ---------------------------------------------------------------------------------------------------------
