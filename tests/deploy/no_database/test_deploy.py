@@ -203,7 +203,7 @@ def test_secrets_are_made_once_for_their_owner_alone_and_none_is_shown(compose, 
     (folder / "grafana_password").unlink()
     again = make_secrets(tmp_path)
     assert f"made  {folder / 'grafana_password'}" in again
-    assert again.count("kept ") == 9
+    assert again.count("kept ") == 10
     after = {path.name: path.read_text() for path in folder.iterdir()}
     assert {name for name in made if made[name] != after[name]} == {"grafana_password"}
 
