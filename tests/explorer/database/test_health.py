@@ -31,7 +31,7 @@ from queries.models import Batch, BatchStatus, Block, Webhook, WebhookDelivery
 from queries.waits import wait
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
 from tests.metrics import value
-from tests.service import ALICE, SIGNER, a_key, asking, balances, chains_toml, reconfigure, request, submit
+from tests.service import ALICE, BOB, SIGNER, a_key, asking, balances, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -225,11 +225,15 @@ def test_batches_of_a_connection_that_left_chains_toml_are_told(tmp_path):
 
 
 def test_nobody_is_asked_to_fund_a_signer_whose_key_is_used_elsewhere():
-    Signer.objects.create(chain_id=31337, address=SIGNER, foreign_since=timezone.now(), foreign_count=1)
-    ChainWatch.objects.update(problems=[(*UNFUNDED, {"chainId": "31337", "signer": SIGNER})])
-    assert codes() == ["foreign_transactions"]
+    a_batch()
+    waits = {"wait": wait("signer_cant_pay"), "wait_seen_at": timezone.now()}
+    robbed = {"foreign_since": timezone.now(), "foreign_count": 1}
+    Signer.objects.create(chain_id=31337, address=SIGNER, **waits, **robbed)
+    empty = [(*UNFUNDED, {"chainId": "31337", "signer": address}) for address in (SIGNER, BOB)]
+    ChainWatch.objects.update(problems=empty)
+    assert codes() == ["signer_unfunded", "foreign_transactions"]
     Signer.objects.update(foreign_since=None, foreign_count=0)
-    assert codes() == ["signer_unfunded"]
+    assert codes() == ["signer_unfunded", "signer_unfunded", "signer_waits"]
 
 
 def test_a_worker_that_began_before_chains_toml_was_changed_is_named():
