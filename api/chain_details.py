@@ -20,15 +20,16 @@ from ninja import Router, Schema
 from pydantic import Field, PlainSerializer
 
 from chains.chains_file import Chain, Connection
-from config.configured_chains import get_chains
+from config.configured_chains import get_chains, get_rpc
 from config.json_objects import Time
 from proving import sources
 from proving.health import findings
 from proving.health.attester_checks import SIGNED
 from proving.health.findings import Findings
 from proving.models import SEEN, AttesterWatch, ChainWatch, FactsRegistry
-from proving.packing.gas import HOP_GAS, JUMP_GAS
+from proving.packing.gas import HOP, JUMP
 from proving.registries import balance_costs, deployments, registry_setup
+from proving.working import destination_prices
 from queries.api_endpoint import ETAG, conditional, conditional_on
 from queries.models import Batch, BatchStatus, Query, Sender
 
@@ -315,6 +316,7 @@ def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator
 
 
 def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainWatch) -> ReachOfConnection:
+    prices = destination_prices.of(get_rpc(connection.destination_id))
     chain, head = get_chains().chain(connection.source_id), watch.number
     direct = sources.of(connection).vouched(connection, keeps_hashes=bool(watch.keeps_hashes))
     most = connection.max_hops if watch.keeps_hashes else 0
@@ -331,12 +333,12 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
         pathOf=None if watch.keeps_hashes is None else "hops",
         blocksEach=connection.window,
         most=most,
-        gasEach=HOP_GAS,
+        gasEach=int(prices.gas_of(HOP)),
         seconds=blocks * chain.block_seconds,
         toFirstBlock=jumps or (head is not None and blocks >= head),
         jumps=jumps,
         whyNoJump=why_no_jump,
-        gasOfJump=JUMP_GAS if jumps else None,
+        gasOfJump=int(prices.gas_of(JUMP)) if jumps else None,
     )
 
 

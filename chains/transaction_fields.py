@@ -13,31 +13,8 @@ from chains.encoding import HIGHEST_S, Item, decode_rlp, hex_data, read_integer,
 # The order in a signed transaction (EIP-1559). Names are those of JSON-RPC.
 _NAMES = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas", "to", "value", "data", "accessList")
 _TYPE = b"\x02"
-# Gas of the simplest transaction (Yellow Paper, G_transaction), of creating a contract, and of each word of its code
-# (EIP-3860).
-TRANSACTION_GAS = 21_000
-_CREATION_GAS, _WORD_OF_CODE_GAS = 32_000, 2
-# Gas of a zero byte of calldata (EIP-2028), and the minimum where execution takes little (EIP-7623). Other bytes count
-# as four.
-_BYTE_GAS, _LEAST_BYTE_GAS = 4, 10
 # Maximum signed bytes beside the calldata, and more than any. Decoding a megabyte of short items would take seconds.
 _MOST_BESIDE = 1000
-
-
-def gas_before_execution(to: str | None, data: bytes) -> int:
-    """Return the gas that a transaction takes before its execution. Without `to`, `data` creates a contract."""
-    creation = 0 if to else _CREATION_GAS + _WORD_OF_CODE_GAS * -(-len(data) // 32)
-    return TRANSACTION_GAS + _BYTE_GAS * _zero_bytes(data) + creation
-
-
-def least_gas_limit(to: str | None, data: bytes) -> int:
-    """Return a gas limit below which a chain refuses the transaction. Chains without EIP-7623 accept less."""
-    return max(gas_before_execution(to, data), TRANSACTION_GAS + _LEAST_BYTE_GAS * _zero_bytes(data))
-
-
-def _zero_bytes(data: bytes) -> int:
-    """Return the number of zero bytes that take as much gas as these bytes."""
-    return 4 * len(data) - 3 * data.count(0)
 
 
 @dataclass(frozen=True)

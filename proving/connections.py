@@ -10,11 +10,13 @@ from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import history_slot
 from chains.nodes.node_errors import InvalidReply, UnreadableHeader
 from chains.nodes.rpc import RpcClient
+from chains.prices import GasPrices
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving import stops
 from proving.registries import deployments
 from proving.registries.deployments import Deployment, Unusable
+from proving.working import destination_prices
 from proving.working.heads import Heads, poll_seconds
 from proving.working.lanes import HeldLane
 from queries.waits import wait
@@ -49,6 +51,11 @@ class OpenConnection:
     def is_own(self) -> bool:
         """Return whether source and destination are the same chain, which vouches for a block only for a while."""
         return self.config.source_id == self.config.destination_id
+
+    @property
+    def prices(self) -> GasPrices:
+        """Return the destination's gas prices."""
+        return destination_prices.of(self.destination_rpc)
 
     @property
     def beacon_chain(self) -> "BeaconChain | None":

@@ -473,6 +473,10 @@ class ChainHead(models.Model):
     number = models.PositiveBigIntegerField()
     final = models.PositiveBigIntegerField()  # the newest final block
     seen_at = models.DateTimeField()
+    gas_limit = models.PositiveBigIntegerField(db_default=0, default=0)  # of its block; 0: not known
+    gas_prices = models.CharField(
+        max_length=20, db_default="", default=""
+    )  # the record in `chains.prices`; "": the first
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.chain_id}"

@@ -19,8 +19,9 @@ from accounts import models
 from chains.chains_file import Chain
 from chains.nodes.questions import Fees
 from chains.nodes.rpc import RpcClient
+from chains.prices import GasPrices
 from chains.tries.header import Header
-from config.configured_chains import get_chains
+from config.configured_chains import get_chains, get_rpc
 from config.database import statements
 from config.database.statements import chunks
 from proving import facts
@@ -41,6 +42,7 @@ from proving.packing import gas
 from proving.packing.gas import Route, Sample, UnprovenBlock
 from proving.reading import block_contents
 from proving.reading.block_contents import BlockSize
+from proving.working import destination_prices
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, QueryKind, Sender
 from queries.waits import WaitReason, wait
@@ -484,11 +486,14 @@ def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
         asking[query.batch_id].append(query)
     batches = Batch.objects.only("estimated_gas", "sender").in_bulk(asking)
     sample = _sample(query for queries in asking.values() for query in queries)
+    prices = destination_prices.of(get_rpc(tx.signer.chain_id))
     weights: Counter[str] = Counter()
     for pk, batch in batches.items():
         if batch.is_self_funded:
             raise NotOurs(f"A transaction of the operator was to be for batch {pk}, which is self-funded.")
-        weights[pk] = max(1, min(_expected(asking[pk], dict.fromkeys(carried), sample), batch.estimated_gas or 0))
+        weights[pk] = max(
+            1, min(_expected(asking[pk], dict.fromkeys(carried), sample, prices), batch.estimated_gas or 0)
+        )
     if tx.extends_id is None:
         tx.expected_gas = weights.total()
     return parts_of(tx.gas_limit, weights)
@@ -503,10 +508,10 @@ def parts_of(gas_limit: int, weights: Counter[str]) -> Counter[str]:
     return parts
 
 
-def expected_gas(queries: Collection[int], headers: Mapping[int, Header]) -> int:
+def expected_gas(queries: Collection[int], headers: Mapping[int, Header], prices: GasPrices) -> int:
     """Return the expected gas of queries (ids) in one transaction. It carries these headers, by the ids of blocks."""
     rows = list(Query.objects.filter(pk__in=queries))
-    return _expected(rows, headers, _sample(rows))
+    return _expected(rows, headers, _sample(rows), prices)
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
@@ -517,7 +522,7 @@ def _sample(queries: Iterable[Query]) -> Sample:
     return Sample.of(facts.stored_proof(row, slots)) if row and row.nodes else Sample()
 
 
-def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sample: Sample) -> int:
+def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sample: Sample, prices: GasPrices) -> int:
     """Return the expected gas of these queries.
 
     The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
@@ -538,4 +543,4 @@ def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sa
         )
         for block, here in facts_by_block.items()
     ]
-    return gas.estimate(missing, sample, Route()).gas.expected
+    return gas.estimate(missing, sample, Route(), prices).gas.expected

@@ -10,6 +10,7 @@ from eth_utils.address import to_checksum_address
 
 from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof, VerifiedSlotProof
+from chains.prices import OSAKA
 from chains.tries.header import Header
 from chains.tries.trie import verify_account, verify_slot
 from proving.facts import AccountFact, Fact, SlotFact
@@ -53,7 +54,7 @@ def estimated(case: Case) -> Amount:
         facts += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
     sample = Sample.of(_served(case, gas.sampled(header, facts)))
     missing = [UnprovenBlock(case.number, facts, is_known=bool(case.before), header=header)]
-    return gas.estimate(missing, sample, Route()).gas
+    return gas.estimate(missing, sample, Route(), OSAKA).gas
 
 
 def _served(case: Case, request: ProofRequest) -> VerifiedAccountProof:

@@ -20,6 +20,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.nodes.rpc import RpcClient
+from chains.prices import OSAKA
 from chains.tries.header import Header
 from chains.tries.packed_entries import root
 from devnet.devchain import ACCOUNTS
@@ -162,7 +163,7 @@ def measured(block: LargeBlock, count: int) -> list[Measure]:
         measures = [_measure(f"{part}, {count} of its transactions", act) for part, act in parts.items()]
 
     def pack() -> None:
-        for each in packs.packs_of_entries(facts, lambda fact: len(contents.tries[fact.root][fact.entry])):
+        for each in packs.packs_of_entries(facts, lambda fact: len(contents.tries[fact.root][fact.entry]), OSAKA):
             each.values = contents.tries[each.root]
             each.encode(block.header.number)
 

@@ -25,7 +25,6 @@ from chains.encoding import (
 from chains.nodes.chain_nodes import Question
 from chains.nodes.node_batches import Request
 from chains.nodes.node_errors import SEND, ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
-from chains.transaction_fields import gas_before_execution
 from chains.tries.header import Header, InvalidHeader, UnknownLayout
 from chains.tries.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
 
@@ -231,16 +230,14 @@ def gas_estimate(
     data: bytes,
     block: BlockIdentifier = "pending",
     *,
-    least_execution: int = 0,
+    least: int = 0,
     most: int | None = None,
 ) -> Question[int]:
     """Ask for a node's estimate of gas. If every node refuses, it may be `Reverted`.
 
-    `to=None` creates a contract. An estimate above `most`, or that leaves less than `least_execution` beside the bytes,
-    is an `ImplausibleGas`.
+    `to=None` creates a contract. An estimate below `least` or above `most` is an `ImplausibleGas`.
     """
     transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
-    least = gas_before_execution(to, data) + least_execution
 
     def read(result: Any) -> int:
         gas = read_quantity(result)

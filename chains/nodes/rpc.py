@@ -344,10 +344,17 @@ class RpcClient:
         return self.answer(questions.base_fee(head.number))
 
     def estimate_gas(
-        self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending", *, most: int | None = None
+        self,
+        sender: str,
+        to: str | None,
+        data: bytes,
+        block: BlockIdentifier = "pending",
+        *,
+        least: int = 0,
+        most: int | None = None,
     ) -> int:
         """Return the node's estimate of gas. Raises `Reverted`, `ImplausibleGas`."""
-        return self.answer(questions.gas_estimate(sender, to, data, block, most=most))
+        return self.answer(questions.gas_estimate(sender, to, data, block, least=least, most=most))
 
     def tell_all(self, question: Question[Answer]) -> list[Answer | ChainError]:
         """Send a request to every node if there are several, because the first node may not pass it on.

@@ -170,7 +170,7 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     # Blocks in the future are estimated like the head.
     lacking += (UnprovenBlock(0, list(group), is_known=False, header=told.head) for group in selected.coming)
     route = _with_starts(told.connection, route, len(selected.coming))
-    estimate = gas.estimate(lacking, selected.sample, route, correction)
+    estimate = gas.estimate(lacking, selected.sample, route, told.connection.prices, correction)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
     return replace(known, cost=Cost(), parts=_parts(selected, lacking, route, estimate), estimate=estimate)
 

@@ -1,7 +1,7 @@
 """The gas model of proofs: a table of the gas and bytes of each part of a transaction, and the depths of tries.
 
-A transaction pays 21,000 gas plus the larger of two amounts (EIP-7623): 16 for each byte of calldata plus its
-execution, or 40 for each byte. For mainnet's proofs the second amount is larger, for a development chain's the first.
+A transaction pays the larger of two amounts (EIP-7623): calldata plus execution, or a higher price for calldata alone.
+For mainnet's proofs the second amount is larger, for a development chain's the first.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Self
 
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
-from chains.transaction_fields import TRANSACTION_GAS
+from chains.prices import GasPrices, Load
 from chains.tries.header import Header
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.tries.packed_entries import size_of_ways
@@ -47,53 +47,32 @@ class Amount:
         return Amount(self.expected + other.expected, self.bound + other.bound)
 
 
-@dataclass(frozen=True)
-class Load:
-    """Bytes of calldata and gas of execution of a part of a transaction. Four zero bytes count as one byte."""
-
-    size: float = 0.0
-    execution: float = 0.0
-
-    def __add__(self, other: "Load") -> "Load":
-        return Load(self.size + other.size, self.execution + other.execution)
-
-    def __mul__(self, times: float) -> "Load":
-        return Load(self.size * times, self.execution * times)
-
-    @property
-    def gas(self) -> float:
-        """Return the maximum gas of this part, whatever else the transaction has."""
-        return max(self.size * _LEAST_GAS_OF_A_BYTE, self.size * _GAS_OF_A_BYTE + self.execution)
-
-
 # --- The table --------------------------------------------------------------------------------------------------------
 
-_TRANSACTION = TRANSACTION_GAS
-_GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
-
 # These values were measured with generated proofs. Each is right within 2 % (`make bench-estimates`).
-# In order: a header whose state root is stored, and the saving if the root is known; a block number, if the header is
-# known; header fields: the first field, each word, and a zero field; the next header, which shows when a block ended.
+# In order: a header whose state root is stored, and the difference if the root is known; a block number, if the
+# header is known; header fields: the first field, each word, and a zero field; the next header, which shows when a
+# block ended.
 _HEADER_SIZE = 650  # the size of mainnet's largest headers
-_HEADER_GAS, _ROOT_GAS = 36_000, 20_000
+_HEADER, _KNOWN_ROOT = Load(0, 13_900, 1), Load(0, 2_100, -1)
 _NUMBER = Load(6, 3_800)
-_FIELDS, _FIELD, _ZERO_FIELD = Load(5, 3_600), Load(0, 23_000), Load(0, 1_500)
-_TIME = Load(60, 65_000)
+_FIELDS, _FIELD, _ZERO_FIELD = Load(5, 3_600), Load(0, 900, 1), Load(0, 1_500)
+_TIME = Load(60, 20_800, 2)
 # In order: the largest account without trie nodes, and a stored word of an account; then storage: opening it, the
 # largest slot without trie nodes, a zero slot, and a word that zero slots with neighbouring numbers share.
-_ACCOUNT, _WORD = Load(103, 6_500), Load(0, 22_400)
-_STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5, 4_100), Load(0, 22_200)
+_ACCOUNT, _WORD = Load(103, 6_500), Load(0, 300, 1)
+_STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 5_700, 1), Load(5, 4_100), Load(0, 100, 1)
 # A header that is used for its root of receipts without being accumulated, and a call for receipts. Then a receipt
 # without its bytes, each of its logs, its fields, and a stored log.
 _USED_HEADER, _TRANSACTIONS_CALL = Load(1, 10_700), Load(7, 5_000)
-_RECEIPT, _LOG, _RECEIPT_FIELDS, _STORED_LOG = Load(4, 4_150), Load(0, 2_390), Load(0, 23_800), Load(2, 24_700)
+_RECEIPT, _LOG, _RECEIPT_FIELDS, _STORED_LOG = Load(4, 4_150), Load(0, 2_390), Load(0, 1_700, 1), Load(2, 2_600, 1)
 # A second call of the registry in a transaction that would otherwise need none of `Multicall`.
 _FURTHER_CALL = Load(55, 3_000)
 # Gas of rebuilding a node above receipts, and of each of its bytes.
 _NODE_GAS, _NODE_BYTE_GAS = 1_900, 8.2
-_HASH_PROOF = Load(5, 26_400)
+_HASH_PROOF = Load(5, 4_300, 1)
 # An additional call in a transaction, and a block hash that is proven by a slot of the history contract.
-_CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
+_CALL, _HOP = Load(55, -2_000), Load(37, 6_900, 1)
 # Jumps by their operation, without the header of the block to which they lead. Each contains a trusted header, which
 # must be sent again for each jump, and a branch. The branch grows by a hash when the number of periods doubles.
 _JUMPS = {
@@ -101,8 +80,8 @@ _JUMPS = {
     BLOCK_BEFORE_CAPELLA: Load(1_080, 18_500),
     BLOCK_BEFORE_MERGE: Load(850, 12_500),
 }
-# Maximum gas of a hop on mainnet, and of a jump without the header of the block to which it leads.
-HOP_GAS, JUMP_GAS = 250_000, 75_000
+# The most that a hop takes on mainnet, and a jump without the header of the block to which it leads.
+HOP, JUMP = Load(6_250, 80_000, 1), Load(1_875, 45_000)
 
 # Trie nodes: a branch with sixteen children, any other branch, and each of its children.
 _PLACES, _HASH = 16, 32
@@ -368,11 +347,15 @@ class GasEstimate:
         return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
-def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
+def estimate(
+    blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, prices: GasPrices, correction: float = 1.0
+) -> GasEstimate:
     """Estimate the gas to prove the missing facts, including the route. `correction` multiplies the expected gas."""
     blocks = [block for block in blocks if block.facts]
     # The loads of blocks and hops, as expected and for the upper bound.
-    expected_loads, bound_loads = ([_BlockLoad(block, each) for block in blocks] for each in (sample, sample.most))
+    expected_loads, bound_loads = (
+        [_BlockLoad(block, each, prices) for block in blocks] for each in (sample, sample.most)
+    )
     largest_header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
     expected_hops, bound_hops = (_hops(route, largest_header, each.state) for each in (sample, sample.most))
     hop_transactions = max(
@@ -380,7 +363,7 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, corr
         math.ceil(expected_hops.size / packs.MAX_BYTES),
         math.ceil(route.hops / packs.MAX_HOPS),
     )
-    shared = _shared([block for block in expected_loads if block.transactions == 1], route.paths)
+    shared = _shared([block for block in expected_loads if block.transactions == 1], route.paths, prices)
     expected: defaultdict[CostPart, float] = defaultdict(float)
     bound: defaultdict[CostPart, float] = defaultdict(float)
     for expected_load, bound_load in zip(expected_loads, bound_loads, strict=True):
@@ -393,13 +376,13 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, corr
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
     # The jump to the block after a time's block needs a separate transaction.
     separate_jumps = sum(block.times > 0 and block.hashed in jumped for block in blocks)
-    jump_gas = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * separate_jumps
+    jump_gas = sum(map(prices.gas_of, jumps)) + (prices.execution_of(_HOP) + prices.call) * separate_jumps
     expected[CostPart.PATHS] += jump_gas + route.start_gas.expected
     bound[CostPart.PATHS] += jump_gas * _SIGNED + route.start_gas.bound
     if route.paths:
-        starts = _TRANSACTION * (route.direct + hop_transactions)
-        expected[CostPart.PATHS] += expected_hops.gas + starts
-        bound[CostPart.PATHS] += (bound_hops.gas + starts + _TRANSACTION) * _SIGNED
+        starts = prices.call * (route.direct + hop_transactions)
+        expected[CostPart.PATHS] += prices.gas_of(expected_hops) + starts
+        bound[CostPart.PATHS] += (prices.gas_of(bound_hops) + starts + prices.call) * _SIGNED
     parts = {
         part: Amount(math.ceil(min(expected[part] * correction, bound[part])), math.ceil(bound[part]))
         for part in CostPart
@@ -429,13 +412,14 @@ _FIRST_PARTS = (CostPart.HEADERS, CostPart.ACCOUNTS, CostPart.TRANSACTIONS)
 class _BlockLoad:
     """The load of each part of one block's facts, and the number of transactions that they need."""
 
-    def __init__(self, missing: UnprovenBlock, sample: Sample) -> None:
+    def __init__(self, missing: UnprovenBlock, sample: Sample, prices: GasPrices) -> None:
+        self._prices = prices
         self.parts: dict[CostPart, Load] = {}
         self.transactions = 0
         """The transactions of proofs, without those of times."""
         self.times = missing.times
         header = _header(missing)
-        entry_proofs = _entry_proofs(missing)
+        entry_proofs = _entry_proofs(missing, prices)
         # A header that is only used isn't accumulated, and its root doesn't become a fact.
         self.uses_header = (
             bool(entry_proofs) and missing.is_of_transactions_alone and len(entry_proofs) == len(missing.proving_roots)
@@ -443,13 +427,13 @@ class _BlockLoad:
         fields = missing.fields | (frozenset() if self.uses_header else missing.new_roots)
         if missing.times:
             roots = missing.times - (not missing.is_known)
-            self.parts[CostPart.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
+            self.parts[CostPart.TIMES] = (header * 2 + _TIME) * missing.times + _KNOWN_ROOT * roots
         is_known = missing.is_known or missing.times > 0
         if self.uses_header:
             if calls := len(missing.new_roots):
                 self.parts[CostPart.HEADERS] = (header + _USED_HEADER) * calls + _FURTHER_CALL * (calls - 1)
         elif fields or not is_known:
-            self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
+            self.parts[CostPart.HEADERS] = header + _HEADER + _KNOWN_ROOT * is_known
         if fields:
             zeros = _zero_fields(missing)
             words = len(fields) - zeros + (zeros > 0)
@@ -469,6 +453,7 @@ class _BlockLoad:
         self.transactions = packs.about(
             count,
             sum(map(len, slots.values())),
+            self._prices,
             nodes=sample.state.count(count)
             + sum(sample.storage_of(address).count(len(each)) for address, each in slots.items()),
             size=(accounts + self.parts.get(CostPart.SLOTS, Load())).size,
@@ -488,30 +473,33 @@ class _BlockLoad:
         if missing.logs:
             self.parts[CostPart.LOGS] = _STORED_LOG * missing.logs
         whole = sum(self.parts.values(), Load())
-        needed = max(whole.size / packs.MAX_BYTES, whole.execution / packs.MOST_GAS_OF_PROOFS)
-        self.transactions = max(self.transactions, math.ceil(needed))
+        by_size = math.ceil(whole.size / packs.MAX_BYTES)
+        by_gas = self._prices.transactions_for(whole, packs.MOST_GAS_OF_PROOFS)
+        self.transactions = max(self.transactions, by_size, by_gas)
 
     @property
     def proof(self) -> Load:
         """Return the load of the transactions with proofs, without those for times."""
         return sum((load for part, load in self.parts.items() if part != CostPart.TIMES), Load())
 
-    def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[CostPart, float]:
+    def gas(self, base: float | None = None, *, further: int = 0) -> dict[CostPart, float]:
         """Return the gas of each part.
 
-        `base` is the block's share of the base gas of a transaction that blocks may share. A block that needs several
-        transactions gets `further` additional ones.
+        `base` is the block's share of the base gas of a transaction that blocks may share; None: it shares none. A
+        block that needs several transactions gets `further` additional ones.
         """
-        gas = {part: load.gas for part, load in self.parts.items()}
+        call = self._prices.call
+        gas = {part: self._prices.gas_of(load) for part, load in self.parts.items()}
         if self.uses_header:
             # The parts are one proof, in which the gas of one leaves room for the bytes of another.
-            whole = sum(self.parts.values(), Load()).gas / sum(gas.values())
+            whole = self._prices.gas_of(sum(self.parts.values(), Load())) / sum(gas.values())
             gas = {part: amount * whole for part, amount in gas.items()}
         if self.transactions:
-            starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
+            alone = call * (self.transactions + further * (self.transactions > 1))
+            starts = alone if base is None or self.transactions > 1 else base
             gas[next(part for part in _FIRST_PARTS if part in gas)] += starts
         if self.times:
-            gas[CostPart.TIMES] += _TRANSACTION * self.times
+            gas[CostPart.TIMES] += call * self.times
         return gas
 
 
@@ -522,14 +510,14 @@ def _header(missing: UnprovenBlock) -> Load:
     return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
 
 
-def _entry_proofs(missing: UnprovenBlock) -> Sequence[Load]:
+def _entry_proofs(missing: UnprovenBlock, prices: GasPrices) -> Sequence[Load]:
     """Return the loads of the proofs of receipts and transactions, without storing logs."""
 
     def length_of(fact: EntryFact | LogFact) -> int:
         size = missing.size_of(fact)
         return size.transaction if fact.root == HeaderField.TRANSACTIONS_ROOT else size.length
 
-    return [_proof(missing, pack) for pack in packs.packs_of_entries(missing.entry_facts, length_of)]
+    return [_proof(missing, pack) for pack in packs.packs_of_entries(missing.entry_facts, length_of, prices)]
 
 
 def _proof(missing: UnprovenBlock, pack: packs.EntryPack) -> Load:
@@ -568,7 +556,7 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
     hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
     # The headers of requested blocks are counted with those blocks.
-    return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers
+    return hop * route.hops + (header + _HEADER) * route.headers
 
 
 @dataclass(frozen=True)
@@ -580,10 +568,12 @@ class _SharedTransactions:
     """The gas of each block's share of their base gas."""
 
 
-def _shared(small: Sequence[_BlockLoad], on_paths: int) -> _SharedTransactions:
+def _shared(small: Sequence[_BlockLoad], on_paths: int, prices: GasPrices) -> _SharedTransactions:
     """Return the transactions that these blocks share. Proofs of `on_paths` blocks are sent in paths' transactions."""
     count, proofs = max(0, len(small) - on_paths), sum((block.proof for block in small), Load())
-    needed = max(proofs.size / packs.SHARED_BYTES, proofs.gas * _SIGNED / packs.SHARED_GAS)
-    transactions = min(count, math.ceil(needed))
-    calls = _CALL.gas * (count - transactions)
-    return _SharedTransactions(transactions, (_TRANSACTION * transactions + calls) / max(1, len(small)))
+    # Gas limits count, and these contain the calldata.
+    signed = Load(0, prices.gas_of(proofs) - proofs.words * prices.new_word, proofs.words) * _SIGNED
+    needed = max(math.ceil(proofs.size / packs.SHARED_BYTES), prices.transactions_for(signed, packs.SHARED_GAS))
+    transactions = min(count, needed)
+    calls = prices.gas_of(_CALL) * (count - transactions)
+    return _SharedTransactions(transactions, (prices.call * transactions + calls) / max(1, len(small)))

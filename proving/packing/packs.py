@@ -15,7 +15,7 @@ from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import ChainError, ImplausibleGas
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import result
-from chains.transaction_fields import TRANSACTION_GAS, gas_before_execution, least_gas_limit
+from chains.prices import NO_LOAD, GasPrices, Load
 from chains.tries import packed
 from chains.tries.header import Header
 from chains.tries.packed import (
@@ -37,8 +37,8 @@ from proving.registries.deployments import Call, Deployment, in_one_call
 from queries.columns import HeaderField
 from queries.models import Block, Query
 
-# Maximum bytes and gas of packed proofs. Nodes accept no transaction above 128 KiB, and EIP-7825 limits its gas to
-# 16,777,216. The rest of a transaction needs some of that.
+# Maximum bytes of packed proofs, and maximum gas of executing them. Nodes accept no transaction above 128 KiB, and
+# EIP-7825 limits the gas of execution. The rest of a transaction needs some of that.
 MAX_BYTES = 110_000
 MOST_GAS_OF_PROOFS = 13_000_000
 # Limits of a transaction that several blocks share. They are lower, so that fewer blocks are affected if one proof
@@ -46,43 +46,35 @@ MOST_GAS_OF_PROOFS = 13_000_000
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
 # Maximum hops in one transaction, so that its gas stays below the limit of proofs.
 MAX_HOPS = 40
-# Maximum gas of verifying and storing an account or slot, without calldata, and its packed bytes without trie nodes.
-_ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
-_SLOT_GAS, _SLOT_BYTES = 30_000, 70
-_NODE_GAS = 6_000
-# Maximum gas of accumulating a header, and of each of its fields.
-_HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
-# Maximum gas of proving a time, without calldata.
-_TIME_GAS = 120_000
+# The most that verifying and storing an account or slot takes, without calldata, and its packed bytes without trie
+# nodes; and a trie node.
+_ACCOUNT, _ACCOUNT_BYTES = Load(execution=28_700, words=3), 160
+_SLOT, _SLOT_BYTES = Load(execution=7_900, words=1), 70
+_NODE = Load(execution=6_000)
+# The most that accumulating a header takes, and each of its fields; and a time. All without calldata.
+_HEADER, _HEADER_FIELD = Load(execution=37_900, words=1), Load(execution=2_900, words=1)
+_TIME = Load(execution=75_800, words=2)
 # Maximum gas of other calls in the same transaction, per byte of calldata.
 _GAS_OF_OTHER_BYTE = 60
 _ROWS_PER_READ = 50
-# Maximum gas of a transaction (EIP-7825).
-MAX_GAS = 16_777_216
 # Factor on a gas estimate, for changes until the transaction is mined, for example by a transaction before it.
 GAS_MARGIN = 1.15
-# Gas of a byte of calldata, and the minimum gas per byte (EIP-7623).
-_BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
-# Minimum gas of the parts of a proof, without calldata. In order: writing a word that was zero (EIP-2929); then,
-# without such words, a header, an account, a slot, a trie node, and a receipt or transaction; and a hop with its word.
-_NEW_WORD_GAS = 22_100
-_LEAST_HEADER_GAS, _LEAST_ACCOUNT_GAS, _LEAST_SLOT_GAS = 12_000, 2_000, 3_000
-_LEAST_NODE_GAS, _LEAST_TRANSACTION_GAS, _LEAST_HOP_GAS = 800, 4_000, 29_000
+# The least that the parts of a proof take, without calldata and new words: a header, an account, a slot, a trie node,
+# a receipt or transaction, and a hop, which stores a word.
+_LEAST_HEADER, _LEAST_ACCOUNT, _LEAST_SLOT = Load(execution=12_000), Load(execution=2_000), Load(execution=3_000)
+_LEAST_NODE, _LEAST_TRANSACTION = Load(execution=800), Load(execution=4_000)
+_LEAST_HOP = Load(execution=6_900, words=1)
+_WORD = Load(words=1)
 # Maximum bytes and gas of a proof of entries, so that a header and other calls fit beside it.
 _ENTRY_PROOF_BYTES, _ENTRY_PROOF_GAS = 124_000, 12_000_000
 # Maximum bytes of the trie nodes on the way to a receipt or transaction, and maximum gas of rebuilding them.
 _ENTRY_NODES_BYTES, _ENTRY_NODES_GAS = 1_000, 20_000
-# Maximum gas of a log that is read, of a log that is stored too, of storing a receipt's fields or a hash, and of a
-# byte of what is hashed.
-_LOG_GAS, _STORED_GAS, _HASHED_BYTE_GAS = 3_000, 26_000, 3
+# Maximum gas of a log that is read, and of a byte of what is hashed. The most that storing takes: a log, a receipt's
+# fields, or a hash.
+_LOG_GAS, _HASHED_BYTE_GAS = 3_000, 3
+_STORED = Load(execution=3_900, words=1)
 # An estimate of more than this multiple of the upper bound is false. Forks make operations dearer, but not so much.
 MOST_TIMES_BOUND = 2
-
-
-def most_gas_after(head: Header) -> int:
-    """Return the maximum gas of a transaction in the next block."""
-    # Some chains leave the limit empty.
-    return min(MAX_GAS, head.gas_limit or MAX_GAS)
 
 
 @dataclass(frozen=True)
@@ -101,10 +93,10 @@ class Intent:
     extends: int | None = None
     continued: Collection[int] = ()
     """Ids of the queries that the next intent goes on to prove."""
-    most_gas: int | None = None
-    """The maximum gas of executing it, without its calldata; None if only a simulation can tell."""
-    least_gas: int = 0
-    """The minimum gas of executing it, without its calldata."""
+    most: Load | None = None
+    """The most that executing it takes, without its calldata; None if only a simulation can tell."""
+    least: Load = NO_LOAD
+    """The least that executing it takes, without its calldata."""
     gas_limit: int = 0
     """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
     data_fee: int = 0
@@ -114,31 +106,43 @@ class Intent:
         """Return its simulated cost in wei at this gas price."""
         return self.gas_limit * price + self.data_fee
 
-    def gas_bound(self) -> int | None:
+    def gas_bound(self, prices: GasPrices) -> int | None:
         """Return an upper bound of its gas. None if only a simulation can tell."""
-        if self.most_gas is None:
+        if self.most is None:
             return None
-        size = len(self.data)
-        return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
+        return prices.call + int(prices.gas_of(self.most + Load(size=len(self.data))))
 
-    def simulation(self, sender: str, block: BlockIdentifier, *, is_bounded: bool) -> Question[int]:
+    def signed_load(self, prices: GasPrices) -> Load:
+        """Return what its gas limit pays for. Words that it may or may not store count as execution."""
+        return Load(execution=max(0, self.gas_limit - self.least.words * prices.new_word), words=self.least.words)
+
+    def simulation(self, sender: str, block: BlockIdentifier, prices: GasPrices, *, is_bounded: bool) -> Question[int]:
         """Ask for a plausible estimate of its gas. It has no upper bound on a rollup that charges gas for data."""
-        bound = self.gas_bound() if is_bounded else None
+        bound = self.gas_bound(prices) if is_bounded else None
         most = None if bound is None else MOST_TIMES_BOUND * bound
         # A pending transaction may write a part of the words.
-        least = 0 if block == "pending" else self.least_gas
-        return questions.gas_estimate(sender, self.to or None, self.data, block, least_execution=least, most=most)
+        least = prices.before_execution(self.to, self.data) if block == "pending" else self._least_gas(prices)
+        return questions.gas_estimate(sender, self.to or None, self.data, block, least=least, most=most)
 
-    def gas_limit_by(self, estimates: Sequence[int | ChainError], *, otherwise: Callable[[Self], int | None]) -> int:
+    def _least_gas(self, prices: GasPrices) -> int:
+        return prices.before_execution(self.to, self.data) + int(prices.execution_of(self.least))
+
+    def gas_limit_by(
+        self,
+        estimates: Sequence[int | ChainError],
+        prices: GasPrices,
+        *,
+        otherwise: Callable[[Self, GasPrices], int | None],
+    ) -> int:
         """Return its gas limit, which is the highest estimate with a margin.
 
         If no node has a plausible estimate, return that of `otherwise`. If there is none, raise the first error.
         """
         gas = max((estimate for estimate in estimates if isinstance(estimate, int)), default=0)
-        if gas >= gas_before_execution(self.to, self.data) + self.least_gas:
-            return max(int(gas * GAS_MARGIN), least_gas_limit(self.to, self.data))
+        if gas >= self._least_gas(prices):
+            return max(int(gas * GAS_MARGIN), prices.least_limit(self.to, self.data))
         is_false = gas or any(isinstance(error, ImplausibleGas) for error in estimates)
-        if is_false and (limit := otherwise(self)):
+        if is_false and (limit := otherwise(self, prices)):
             return limit
         result(estimates[0])
         raise ImplausibleGas(f"A node's estimate of {gas} gas is less than the transaction takes.")
@@ -159,19 +163,19 @@ class EntryPack:
     facts: list[EntryFact | LogFact] = field(default_factory=list)
     most_bytes: int = 0
     """An upper bound of its packed bytes, without a header."""
-    most_gas: int = 0
-    """An upper bound of its gas, without calldata."""
+    most: Load = NO_LOAD
+    """The most that it takes, without calldata."""
     values: Sequence[bytes] = ()
     """All values of the trie, once it is read."""
     queries: frozenset[int] = frozenset()
     """The ids of the queries that request these facts."""
 
     @property
-    def least_gas(self) -> int:
-        """Return the minimum gas, without calldata. Fields of one entry share a word, and each log has its own."""
+    def least(self) -> Load:
+        """Return the least that it takes, without calldata. Fields of one entry share a word, and each log has one."""
         entries = {fact.entry for fact in self.facts if isinstance(fact, EntryFact)}
         logs = [fact.entry for fact in self.facts if isinstance(fact, LogFact)]
-        return _LEAST_TRANSACTION_GAS * len(entries.union(logs)) + _NEW_WORD_GAS * (len(entries) + len(logs))
+        return _LEAST_TRANSACTION * len(entries.union(logs)) + _WORD * (len(entries) + len(logs))
 
     def encode(self, block: int | HeaderParts, *, takes_masks: bool = True) -> bytes:
         """Return the packed calldata, as `encode_receipts` does."""
@@ -186,7 +190,7 @@ class EntryPack:
 
 
 def packs_of_entries(
-    facts: Iterable[EntryFact | LogFact], length_of: Callable[[EntryFact | LogFact], int]
+    facts: Iterable[EntryFact | LogFact], length_of: Callable[[EntryFact | LogFact], int], prices: GasPrices
 ) -> Iterator[EntryPack]:
     """Yield the packs of these facts of a block. `length_of` returns the bytes of a fact's receipt or transaction.
 
@@ -198,21 +202,22 @@ def packs_of_entries(
         facts, key=lambda fact: (fact.root, fact.entry, fact.log + 1 if isinstance(fact, LogFact) else 0)
     ):
         length = length_of(fact)
-        new_bytes, new_gas = (2, _STORED_GAS) if isinstance(fact, LogFact) else (0, _STORED_GAS)
+        new_bytes, new = 2 if isinstance(fact, LogFact) else 0, _STORED
         whole_bytes = new_bytes + length + _ENTRY_NODES_BYTES
-        whole_gas = new_gas + _ENTRY_NODES_GAS + _HASHED_BYTE_GAS * length + _LOG_GAS * (length // 60)
+        rebuilt = _ENTRY_NODES_GAS + _HASHED_BYTE_GAS * length + _LOG_GAS * (length // 60)
+        whole = new + Load(execution=rebuilt)
         if pack is None or pack.root != fact.root or before != fact.entry:
-            new_bytes, new_gas = whole_bytes, whole_gas
+            new_bytes, new = whole_bytes, whole
         is_full = pack is not None and (
-            pack.most_bytes + new_bytes > _ENTRY_PROOF_BYTES or pack.most_gas + new_gas > _ENTRY_PROOF_GAS
+            pack.most_bytes + new_bytes > _ENTRY_PROOF_BYTES or not prices.fits(pack.most + new, _ENTRY_PROOF_GAS)
         )
         if pack is None or pack.root != fact.root or is_full:
             if pack is not None:
                 yield pack
-            pack, new_bytes, new_gas = EntryPack(fact.root), whole_bytes, whole_gas
+            pack, new_bytes, new = EntryPack(fact.root), whole_bytes, whole
         pack.facts.append(fact)
         pack.most_bytes += new_bytes
-        pack.most_gas += new_gas
+        pack.most += new
         before = fact.entry
     if pack is not None:
         yield pack
@@ -225,7 +230,8 @@ class _StatePack:
     node of a storage trie once in its account.
     """
 
-    def __init__(self, queries: Collection[int] = (), *, other_bytes: int = 0) -> None:
+    def __init__(self, prices: GasPrices, queries: Collection[int] = (), *, other_bytes: int = 0) -> None:
+        self._prices = prices
         self.queries = set(queries)
         self.continued: set[int] = set()
         """Ids of the queries that another transaction goes on to prove."""
@@ -233,10 +239,10 @@ class _StatePack:
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
         self._storage_nodes: dict[str, set[bytes]] = {}
-        self.least_gas = 0
-        """A lower bound of the gas, without calldata."""
-        self.gas = other_bytes * _GAS_OF_OTHER_BYTE
-        """An upper bound of the gas, without calldata."""
+        self.least = NO_LOAD
+        """The least that it takes, without calldata."""
+        self.most = Load(execution=other_bytes * _GAS_OF_OTHER_BYTE)
+        """The most that it takes, without calldata."""
         self._bytes = other_bytes
 
     @property
@@ -246,7 +252,7 @@ class _StatePack:
     def add_account(self, address: str, account: AccountToProve, queries: Collection[int]) -> bool:
         """Add an account, and return whether there was room for it."""
         nodes = set(account.nodes) - self._state_nodes
-        if not self._take(nodes, _ACCOUNT_BYTES, _ACCOUNT_GAS):
+        if not self._take(nodes, _ACCOUNT_BYTES, _ACCOUNT):
             return False
         self._accounts[address], self._slots[address], self._storage_nodes[address] = account, {}, set()
         self._state_nodes |= nodes
@@ -255,49 +261,50 @@ class _StatePack:
 
     def add_entries(self, pack: EntryPack) -> bool:
         """Add a proof of entries in a call of its own, and return whether there was room for it."""
-        if self._is_full(pack.most_bytes, pack.most_gas):
+        if self._is_full(pack.most_bytes, pack.most):
             return False
         self._bytes += pack.most_bytes
-        self.gas += pack.most_gas
-        self.least_gas += pack.least_gas
+        self.most += pack.most
+        self.least += pack.least
         self.queries.update(pack.queries)
         return True
 
     def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
         """Add a slot, and return whether there was room for it. Its account must have been added before."""
         nodes = set(slot_nodes) - self._storage_nodes[address]
-        if not self._take(nodes, _SLOT_BYTES, _SLOT_GAS):
+        if not self._take(nodes, _SLOT_BYTES, _SLOT):
             return False
         self._slots[address][int(slot, 16)] = slot_nodes
         self._storage_nodes[address] |= nodes
         self.queries.update(queries)
         return True
 
-    def _take(self, nodes: Collection[bytes], more_bytes: int, more_gas: int) -> bool:
+    def _take(self, nodes: Collection[bytes], more_bytes: int, more: Load) -> bool:
         more_bytes += sum(map(len, nodes))
-        more_gas += len(nodes) * _NODE_GAS
-        if self._accounts and self._is_full(more_bytes, more_gas):
+        more += _NODE * len(nodes)
+        if self._accounts and self._is_full(more_bytes, more):
             return False
         self._bytes += more_bytes
-        self.gas += more_gas
-        self.least_gas += _LEAST_NODE_GAS * len(nodes)
+        self.most += more
+        self.least += _LEAST_NODE * len(nodes)
         return True
 
-    def _is_full(self, more_bytes: int, more_gas: int) -> bool:
-        return self._bytes + more_bytes > MAX_BYTES or self.gas + more_gas > MOST_GAS_OF_PROOFS
+    def _is_full(self, more_bytes: int, more: Load) -> bool:
+        return self._bytes + more_bytes > MAX_BYTES or not self._prices.fits(self.most + more, MOST_GAS_OF_PROOFS)
 
 
-def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
+def about(accounts: int, slots: int, prices: GasPrices, *, nodes: float, size: float) -> int:
     """Estimate the number of transactions for these accounts and slots, from the number and bytes of their nodes."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
-    gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
-    return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / MOST_GAS_OF_PROOFS))
+    load = _NODE * nodes + _ACCOUNT * accounts + _SLOT * slots
+    return max(math.ceil(packed_bytes / MAX_BYTES), prices.transactions_for(load, MOST_GAS_OF_PROOFS))
 
 
 def intents(
     block: Block,
     registry: Deployment,
     missing: Missing,
+    prices: GasPrices,
     *,
     with_header: bool,
     stores_root: bool = False,
@@ -318,7 +325,7 @@ def intents(
     jump, calls = (jump, calls) if with_header else ((), ())
     other_bytes = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     other_bytes += sum(len(data) for _, data in calls)
-    entry_packs = deque(_missing_entries(block, missing))
+    entry_packs = deque(_missing_entries(block, missing, prices))
     if header and not other_bytes and _asks_only_few_entries(missing, entry_packs):
         # Each proof uses the header. Accumulating it, with its roots, would cost more.
         proofs_of_entries = [(contract, pack.encode([header], takes_masks=takes_masks)) for pack in entry_packs]
@@ -327,18 +334,20 @@ def intents(
             to,
             data,
             set().union(*(pack.queries for pack in entry_packs)),
-            most_gas=sum(pack.most_gas + _HEADER_GAS for pack in entry_packs),
-            least_gas=sum(_LEAST_HEADER_GAS + pack.least_gas for pack in entry_packs),
+            most=sum((pack.most + _HEADER for pack in entry_packs), NO_LOAD),
+            least=sum((pack.least + _LEAST_HEADER for pack in entry_packs), NO_LOAD),
         )
         return
     queries_by_field = {fact.field: {*queries} for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
-    least_header_gas = 0 if header is None else _least_gas_of_header(header, queries_by_field, stores_root=stores_root)
+    least_of_header = NO_LOAD if header is None else _least_of_header(header, queries_by_field, stores_root=stores_root)
     for pack in entry_packs:
         # Accumulating the header makes this root a fact, so that the proofs below it need no header.
         queries_by_field.setdefault(pack.root, set()).update(pack.queries)
     of_header = {query for queries in queries_by_field.values() for query in queries} if header else set()
     # The header and accounts, and proofs of entries as far as there is room.
-    for state_pack in _state_packs(block, missing, proofs, first=_StatePack(of_header, other_bytes=other_bytes)):
+    for state_pack in _state_packs(
+        block, missing, prices, proofs, first=_StatePack(prices, of_header, other_bytes=other_bytes)
+    ):
         proof_of_state = packed.encode(
             block.number if header is None else [*jump, header],
             bytes.fromhex(block.state_root[2:]),
@@ -346,7 +355,7 @@ def intents(
             header_fields=() if header is None else sorted(queries_by_field),
             takes_masks=takes_masks,
         )
-        header_gas = 0 if header is None else _HEADER_GAS + len(queries_by_field) * _HEADER_FIELD_GAS
+        of_header_itself = NO_LOAD if header is None else _HEADER + _HEADER_FIELD * len(queries_by_field)
         all_calls = [*calls, (contract, proof_of_state)]
         while entry_packs and state_pack.add_entries(entry_packs[0]):
             all_calls.append((contract, entry_packs.popleft().encode(block.number, takes_masks=takes_masks)))
@@ -357,10 +366,10 @@ def intents(
             state_pack.queries,
             accumulates=() if header is None else (block,),
             continued=state_pack.continued.union(*(state_pack.queries & pack.queries for pack in entry_packs)),
-            most_gas=None if calls else state_pack.gas + header_gas,
-            least_gas=state_pack.least_gas + least_header_gas,
+            most=None if calls else state_pack.most + of_header_itself,
+            least=state_pack.least + least_of_header,
         )
-        header, calls, least_header_gas = None, (), 0
+        header, calls, least_of_header = None, (), NO_LOAD
     # Each of the other proofs of entries in a transaction of its own, below roots that are facts by then.
     while entry_packs:
         pack = entry_packs.popleft()
@@ -369,8 +378,8 @@ def intents(
             pack.encode(block.number, takes_masks=takes_masks),
             pack.queries,
             continued=set().union(*(pack.queries & further.queries for further in entry_packs)),
-            most_gas=pack.most_gas + _HEADER_GAS,
-            least_gas=pack.least_gas,
+            most=pack.most + _HEADER,
+            least=pack.least,
         )
 
 
@@ -383,14 +392,14 @@ def _asks_only_few_entries(missing: Missing, packs: Sequence[EntryPack]) -> bool
     )
 
 
-def _missing_entries(block: Block, missing: Missing) -> Iterator[EntryPack]:
+def _missing_entries(block: Block, missing: Missing, prices: GasPrices) -> Iterator[EntryPack]:
     """Yield the packs of the missing facts about entries, with the values of their tries and their queries."""
     entry_facts = facts.entry_facts(missing)
     if not entry_facts:
         return
     rows = BlockTrie.objects.filter(block=block, root__in={fact.root for fact in entry_facts})
     tries: dict[HeaderField, Sequence[bytes]] = {HeaderField(row.root): row.values for row in rows}
-    for pack in packs_of_entries(entry_facts, lambda fact: len(tries[fact.root][fact.entry])):
+    for pack in packs_of_entries(entry_facts, lambda fact: len(tries[fact.root][fact.entry]), prices):
         pack.values = tries[pack.root]
         pack.queries = frozenset(query for fact in pack.facts for query in missing[fact])
         yield pack
@@ -404,10 +413,8 @@ def proof_of_time(
     It also accumulates the block's header.
     """
     data = registry.contract.prove_timestamp(_header(block), following.encode(), timestamp)
-    least_gas = _NEW_WORD_GAS + 2 * _LEAST_HEADER_GAS
-    return Intent(
-        registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS, least_gas=least_gas
-    )
+    least = _LEAST_HEADER * 2 + _WORD
+    return Intent(registry.contract.address, data, queries, accumulates=[block], most=_TIME, least=least)
 
 
 def _header(block: Block) -> bytes:
@@ -426,6 +433,7 @@ def proofs_of(missing: Mapping[int, Missing]) -> dict[tuple[int, str], AccountPr
 def _state_packs(
     block: Block,
     missing: Missing,
+    prices: GasPrices,
     read_proofs: Mapping[tuple[int, str], AccountProof],
     *,
     first: _StatePack,
@@ -448,19 +456,19 @@ def _state_packs(
             account = AccountToProve(bytes.fromhex(address[2:]), fields[address], _bytes(proof.nodes))
             if not pack.add_account(address, account, asking[address]):
                 yield pack
-                pack = _StatePack()
+                pack = _StatePack(prices)
                 pack.add_account(address, account, asking[address])
-            pack.least_gas += _least_gas_of_account(proof, account.fields)
+            pack.least += _least_of_account(proof, account.fields)
             for slot_proof in _slot_proofs(proof, sorted(slots[address], key=_key)):
                 slot, nodes = slot_proof.slot, _bytes(slot_proof.nodes)
                 if not pack.add_slot(address, slot, nodes, slots[address][slot]):
                     pack.continued.update(asking[address], *slots[address].values())
                     yield pack
-                    pack = _StatePack()
+                    pack = _StatePack(prices)
                     pack.add_account(address, replace(account, fields=0), ())
                     pack.add_slot(address, slot, nodes, slots[address][slot])
                 # Slots that are zero share words, which may be there.
-                pack.least_gas += _LEAST_SLOT_GAS + _NEW_WORD_GAS * (slot_proof.value != 0)
+                pack.least += _LEAST_SLOT + _WORD * (slot_proof.value != 0)
     if pack.queries:
         yield pack
 
@@ -481,23 +489,23 @@ def _slot_proofs(proof: AccountProof, slots: Sequence[str]) -> Iterator[SlotProo
         yield from (proofs[slot] for slot in chunk)
 
 
-def _least_gas_of_account(proof: AccountProof, fields: int) -> int:
-    """Return the minimum gas of an account, without trie nodes. One that doesn't exist takes a word for all fields."""
+def _least_of_account(proof: AccountProof, fields: int) -> Load:
+    """Return the least that an account takes, without trie nodes. An absent account takes a word for all fields."""
     words = sum(bool(fields & word) for word in (NONCE_AND_BALANCE, STORAGE_ROOT, CODE_HASH))
     exists = proof.code_hash != hex_data(NO_ACCOUNT.code_hash)
-    return _LEAST_ACCOUNT_GAS + _NEW_WORD_GAS * (words if exists else min(words, 1))
+    return _LEAST_ACCOUNT + _WORD * (words if exists else min(words, 1))
 
 
-def _least_gas_of_header(header: bytes, fields: Collection[HeaderField], *, stores_root: bool) -> int:
-    """Return the minimum gas of a header. Fields that are zero share a word, which may be there."""
+def _least_of_header(header: bytes, fields: Collection[HeaderField], *, stores_root: bool) -> Load:
+    """Return the least that a header takes. Fields that are zero share a word, which may be there."""
     words = header_words(Header.decode(header)) if fields else {}
     stored = (any(words.get(field, b"")) for field in fields if field not in IMPLIED_HEADER_FIELDS)
-    return _LEAST_HEADER_GAS + _NEW_WORD_GAS * (stores_root + sum(stored))
+    return _LEAST_HEADER + _WORD * (stores_root + sum(stored))
 
 
-def least_gas_of(hops: int) -> int:
-    """Return the minimum gas of consecutive hops. Each but the first begins with a header."""
-    return _LEAST_HOP_GAS * hops + _LEAST_HEADER_GAS * max(0, hops - 1)
+def least_of_hops(hops: int) -> Load:
+    """Return the least that consecutive hops take. Each but the first begins with a header."""
+    return _LEAST_HOP * hops + _LEAST_HEADER * max(0, hops - 1)
 
 
 def _key(text: str) -> bytes:

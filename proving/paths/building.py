@@ -171,13 +171,15 @@ def next_transactions(
     queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and target.number == block.number:
-        proofs = packs.intents(block, registry, missing, with_header=True, jump=jump, calls=leg.calls)
+        proofs = packs.intents(
+            block, registry, missing, connection.prices, with_header=True, jump=jump, calls=leg.calls
+        )
         first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
         first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
-    least_gas = first.least_gas + packs.least_gas_of(len(leg.checkpoints[1:]))
-    return PathTransactions(leg, replace(first, least_gas=least_gas), proofs)
+    least = first.least + packs.least_of_hops(len(leg.checkpoints[1:]))
+    return PathTransactions(leg, replace(first, least=least), proofs)
 
 
 def intent_before(connection: OpenConnection, preparation: Preparation, queries: Collection[int]) -> Intent:

@@ -13,22 +13,24 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from chains.encoding import HISTORY_CONTRACT
 from chains.nodes.node_errors import RpcRefused
+from chains.prices import Load
 from chains.tries.header import Header
 from config.database.statements import chunks
 from proving import sources
 from proving.connections import OpenConnection
-from proving.packing.gas import HOP_GAS, Amount, Route
+from proving.packing.gas import HOP, Amount, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
 from proving.working import heads
 from queries.waits import WaitReason, wait
 
-# Gas of the header at which a path begins, rounded up (make bench-gas).
-_HEADER_GAS = 60_000
+# The header at which a path begins, rounded up (make bench-gas).
+_HEADER = Load(650, 27_500, 1)
 # Maximum number of blocks in one request.
 _PER_READ = 200
 
@@ -147,11 +149,12 @@ def _gas(connection: OpenConnection, path: Start | Hops) -> int:
     start = sources.of(connection.config).gas(connection.config).expected
     if isinstance(path, Start):
         return start
-    return _gas_of_hops(path) + (start if path.start else 0)
+    return _gas_of_hops(connection, path) + (start if path.start else 0)
 
 
-def _gas_of_hops(path: Hops) -> int:
-    return len(path.stops) * HOP_GAS + (_HEADER_GAS if path.start else 0)
+def _gas_of_hops(connection: OpenConnection, path: Hops) -> int:
+    prices = connection.prices
+    return int(len(path.stops) * prices.gas_of(HOP) + (prices.gas_of(_HEADER) if path.start else 0))
 
 
 def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | NotYet | None:
@@ -205,8 +208,13 @@ def _why_too_far(connection: OpenConnection, target: Header, paths: Sequence[Sta
     hops = [path for path in paths if isinstance(path, Hops)]
     if not hops:
         return wait("out_of_reach", block=target.number, chain=config.source_id, way_out=way_out)
-    path = min(hops, key=_gas_of_hops)
-    hops_of = {"hops": len(path.stops), "origin": path.origin, "gas": _gas_of_hops(path), "most": config.max_hops}
+    path = min(hops, key=partial(_gas_of_hops, connection))
+    hops_of = {
+        "hops": len(path.stops),
+        "origin": path.origin,
+        "gas": _gas_of_hops(connection, path),
+        "most": config.max_hops,
+    }
     return wait("too_many_hops", block=target.number, chain=config.source_id, way_out=way_out, **hops_of)
 
 

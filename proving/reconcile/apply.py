@@ -369,6 +369,7 @@ def _order(
                 block,
                 registry,
                 action.missing,
+                connection.prices,
                 with_header=action.with_header,
                 stores_root=not action.root_is_known,
                 jump=action.jump,

@@ -21,7 +21,7 @@ from proving import connections
 from proving.connections import Context, OutOfTime
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.packing import packs
-from proving.packing.packs import MAX_GAS, Intent
+from proving.packing.packs import Intent
 from proving.paths import building, checkpoints
 from proving.reconcile import decide, observe
 from proving.reconcile.decide import (
@@ -39,6 +39,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
+from proving.working import destination_prices
 from proving.working.heads import Heads
 from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
@@ -264,8 +265,9 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
 
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
     context, with_header = source.context, action.with_header
+    prices = context.connection.prices
     for intent in packs.intents(
-        block, context.registry, action.missing, with_header=with_header, jump=action.jump, calls=action.calls
+        block, context.registry, action.missing, prices, with_header=with_header, jump=action.jump, calls=action.calls
     ):
         header = f"Accumulates the header of {where}, and proves facts about it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
@@ -317,19 +319,22 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
 def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     """Return the transactions with gas limits. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
     intents = [proposal.intent for proposal in proposed]
-    bounds = [proposal.intent.gas_bound() if proposal.rests else None for proposal in proposed]
+    prices = destination_prices.of(rpc)
+    bounds = [proposal.intent.gas_bound(prices) if proposal.rests else None for proposal in proposed]
     simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]
     is_bounded = not rollups.charges_gas_for_data(rpc)
-    simulations = [intent.simulation(_ANYBODY, "pending", is_bounded=is_bounded) for intent in simulated]
+    simulations = [intent.simulation(_ANYBODY, "pending", prices, is_bounded=is_bounded) for intent in simulated]
     estimates = iter(rpc.ask(simulations))
     data = rollups.data_costs(
         rpc, [(len(intent.data), bound or 0) for intent, bound in zip(intents, bounds, strict=True)]
     )
     limits = [
-        intent.gas_limit_by([next(estimates)], otherwise=Intent.gas_bound) if bound is None else bound + cost.gas
+        intent.gas_limit_by([next(estimates)], prices, otherwise=Intent.gas_bound)
+        if bound is None
+        else bound + cost.gas
         for intent, bound, cost in zip(intents, bounds, data, strict=True)
     ]
     return [
-        Unsigned(intent.to, intent.data, min(MAX_GAS, limit), proposal.what, intent.queries)
+        Unsigned(intent.to, intent.data, min(prices.max_gas, limit), proposal.what, intent.queries)
         for proposal, intent, limit in zip(proposed, intents, limits, strict=True)
     ]

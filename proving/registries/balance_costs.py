@@ -1,10 +1,12 @@
 """The gas to prove one account's balance at a new block, for a connection."""
 
 from chains.chains_file import Connection
+from config.configured_chains import get_rpc
 from proving import sources
 from proving.facts import AccountFact
 from proving.packing import gas
 from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.working import destination_prices
 from queries.columns import AccountField
 
 _ANY_ACCOUNT = "0x" + "0" * 40
@@ -16,4 +18,5 @@ def expected_gas(connection: Connection) -> int:
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
     missing = UnprovenBlock(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
-    return gas.estimate([missing], Sample(), route).gas.expected
+    prices = destination_prices.of(get_rpc(connection.destination_id))
+    return gas.estimate([missing], Sample(), route, prices).gas.expected

@@ -23,13 +23,14 @@ from chains.encoding import hex_data
 from chains.nodes import questions
 from chains.nodes.node_errors import Reverted
 from chains.nodes.rpc import RpcClient, result
+from chains.prices import GasPrices, Load
 from config.configured_chains import get_rpc
 from proving.models import LIVE_STATES, Transaction
 from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
 from proving.sending import orders, signers, signing, transaction_monitor
 from proving.sending.signers import Unsent
-from proving.working import lanes
+from proving.working import destination_prices, lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
 from queries.waits import WaitReason
 
@@ -62,10 +63,9 @@ class Creation:
         """Return the calldata for the deployer."""
         return self.salt.to_bytes(32) + self.code
 
-    @property
-    def least_gas(self) -> int:
-        """Return the gas of storing the code (Yellow Paper, G_codedeposit), which is most of what a creation takes."""
-        return 200 * len(load_artifact(self.name).runtime)
+    def gas(self, prices: GasPrices) -> int:
+        """Return the gas of creating the contract and storing its code, without its calldata and its constructor's."""
+        return prices.creation_of(len(load_artifact(self.name).runtime))
 
 
 def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
@@ -122,7 +122,8 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     """
     if no_signer := signers.why_none(chain):
         raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml. You may remove it afterwards.")
-    intents = [Intent(DEPLOYER, creation.data, least_gas=creation.least_gas) for creation in creations]
+    prices = destination_prices.of(get_rpc(chain.id))
+    intents = [Intent(DEPLOYER, creation.data, least=Load(execution=creation.gas(prices))) for creation in creations]
     try:
         sent = send(chain, intents, live)
     except Reverted:

@@ -1,7 +1,6 @@
 """Deployment of a connection's facts registry, its cost, and changes of attesters. An interrupted run is continued."""
 
 import logging
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from eth_utils.crypto import keccak
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.chains_file import Chain, Connection
-from chains.contract_artifacts import NO_CONTRACT, load_artifact
+from chains.contract_artifacts import DEPLOYER, NO_CONTRACT, load_artifact
 from chains.nodes.node_errors import Reverted, RpcRefused
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
@@ -30,7 +29,7 @@ from proving.registries.creations import Creation, DeploymentError, contract_add
 from proving.registries.deployments import Call, call, creation_code, revert_reason
 from proving.sending import signing, transaction_monitor
 from proving.sources import beacon_roots
-from proving.working import lanes
+from proving.working import destination_prices, lanes
 from proving.working.lanes import LaneKind, LaneName
 from queries import batch_states
 from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, StepKind
@@ -39,9 +38,6 @@ logger = logging.getLogger(__name__)
 
 # PUSH0 PUSH0 PUSH0 MCOPY STOP
 _COPIES_NOTHING = "0x5f5f5f5e00"
-# Gas per contract creation, non-zero data byte, 32-byte word of data (EIP-3860) and byte of code (Yellow Paper,
-# appendix G).
-_CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
 # Maximum gas of a constructor.
 _CONSTRUCTOR = 60_000
 # The number of balances that the estimate of a signer's first funding covers.
@@ -437,10 +433,10 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     """
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
-    deploying = 0
+    prices, deploying = destination_prices.of(rpc), 0
     planned = {each.address: each for connection in missing for each in planned_creations(connection)}
     for creation in creations.missing_of([*planned.values()], rpc):
-        gas = int(_creation_gas(creation) * GAS_MARGIN)
+        gas = int((creation.gas(prices) + prices.before_execution(DEPLOYER, creation.data) + _CONSTRUCTOR) * GAS_MARGIN)
         data = rollups.data_cost(rpc, len(creation.data), gas)
         deploying += (gas + data.gas) * price + data.wei
     each = max(map(balance_costs.expected_gas, missing), default=0) * price
@@ -484,9 +480,3 @@ def _created_history(connection: Connection, block_hash_source: str) -> str:
         return ""
     # The first contract that a contract creates is at its nonce 1 (EIP-161).
     return contract_address(block_hash_source, 1)
-
-
-def _creation_gas(creation: Creation) -> int:
-    words = math.ceil(len(creation.data) / 32)
-    data = len(creation.data) * _BYTE + words * _WORD
-    return _CREATION + data + len(load_artifact(creation.name).runtime) * _BYTE_OF_CODE + _CONSTRUCTOR

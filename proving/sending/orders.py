@@ -27,7 +27,7 @@ from chains.nodes import questions
 from chains.nodes.node_errors import ChainError, ImplausibleGas, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import FEE_QUESTIONS, result
-from chains.transaction_fields import least_gas_limit
+from chains.prices import GasPrices, Load
 from chains.tries.header import Header
 from config.configured_chains import get_rpc
 from config.database import statements
@@ -36,12 +36,11 @@ from proving import money
 from proving.facts import proves_facts
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import MarketFees, market_of
-from proving.packing import packs
 from proving.packing.packs import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
 from proving.registries.deployments import in_one_call
 from proving.sending import signers, signing
 from proving.sending.signers import Notices, SendingSigner, Unsent
-from proving.working import heads
+from proving.working import destination_prices, heads
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock
 from queries.models import Batch
@@ -101,7 +100,8 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
         simulation = _simulate(chain, orders)
     except ChainError as error:
         return [error] * len(orders)
-    parcels = _pack({place: order for place, order in enumerate(simulation.orders) if isinstance(order, Order)})
+    fitting = {place: order for place, order in enumerate(simulation.orders) if isinstance(order, Order)}
+    parcels = _pack(fitting, simulation.prices)
     # If the database transaction is repeated, its first run reserved nothing and nothing was signed.
     reserved = statements.retried(partial(_reserve, chain, lane, simulation.state, parcels))
     # If another worker has taken the lane, it goes on with the reserved versions.
@@ -129,6 +129,7 @@ class _Simulation:
     """Simulated orders at a state of the chain."""
 
     state: _ChainState
+    prices: GasPrices
     orders: Sequence[Order | Unsent | ChainError]
     """The orders with their intents' gas, or why they can't be sent."""
 
@@ -160,8 +161,11 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     intents = [intent for order in orders for intent in order.intents]
     is_bounded = not rollups.charges_gas_for_data(rpc)
     # Two estimates of each intent follow each other: one at each of these blocks.
+    prices = destination_prices.of(rpc)
     simulations = [
-        intent.simulation(addresses[0], block, is_bounded=is_bounded) for intent in intents for block in _SIMULATED_AT
+        intent.simulation(addresses[0], block, prices, is_bounded=is_bounded)
+        for intent in intents
+        for block in _SIMULATED_AT
     ]
     of_accounts = [*map(questions.balance, addresses), *(questions.nonce(address, "latest") for address in addresses)]
     estimates, of_fees, answers = rpc.ask(simulations, FEE_QUESTIONS, of_accounts)
@@ -169,8 +173,8 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     fees = market_of(rpc.fees_by(of_fees, money.usual_tip(chain)))
     numbers = [result(answer) for answer in answers]
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
-    most = packs.most_gas_after(head)
-    limits = [_gas_limit(*each, most) for each in zip(intents, estimates[::2], estimates[1::2], strict=True)]
+    prices = destination_prices.of(rpc, head)
+    limits = [_gas_limit(*each, prices) for each in zip(intents, estimates[::2], estimates[1::2], strict=True)]
     data = rollups.data_costs(
         rpc,
         [(len(intent.data), limit) for intent, limit in zip(intents, limits, strict=True) if isinstance(limit, int)],
@@ -191,35 +195,36 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
         simulated.append(refused or replace(order, intents=sized))
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
-    return _Simulation(_compared(chain, head, _ChainState(fees, balances, nonces), cost), simulated)
+    return _Simulation(_compared(chain, head, _ChainState(fees, balances, nonces), cost), prices, simulated)
 
 
 def _gas_limit(
-    intent: Intent, pending: int | ChainError, latest: int | ChainError, most: int
+    intent: Intent, pending: int | ChainError, latest: int | ChainError, prices: GasPrices
 ) -> int | Unsent | ChainError:
-    """Return the gas limit from the estimates at both blocks, or why there is none. A transaction has `most` gas."""
+    """Return the gas limit from the estimates at both blocks, or why there is none."""
     if isinstance(pending, ChainError) and not isinstance(pending, ImplausibleGas):
         return pending
     # Proofs about the newest block revert at that block, because only the next block knows its hash.
     if isinstance(latest, ChainError) and not isinstance(latest, ImplausibleGas | Reverted):
         return latest
     try:
-        limit = intent.gas_limit_by([pending, latest], otherwise=_expected_limit)
+        limit = intent.gas_limit_by([pending, latest], prices, otherwise=_expected_limit)
     except ImplausibleGas as error:
         return error
+    most = prices.max_gas
     if limit > most * GAS_MARGIN:
         return Unsent(wait("transaction_too_large", gas=int(limit / GAS_MARGIN), most=most))
     return min(most, limit)
 
 
-def _expected_limit(intent: Intent) -> int | None:
+def _expected_limit(intent: Intent, prices: GasPrices) -> int | None:
     """Return a gas limit without any node's help: the expected gas with a margin, or else the upper bound."""
-    bound = intent.gas_bound()
+    bound = intent.gas_bound(prices)
     if bound is None or intent.extends is not None:
         return bound
     headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in intent.accumulates}
-    expected = money.expected_gas(intent.queries, headers)
-    return min(bound, max(int(expected * GAS_MARGIN), least_gas_limit(intent.to, intent.data)))
+    expected = money.expected_gas(intent.queries, headers, prices)
+    return min(bound, max(int(expected * GAS_MARGIN), prices.least_limit(intent.to, intent.data)))
 
 
 # --- Pack -------------------------------------------------------------------------------------------------------------
@@ -228,13 +233,13 @@ _Parcel = Mapping[int, Order]
 """Orders that may share a transaction, by their indexes among all orders."""
 
 
-def _pack(orders: Mapping[int, Order]) -> list[_Parcel]:
+def _pack(orders: Mapping[int, Order], prices: GasPrices) -> list[_Parcel]:
     """Group orders that may share a transaction. The groups are in the order of their first members."""
     parcels: list[dict[int, Order]] = []
     with_room: dict[str, dict[int, Order]] = {}
     for place, order in orders.items():
         parcel = with_room.get(order.multicall) if order.may_share else None
-        if parcel is None or not _fits(order, parcel.values()):
+        if parcel is None or not _fits(order, parcel.values(), prices):
             parcels.append(parcel := {})
             if order.may_share:
                 with_room[order.multicall] = parcel
@@ -242,10 +247,10 @@ def _pack(orders: Mapping[int, Order]) -> list[_Parcel]:
     return [*parcels]
 
 
-def _fits(order: Order, others: Collection[Order]) -> bool:
+def _fits(order: Order, others: Collection[Order], prices: GasPrices) -> bool:
     parts = [each.intents[0] for each in (order, *others)]
-    gas = sum(part.gas_limit for part in parts)
-    return gas <= SHARED_GAS and sum(len(part.data) for part in parts) <= SHARED_BYTES
+    signed = sum((part.signed_load(prices) for part in parts), Load())
+    return prices.fits(signed, SHARED_GAS) and sum(len(part.data) for part in parts) <= SHARED_BYTES
 
 
 def _joined(orders: Sequence[Order]) -> Order:

@@ -13,7 +13,7 @@ from chains.chains_file import Chain
 from chains.nodes.node_errors import ImplausibleGas, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient
-from chains.transaction_fields import TRANSACTION_GAS, least_gas_limit
+from chains.prices import GasPrices
 from proving import money, stops
 from proving.facts import proves_facts
 from proving.models import (
@@ -23,7 +23,7 @@ from proving.models import (
     TransactionState,
 )
 from proving.money import RISE_PERCENT, OfferedFees, market_fees
-from proving.packing.packs import GAS_MARGIN, MAX_GAS, MOST_TIMES_BOUND
+from proving.packing.packs import GAS_MARGIN, MOST_TIMES_BOUND
 from proving.sending import signers, signing
 from proving.sending.signers import Unsent
 from proving.sending.signing import is_to_unused_registry
@@ -41,21 +41,20 @@ _MIN_RESEND_SECONDS = 5
 # After a refusal without a known cause, the pause until the next broadcast doubles each time, up to the longest one.
 _UNEXPLAINED, _LONGEST_UNEXPLAINED = timedelta(seconds=10), timedelta(minutes=5)
 
-# Factor on a cancellation's estimated gas if the current price of data affects the estimate, and the highest estimate
-# that is believed where it doesn't.
+# Factor on a cancellation's estimated gas if the current price of data affects the estimate, and the highest multiple
+# of the usual gas that is believed where it doesn't.
 _DATA_MARGIN = 1.5
-_MOST_TO_CANCEL = 4 * TRANSACTION_GAS
+_MOST_TO_CANCEL = 4
 # Maximum multiple of the market's fees to which the fees of a waiting transaction rise.
 _MAX_TIMES_MARKET = 3
 _TOO_DEAR: SignedTransaction | Unsent = Unsent(wait("replacement_fees_too_low"))
 
 
-def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block_gas: int, may_raise: bool) -> None:
+def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, prices: GasPrices, *, may_raise: bool) -> None:
     """Get a pending transaction mined: broadcast it again, replace it with higher fees and enough gas, or cancel it.
 
     Fees are raised only for the lowest open nonce, because all later nonces wait for it. A displaced transaction with
-    an open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it. A
-    transaction of the next block has at most `block_gas`.
+    an open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it.
     """
     version = newest = tx.newest
     tried_at = newest.refused_at or newest.broadcast_at
@@ -68,10 +67,10 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, block
         pass  # The next turn signs the version that a stop left unsigned.
     # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
-        version = _replace(chain, rpc, lane, tx, newest, block_gas=block_gas, takes=None)
+        version = _replace(chain, rpc, lane, tx, newest, prices=prices, takes=None)
     elif may_raise and is_past(newest.created_at, patience(chain)):
-        takes = None if newest.is_cancellation else _gas_of(rpc, tx)
-        version = _replace(chain, rpc, lane, tx, newest, block_gas=block_gas, takes=takes)
+        takes = None if newest.is_cancellation else _gas_of(rpc, tx, prices)
+        version = _replace(chain, rpc, lane, tx, newest, prices=prices, takes=takes)
     if tx.state == TransactionState.DISPLACED and (version.broadcast_at or not version.is_cancellation):
         return
     if is_due or version != newest:
@@ -136,7 +135,7 @@ def patience(chain: Chain) -> timedelta:
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 
 
-def _gas_of(rpc: RpcClient, tx: Transaction) -> int | None:
+def _gas_of(rpc: RpcClient, tx: Transaction, prices: GasPrices) -> int | None:
     """Return the gas that the transaction takes now. If no node has a plausible estimate, return what was expected.
 
     None: it reverts on the newest block, and on the pending one too. It may revert only on the pending block, if that
@@ -148,10 +147,10 @@ def _gas_of(rpc: RpcClient, tx: Transaction) -> int | None:
     is_bounded = tx.expected_gas and not tx.newest.refused_at and not rollups.charges_gas_for_data(rpc)
     most = MOST_TIMES_BOUND * max(tx.expected_gas, tx.gas_limit) if is_bounded else None
     data = bytes(tx.data)
-    least = least_gas_limit(tx.to, data)
+    least, before = prices.least_limit(tx.to, data), prices.before_execution(tx.to, data)
     for block in blocks:
         try:
-            return max(least, rpc.estimate_gas(tx.signer.address, tx.to or None, data, block, most=most))
+            return max(least, rpc.estimate_gas(tx.signer.address, tx.to or None, data, block, least=before, most=most))
         except Reverted:
             continue
         except ImplausibleGas:
@@ -166,7 +165,7 @@ def _replace(
     tx: Transaction,
     newest: SignedTransaction,
     *,
-    block_gas: int,
+    prices: GasPrices,
     takes: int | None,
 ) -> SignedTransaction:
     """Store a new version with the same nonce, and with the gas and fees that nodes accept now, within the limits.
@@ -174,14 +173,14 @@ def _replace(
     It `takes` this gas; None: cancel the transaction. Cancel it too if its batches' money or the daily limit is too low
     and others wait for it. Return the version to broadcast.
     """
-    market, to_cancel = market_fees(rpc), _cancellation_gas(rpc, tx.signer, newest)
+    market, to_cancel = market_fees(rpc), _cancellation_gas(rpc, tx.signer, prices, newest)
     if not (cancel := takes is None):
         _ask_data_fee_again(rpc, tx)
     gas, is_hopeless = newest.gas, False
     if takes is not None:
-        now = min(MAX_GAS, int(takes * GAS_MARGIN))
+        now = min(prices.most_gas, int(takes * GAS_MARGIN))
         # A false estimate lowers no gas limit, unless no block has room for it.
-        is_hopeless = newest.gas < takes or newest.gas > block_gas >= now
+        is_hopeless = newest.gas < takes or newest.gas > prices.max_gas >= now
         gas = now if is_hopeless else newest.gas
     required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
     priority = max(market.offer.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
@@ -228,12 +227,14 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
     return open_queries(blocks).filter(batch__sender=Sender.OPERATOR).exclude(batch__in=poor).exists()
 
 
-def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:
+def fill(
+    chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, prices: GasPrices, *, nonce: int, now: datetime
+) -> None:
     """Use up a nonce that no stored transaction has, within the daily limit, because later nonces wait for it."""
     if stops.why_signer_is_stopped(chain.id, signer.address) or not holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
-    gas = _cancellation_gas(rpc, signer)
+    gas = _cancellation_gas(rpc, signer, prices)
     with signers.locked(chain), lane.writing():
         if signer.transactions.filter(nonce=nonce).exists():
             return
@@ -249,19 +250,22 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
     signing.send_reserved(rpc, lane, [version])
 
 
-def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
+def _cancellation_gas(
+    rpc: RpcClient, signer: Signer, prices: GasPrices, newest: SignedTransaction | None = None
+) -> int:
     """Return the gas limit of a cancellation. It is higher on rollups that charge gas for data."""
     earlier = newest if newest and newest.is_cancellation else None
-    least = earlier.gas if earlier else TRANSACTION_GAS
+    usual = prices.transfer_to_self
+    least = earlier.gas if earlier else usual
     # Other chains charge gas for data too, if nodes refuse a cancellation with less.
     has_bound = not (earlier and earlier.refused_at) and not rollups.charges_gas_for_data(rpc)
-    most = _MOST_TO_CANCEL if has_bound else None
+    most = _MOST_TO_CANCEL * usual if has_bound else None
     try:
-        estimate = rpc.estimate_gas(signer.address, signer.address, b"", most=most)
+        estimate = rpc.estimate_gas(signer.address, signer.address, b"", least=usual, most=most)
     except ImplausibleGas:
         return least
     # The estimate is repeated each time. If data becomes more expensive, nodes would refuse the earlier gas limit.
-    return max(least, int(estimate * _DATA_MARGIN) if estimate > TRANSACTION_GAS else estimate)
+    return max(least, int(estimate * _DATA_MARGIN) if estimate > usual else estimate)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:

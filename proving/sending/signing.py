@@ -30,13 +30,15 @@ from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import ChainError, RpcRefused
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient
-from chains.transaction_fields import TransactionFields, least_gas_limit
+from chains.prices import GasPrices
+from chains.transaction_fields import TransactionFields
 from chains.tries.header import Header
 from config import logs
 from proving import money, stops
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.money import OfferedFees
 from proving.sending.signers import Unsent
+from proving.working import destination_prices
 from proving.working.lanes import HeldLane
 from queries import batch_states, waits
 from queries.models import Query
@@ -276,7 +278,8 @@ def _causes(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> dict[int, 
     of_nodes = list(rpc.ask_each([*asked.values()]).values()) or [rpc.ask([*asked.values()])]
     answers = _StateAnswers([dict(zip(asked, of_node, strict=True)) for of_node in of_nodes])
     confirmed = _confirmed_nonces(rpc, versions, answers)
-    return {version.pk: _cause(version, answers, confirmed) for version in versions}
+    prices = destination_prices.of(rpc)
+    return {version.pk: _cause(version, answers, confirmed, prices) for version in versions}
 
 
 _Subject = tuple[str, str]
@@ -326,7 +329,9 @@ def _confirmed_nonces(rpc: RpcClient, versions: Sequence[SignedTransaction], ans
     return {address: nonce for address, nonce in nonces.items() if isinstance(nonce, int)}
 
 
-def _cause(version: SignedTransaction, answers: _StateAnswers, confirmed: Mapping[str, int]) -> RefusalCause:
+def _cause(
+    version: SignedTransaction, answers: _StateAnswers, confirmed: Mapping[str, int], prices: GasPrices
+) -> RefusalCause:
     tx, address = version.transaction, version.transaction.signer.address
     if any(answers.of("known", version.hash or "")) or answers.of("receipt", version.hash or ""):
         return RefusalCause.SENT
@@ -343,7 +348,7 @@ def _cause(version: SignedTransaction, answers: _StateAnswers, confirmed: Mappin
         RefusalCause.GAP: max(pending, default=inf) < tx.nonce,
         RefusalCause.FUNDS: max(answers.of("balance", address), default=inf) < cost,
         RefusalCause.FEE: version.max_fee_per_gas < min(base_fees, default=0),
-        RefusalCause.GAS: version.gas < least_gas_limit(to, data),
+        RefusalCause.GAS: version.gas < prices.least_limit(to, data),
     }
     return next((cause for cause, is_true in holds.items() if is_true), RefusalCause.UNEXPLAINED)
 

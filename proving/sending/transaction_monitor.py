@@ -22,7 +22,7 @@ from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
 from chains.nodes.questions import Receipt
 from chains.nodes.rpc import RpcClient, result
-from chains.transaction_fields import TRANSACTION_GAS
+from chains.prices import GasPrices, gas_of_calldata, prices_at
 from chains.tries.header import Header
 from config import logs
 from config.configured_chains import get_chains, get_rpc
@@ -38,11 +38,10 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.packing import packs
 from proving.sending import signers
 from proving.sending.replacement import fill, holds_key, is_past, patience, push
 from proving.sending.signing import show, show_signing_problems, sign_and_store
-from proving.working import counters, lanes
+from proving.working import counters, destination_prices, lanes
 from proving.working import heads as chain_heads
 from proving.working.counters import ChainEvent
 from proving.working.heads import Heads, poll_seconds
@@ -191,8 +190,8 @@ def _monitor(
                 _write(lane, signer, changes)
                 changes = []
                 is_pending = tx.state == TransactionState.PENDING
-                block_gas = packs.most_gas_after(heads.latest)
-                push(chain, rpc, lane, tx, block_gas=block_gas, may_raise=lowest_open and is_pending)
+                prices = destination_prices.of(rpc, heads.latest)
+                push(chain, rpc, lane, tx, prices, may_raise=lowest_open and is_pending)
                 lowest_open = lowest_open and not is_pending
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
         _write(lane, signer, changes)
@@ -342,7 +341,7 @@ def _mend_nonces(
         _write(lane, signer, [_vanished(tx) for tx in stored[:_MOST_FILLED]])
         unused = set(gap).difference(in_gap.values_list("nonce", flat=True))
         for nonce in sorted(unused):
-            fill(chain, rpc, lane, signer, nonce=nonce, now=now)
+            fill(chain, rpc, lane, signer, destination_prices.of(rpc), nonce=nonce, now=now)
     return wait("nonces_left_out", chain=chain.id, signer=signer.address, first=gap.start, last=gap.stop - 1)
 
 
@@ -460,7 +459,7 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
     price = receipt.effective_gas_price or most
     if header.base_fee_per_gas is not None:
         least, price = header.base_fee_per_gas, min(most, header.base_fee_per_gas + version.max_priority_fee_per_gas)
-    least_gas = _intrinsic_gas(bytes(version.raw))
+    least_gas = _intrinsic_gas(bytes(version.raw), prices_at(header))
     if not least_gas <= receipt.gas_used <= version.gas or not least <= price <= most:
         return ImplausibleReceipt(
             f"a node says that it took {receipt.gas_used} gas at {price} wei; it takes between {least_gas} "
@@ -473,10 +472,9 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
     return replace(receipt, status=status, effective_gas_price=price)
 
 
-def _intrinsic_gas(raw: bytes) -> int:
-    """Return the minimum gas of a transaction with these signed bytes (EIP-2028)."""
-    zeros = raw.count(0)
-    return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
+def _intrinsic_gas(raw: bytes, prices: GasPrices) -> int:
+    """Return the minimum gas of a transaction with these signed bytes. It may be one to its sender."""
+    return prices.transfer_to_self + max(0, gas_of_calldata(raw.count(0), len(raw) - _ENVELOPE_BYTES))
 
 
 def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> WaitReason:

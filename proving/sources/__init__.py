@@ -19,10 +19,12 @@ from chains.chains_file import Connection
 from chains.nodes.node_errors import InvalidReply
 from chains.nodes.rpc import RpcClient
 from chains.tries.header import Header
+from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.models import FactsRegistry
 from proving.packing.gas import Amount
 from proving.registries.deployments import Call, call
+from proving.working import destination_prices
 from queries.waits import WaitReason, chain_of, joined, wait
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,8 @@ class BlockHashSource(Protocol):
     """A kind of block hash source. It keeps no state: it asks the chains, and sends nothing.
 
     `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
-    verb in "chain A knows blocks of chain B". `recording_gas` is the measured gas to record one block.
+    verb in "chain A knows blocks of chain B". `recording_gas` is the measured gas of a transaction that records one
+    block, without the transaction's own gas and without the word that it stores.
     """
 
     contract: str
@@ -78,8 +81,10 @@ class BlockHashSource(Protocol):
         return (connection.source_id,)
 
     def gas(self, connection: Connection) -> Amount:
-        """Return the gas to record one block."""
-        return self.recording_gas
+        """Return the gas to record one block, at the destination's prices."""
+        prices = destination_prices.of(get_rpc(connection.destination_id))
+        of_word = prices.call + prices.new_word
+        return Amount(self.recording_gas.expected + of_word, self.recording_gas.bound + of_word)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         """Return where a path to the block `target` could start: there, or above. `begin` then returns the calls.

@@ -38,7 +38,7 @@ _LATEST = 253_402_300_799
 class Arbitrum(Recorder):
     contract = "ArbitrumBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on the destination"
-    recording_gas = Amount(67_000, 100_000)
+    recording_gas = Amount(23_900, 56_900)
 
     def trust(self, connection: Connection) -> str:
         return (

@@ -35,7 +35,7 @@ class ArbitrumSlot(Arbitrum):
     contract = "ArbitrumSlotBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on its parent chain"
     # For the parent's header, the slot's proof and recording, without the proof of the parent's block.
-    recording_gas = Amount(305_000, 420_000)
+    recording_gas = Amount(261_900, 376_900)
 
     def trust(self, connection: Connection) -> str:
         parent = _of_parent(connection)
@@ -49,7 +49,7 @@ class ArbitrumSlot(Arbitrum):
 
     def gas(self, connection: Connection) -> Amount:
         parent = _of_parent(connection)
-        return self.recording_gas + sources.of(parent).gas(parent)
+        return super().gas(connection) + sources.of(parent).gas(parent)
 
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
         return get_rpc(_of_parent(connection.config).source_id)

@@ -15,16 +15,17 @@ from prometheus_client import Counter
 from chains.attestation import Answer, Attestation, Domain, Refusal, answer_label, ask
 from chains.chains_file import Connection
 from chains.nodes.node_errors import InvalidReply
+from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.models import AttesterWatch
 from proving.packing.gas import Amount
 from proving.registries.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
-from proving.working import heads
+from proving.working import destination_prices, heads
 from queries.waits import WaitReason, wait
 
-# Measured gas of attesting a block, and of each signature.
-_GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
+# Measured gas of attesting a block without the word that it stores, and of each signature.
+_GAS, _GAS_OF_SIGNATURE = Amount(5_900, 67_900), Amount(8_000, 15_000)
 _SILENT = {"unreachable", "timed_out"}
 
 ATTESTER_ANSWERS = Counter(
@@ -50,7 +51,9 @@ class Attested(BlockHashSource):
 
     def gas(self, connection: Connection) -> Amount:
         signatures = connection.threshold or 0
-        return _GAS + Amount(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
+        word = destination_prices.of(get_rpc(connection.destination_id)).new_word
+        of_signatures = Amount(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
+        return _GAS + Amount(word, word) + of_signatures
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         final = _final(connection)

@@ -36,7 +36,7 @@ _HEADERS, _LOOKS = 32, 5
 class BeaconRoots(Recorder):
     contract = "BeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
-    recording_gas = Amount(85_000, 110_000)
+    recording_gas = Amount(41_900, 66_900)
     knows = "holds the beacon roots of"
 
     def trust(self, connection: Connection) -> str:

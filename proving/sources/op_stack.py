@@ -18,7 +18,7 @@ _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
 class OpStack(BlockHashSource):
     contract = "OpStackBlockHashSource"
     title = "OP Stack: the destination's own view of the chain below"
-    recording_gas = Amount(76_000, 100_000)
+    recording_gas = Amount(32_900, 56_900)
 
     def trust(self, connection: Connection) -> str:
         return trust_in_rollup(connection)

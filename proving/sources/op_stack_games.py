@@ -53,7 +53,7 @@ _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
 class OpStackGames(Recorder):
     contract = "OpStackGamesBlockHashSource"
     title = "OP Stack: blocks that dispute games have settled on the destination"
-    recording_gas = Amount(150_000, 200_000)
+    recording_gas = Amount(106_900, 156_900)
 
     def trust(self, connection: Connection) -> str:
         below = named(connection.destination_id)

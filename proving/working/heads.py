@@ -15,6 +15,7 @@ from chains.nodes import questions
 from chains.nodes.chain_nodes import MAX_REST_SECONDS
 from chains.nodes.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.nodes.rpc import RpcClient, result
+from chains.prices import prices_at
 from chains.tries.header import Header
 from proving.models import ChainHead
 from queries.waits import WaitReason, wait
@@ -229,10 +230,11 @@ def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
 
 def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
     """Store the heads for pages, once for each block."""
-    number, final = heads.latest.number, heads.final
+    latest, number, final = heads.latest, heads.latest.number, heads.final
     if last.noted == (number, final):
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
+    values |= {"gas_limit": latest.gas_limit or 0, "gas_prices": prices_at(latest).name}
     # Another worker may have stored a higher head. A node that is behind must not lower it.
     behind = Q(number__gt=number, seen_at__gt=timezone.now() - LATELY)
     if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):

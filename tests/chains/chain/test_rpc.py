@@ -12,7 +12,7 @@ from chains.nodes import questions
 from chains.nodes.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.nodes.questions import ProofRequest, Receipt, VerifiedAccountProof
 from chains.nodes.rpc import RpcClient
-from chains.transaction_fields import least_gas_limit
+from chains.prices import OSAKA
 from devnet.devchain import DevChain
 from tests.chains.lying_node import Raw, ask, each, error, is_chain_id, lying_node, recording, result
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
@@ -70,7 +70,7 @@ def test_a_node_that_lacks_a_block_below_the_head_is_not_believed(devchain, clie
 def test_a_node_asks_for_as_much_gas_as_we_know(devchain, client_of, to, data):
     """The code of the contract that is created stops at once."""
     # The search for the least sufficient gas may end one above.
-    assert client_of(devchain.url).estimate_gas(ALICE, to, data) - least_gas_limit(to, data) in {0, 1}
+    assert client_of(devchain.url).estimate_gas(ALICE, to, data) - OSAKA.least_limit(to, data) in {0, 1}
 
 
 def test_storage_is_read_at_a_block(devchain, client_of):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from campaigns.benchmarks.gas import Lab, generated
+from chains.prices import OSAKA
 from devnet.devchain import DevChain
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.packing import gas
@@ -34,7 +35,8 @@ def test_unknown_depths_are_estimated_as_mainnets_largest():
             AccountFact(ALICE, AccountField.BALANCE),
             *(SlotFact(ALICE, hex(slot)) for slot in range(slots)),
         ]
-        assert gas.estimate([UnprovenBlock(1, requested, is_known=False)], Sample(), Route()).gas.bound >= took
+        missing = [UnprovenBlock(1, requested, is_known=False)]
+        assert gas.estimate(missing, Sample(), Route(), OSAKA).gas.bound >= took
 
 
 # --- Time and concurrency ---------------------------------------------------------------------------------------------

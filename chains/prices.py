@@ -1,0 +1,177 @@
+"""Prices of the EVM in gas: a record for each set of rules. No other module has such a price.
+
+Other modules count amounts of work, and price them last, for the chain on which a transaction runs.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from chains.tries.header import MOST_FIELDS, Header
+
+# Gas of a byte of calldata, and of a zero byte (EIP-2028). A word of code that creates a contract (EIP-3860).
+_BYTE, _ZERO_BYTE, _CREATION_WORD = 16, 4, 2
+# Maximum gas of a transaction's execution (EIP-7825).
+_MAX_EXECUTION = 2**24
+# Of a block's gas limit, a transaction's new words take this part at most. The maximum gas of its execution and state.
+_STATE_PART, _MAX_WITH_STATE = 4, 30_000_000
+# The gas limit of a block, where it isn't known.
+_USUAL_BLOCK = 60_000_000
+
+
+@dataclass(frozen=True)
+class Load:
+    """Amounts of work of a transaction, or of a part of it."""
+
+    size: float = 0
+    """Bytes of calldata. A zero byte counts as a quarter of a byte."""
+    execution: float = 0
+    """Gas of all operations except the storing of new words. Forks hardly change it."""
+    words: float = 0
+    """Storage words that were zero before."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.size + other.size, self.execution + other.execution, self.words + other.words)
+
+    def __mul__(self, times: float) -> Self:
+        return type(self)(self.size * times, self.execution * times, self.words * times)
+
+
+NO_LOAD = Load()
+
+
+def gas_of_calldata(zeros: int, size: int) -> int:
+    """Return the gas of `size` bytes of calldata, of which so many are zero, without execution."""
+    return _ZERO_BYTE * zeros + _BYTE * (size - zeros)
+
+
+@dataclass(frozen=True)
+class GasPrices:
+    """The gas prices of a chain.
+
+    *State gas* is the gas of growing the state (EIP-8037). Limits count it apart from other gas.
+    """
+
+    name: str
+    call: int
+    """A transaction without value that calls another account (Yellow Paper, G_transaction; EIP-2780)."""
+    transfer_to_self: int
+    """A transaction to its own sender."""
+    creation: int
+    """A transaction that creates a contract, before its execution (EIP-2; EIP-2780)."""
+    new_account: int
+    """State gas of a new account, such as a created contract."""
+    nested_creation: int
+    """CREATE and CREATE2, without the new account (EIP-1014)."""
+    word: int
+    """Storing a word that was zero, without its state gas (EIP-2929; EIP-8038)."""
+    word_state: int
+    """State gas of such a word."""
+    code_word: int
+    """Storing 32 bytes of code, without their state gas."""
+    code_byte_state: int
+    """State gas of a byte of code (Yellow Paper, G_codedeposit, which is no state gas; EIP-8037)."""
+    floor_byte: int
+    """The minimum for a byte of calldata that isn't zero, where execution takes little (EIP-7623; EIP-7976)."""
+    floor_zero_byte: int
+    most_gas: int
+    """The maximum gas limit of a transaction, whatever the block's limit."""
+    block_gas: int = 0
+    """The gas limit of the chain's newest block. 0: it isn't known, or the chain has none."""
+
+    @property
+    def new_word(self) -> int:
+        """Return the gas of storing a word that was zero."""
+        return self.word + self.word_state
+
+    def execution_of(self, load: Load) -> float:
+        """Return the gas of executing the load, without its calldata."""
+        return load.execution + load.words * self.new_word
+
+    def gas_of(self, load: Load) -> float:
+        """Return the gas of the load, without the transaction's own."""
+        return max(load.size * self.floor_byte, load.size * _BYTE + self.execution_of(load))
+
+    def creation_of(self, size: int) -> int:
+        """Return the gas of creating a contract with this number of bytes of code, by another contract."""
+        code = self.code_word * -(-size // 32) + self.code_byte_state * size
+        return self.nested_creation + self.new_account + code
+
+    def before_execution(self, to: str | None, data: bytes) -> int:
+        """Return the gas that a transaction takes before its execution. Without `to`, `data` creates a contract.
+
+        A transaction without data counts as one to its sender.
+        """
+        of_data = gas_of_calldata(data.count(0), len(data))
+        if not to:
+            return self.creation + of_data + _CREATION_WORD * -(-len(data) // 32)
+        return (self.call if data else self.transfer_to_self) + of_data
+
+    def least_limit(self, to: str | None, data: bytes) -> int:
+        """Return the gas limit below which a chain refuses the transaction. Chains without a floor accept less."""
+        zeros = data.count(0)
+        floor = self.floor_zero_byte * zeros + self.floor_byte * (len(data) - zeros)
+        base = (self.call if data else self.transfer_to_self) if to else self.creation
+        return max(self.before_execution(to, data), base + floor)
+
+    @property
+    def max_gas(self) -> int:
+        """Return the maximum gas limit of a transaction in the next block."""
+        return min(self.most_gas, self.block_gas or self.most_gas)
+
+    def fits(self, load: Load, execution: int) -> bool:
+        """Return whether a transaction may have this load, without its calldata, where it may have this `execution`.
+
+        Its new words leave room for others in a block, whose limit counts state gas apart.
+        """
+        return self._part(load, execution) <= 1
+
+    def transactions_for(self, load: Load, execution: int) -> int:
+        """Return the number of transactions that share this load, as in `fits`."""
+        return max(1, math.ceil(self._part(load, execution)))
+
+    def _part(self, load: Load, execution: int) -> float:
+        """Return which part of the most that a transaction may have this load is."""
+        return max(
+            (load.execution + load.words * self.word) / execution,
+            load.words * self.word_state * _STATE_PART / (self.block_gas or _USUAL_BLOCK),
+            self.execution_of(load) / _MAX_WITH_STATE,
+        )
+
+
+OSAKA = GasPrices(
+    name="osaka",
+    call=21_000,
+    transfer_to_self=21_000,
+    creation=53_000,
+    new_account=0,
+    nested_creation=32_000,
+    word=22_100,
+    word_state=0,
+    code_word=0,
+    code_byte_state=200,
+    floor_byte=40,
+    floor_zero_byte=10,
+    most_gas=_MAX_EXECUTION,
+)
+AMSTERDAM = GasPrices(
+    name="amsterdam",
+    call=15_000,
+    transfer_to_self=12_000,
+    creation=24_000,
+    new_account=183_600,
+    nested_creation=12_000,
+    word=12_100,
+    word_state=97_920,
+    code_word=6,
+    code_byte_state=1_530,
+    floor_byte=64,
+    floor_zero_byte=64,
+    most_gas=2**32 - 1,
+)
+RECORDS = {record.name: record for record in (OSAKA, AMSTERDAM)}
+
+
+def prices_at(head: Header) -> GasPrices:
+    """Return the record of a chain with this newest block. Amsterdam adds two fields (EIP-7928, EIP-7843)."""
+    return AMSTERDAM if len(head.fields) >= MOST_FIELDS else OSAKA

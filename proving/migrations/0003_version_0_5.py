@@ -1,0 +1,10 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("proving", "0002_version_0_4")]
+
+    operations = [
+        migrations.AddField("chainhead", "gas_limit", models.PositiveBigIntegerField(db_default=0, default=0)),
+        migrations.AddField("chainhead", "gas_prices", models.CharField(db_default="", default="", max_length=20)),
+    ]
