@@ -13,7 +13,7 @@ from chains.tries.header import MOST_FIELDS, Header
 _BYTE, _ZERO_BYTE, _CREATION_WORD = 16, 4, 2
 # Maximum gas of a transaction's execution (EIP-7825).
 _MAX_EXECUTION = 2**24
-# Of a block's gas limit, a transaction's new words take this part at most. The maximum gas of its execution and state.
+# A transaction's new words take this part of a block's gas limit at most. The maximum gas of its execution and state.
 _STATE_PART, _MAX_WITH_STATE = 4, 30_000_000
 # The gas limit of a block, where it isn't known.
 _USUAL_BLOCK = 60_000_000

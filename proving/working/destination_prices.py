@@ -17,7 +17,7 @@ _KEPT_SECONDS = 4
 class _Reading:
     prices: GasPrices
     read_at: float
-    """By `time.monotonic`."""
+    """The time by `time.monotonic`."""
 
 
 _read: WeakKeyDictionary[RpcClient, _Reading] = WeakKeyDictionary()

@@ -48,7 +48,8 @@ MAY_IMPORT = {
 # of their own, because commands and workers are above what they share with others.
 INSIDE_PROVING = """
 models working.broker_wakeup
-migrations reading.batch_waits registries.deployments stops working.counters working.destination_prices working.heads working.lanes
+working.destination_prices
+migrations reading.batch_waits working.counters registries.deployments working.heads working.lanes stops
 connections facts working.pruning webhooks
 reading.block_contents reading.query_values
 reading.asking reading.fact_search packing.packs
