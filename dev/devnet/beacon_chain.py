@@ -128,7 +128,7 @@ class SimulatedBeaconChain:
                 "parentBeaconBlockRoot": beacon_root,
             },
         )
-        return self._engine.take(payload_id, beacon_root, prague=spec is electra)
+        return self._engine.take(payload_id, beacon_root, fork="prague" if spec is electra else "cancun")
 
     def _vote(self, block: Any) -> None:
         """Let all validators of the slot attest its block. The next block includes these attestations."""

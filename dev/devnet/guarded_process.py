@@ -17,8 +17,9 @@ _GUARD = 'cat >/dev/null; kill -s KILL -- "-$1"; [ -z "$2" ] || rm -rf -- "$2"'
 class GuardedProcess:
     """A running command in a process group of its own, so that Ctrl-C on the terminal doesn't reach it.
 
-    `folder` is removed when the command ends. `polite` is the signal that asks it to end. `user` is the user that runs
-    it, if we are root. `pass_fds` are files that it inherits. Raises `OSError` if the command can't be started.
+    `folder` is removed when the command ends. With `keeps_folder` it is removed only if we end first. `polite` is the
+    signal that asks the command to end. `user` is the user that runs it, if we are root. `pass_fds` are files that it
+    inherits. Raises `OSError` if the command can't be started.
     """
 
     def __init__(
@@ -28,13 +29,15 @@ class GuardedProcess:
         env: Mapping[str, str],
         stdout: int | IO[bytes] = subprocess.DEVNULL,
         folder: str = "",
+        keeps_folder: bool = False,
         stop_seconds: float = 5,
         cwd: Path | None = None,
         polite: signal.Signals = signal.SIGTERM,
         user: str | None = None,
         pass_fds: Collection[int] = (),
     ) -> None:
-        self._folder, self._stop_seconds, self._polite = folder, stop_seconds, polite
+        self._folder = "" if keeps_folder else folder
+        self._stop_seconds, self._polite = stop_seconds, polite
         self._is_stopped = False
         self._process = subprocess.Popen(
             command,

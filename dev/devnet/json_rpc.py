@@ -12,6 +12,9 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# Versions of forkchoiceUpdated, getPayload and newPayload by fork. A client refuses those of another fork.
+_VERSIONS = {"cancun": (3, 3, 3), "prague": (3, 4, 4), "osaka": (3, 5, 4), "amsterdam": (4, 6, 5)}
+
 # The environment's proxy can't reach a node on this machine.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -48,26 +51,28 @@ class EngineApi:
         token = signed + b"." + _base64(hmac.digest(self._secret, signed, "sha256"))
         return post(self._url, f"engine_{method}", params, {"Authorization": f"Bearer {token.decode()}"})
 
-    def choose(self, head: str, final: str, attributes: Mapping[str, Any] | None = None) -> str | None:
+    def choose(
+        self, head: str, final: str, attributes: Mapping[str, Any] | None = None, *, fork: str = "prague"
+    ) -> str | None:
         """Set the node's head and final block, by their hashes.
 
-        If there are attributes, the node starts to build the next block, and its payload id is returned. Raises
-        `NodeErrorReply`.
+        If there are attributes, the node starts to build the next block, and its payload id is returned. `fork` is that
+        of the next block. Raises `NodeErrorReply`.
         """
         state = {"headBlockHash": head, "safeBlockHash": final, "finalizedBlockHash": final}
-        reply = self.call("forkchoiceUpdatedV3", state, attributes)
+        reply = self.call(f"forkchoiceUpdatedV{_VERSIONS[fork][0]}", state, attributes)
         if reply["payloadStatus"]["status"] != "VALID":
             raise NodeErrorReply(f"The head is {reply['payloadStatus']}")
         payload_id: str | None = reply.get("payloadId")
         return payload_id
 
-    def take(self, payload_id: str | None, beacon_root: str, *, prague: bool) -> dict[str, Any]:
+    def take(self, payload_id: str | None, beacon_root: str, *, fork: str) -> dict[str, Any]:
         """Return the payload that the node has built, and let the node add it to its chain. Raises `NodeErrorReply`."""
-        version = 4 if prague else 3
-        built = self.call(f"getPayloadV{version}", payload_id)
-        requests = [built["executionRequests"]] if prague else []
+        _, get, new = _VERSIONS[fork]
+        built = self.call(f"getPayloadV{get}", payload_id)
+        requests = [] if fork == "cancun" else [built["executionRequests"]]
         payload: dict[str, Any] = built["executionPayload"]
-        reply = self.call(f"newPayloadV{version}", payload, [], beacon_root, *requests)
+        reply = self.call(f"newPayloadV{new}", payload, [], beacon_root, *requests)
         if reply["status"] != "VALID":
             raise NodeErrorReply(f"Its own block is {reply}")
         return payload

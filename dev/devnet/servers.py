@@ -22,7 +22,7 @@ import redis
 from devnet.guarded_process import GuardedProcess
 from devnet.ports import free_port
 
-READY_SECONDS = 30
+READY_SECONDS = 60
 STOP_SECONDS = 10
 # PostgreSQL refuses to run as root.
 _UNPRIVILEGED = "nobody"
@@ -63,11 +63,12 @@ class LocalServer:
         """Start the server, and wait until it answers. Raises `ServerError`."""
         log = self.folder / "log"
         with log.open("ab") as output:
-            # The server may be started again, so the guard doesn't remove the folder.
             self._process = GuardedProcess(
                 self._command(),
-                env=_environment(),
+                env=_environment() | {"HOME": str(self.folder)},
                 stdout=output,
+                folder=str(self.folder),
+                keeps_folder=True,  # for another start
                 stop_seconds=STOP_SECONDS,
                 cwd=self.folder,
                 polite=self._stop_by,

@@ -1,0 +1,76 @@
+"""A client without a beacon chain. Tests request blocks from it by the Engine API."""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from devnet.execution_client import ExecutionClient
+from devnet.json_rpc import EngineApi
+
+# Number of blocks from the head to the newest final block.
+_FINAL_BEHIND = 6
+
+
+class DrivenNode(ExecutionClient):
+    """A client whose blocks a test makes. `final_behind` is None while no block is final."""
+
+    final_behind: int | None = _FINAL_BEHIND
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.engine = EngineApi(self.engine_url, self.secret)
+        head = self.rpc("eth_getBlockByNumber", "latest", False)
+        self._chain: list[tuple[str, int]] = [(head["hash"], int(head["timestamp"], 16))]
+        """Hashes and times of the blocks up to the head."""
+        self._genesis_time = self._chain[0][1]
+        return self
+
+    def mine(self, blocks: int = 1, *, withdrawals: Sequence[Mapping[str, str]] = (), at: int = 0) -> None:
+        """Let the client build blocks with these withdrawals, each of which becomes the head.
+
+        `at` is the time of the first block. By default it is now.
+        """
+        for _ in range(blocks):
+            self._mine(withdrawals, at)
+            at = 0
+
+    def _mine(self, withdrawals: Sequence[Mapping[str, str]], at: int) -> None:
+        parent_hash, parent_time = self._chain[-1]
+        timestamp = at or max(parent_time + 1, int(time.time()))
+        fork = self._fork(timestamp)
+        beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
+        attributes: dict[str, Any] = {
+            "timestamp": hex(timestamp),
+            # A random value makes each block differ from those dropped.
+            "prevRandao": "0x" + secrets.token_hex(32),
+            "suggestedFeeRecipient": "0x" + "fe" * 20,
+            "withdrawals": withdrawals,
+            "parentBeaconBlockRoot": beacon_root,
+        }
+        if fork == "amsterdam":
+            attributes["slotNumber"] = hex(timestamp - self._genesis_time)
+        payload_id = self.engine.choose(parent_hash, self._final(), attributes, fork=fork)
+        self._wait_until_built(payload_id)
+        payload = self.engine.take(payload_id, beacon_root, fork=fork)
+        self._chain.append((payload["blockHash"], timestamp))
+        self.engine.choose(payload["blockHash"], self._final())
+
+    def drop(self, blocks: int) -> None:
+        """Reorganise the chain: replace the newest `blocks` by one block more."""
+        del self._chain[len(self._chain) - blocks :]
+        self.mine(blocks + 1)
+
+    def _wait_until_built(self, payload_id: str | None) -> None:
+        """Wait until the client has a block with the pool's transactions. By default it makes the block when asked."""
+
+    def _final(self) -> str:
+        if self.final_behind is None:
+            return "0x" + "00" * 32
+        return self._chain[max(0, len(self._chain) - 1 - self.final_behind)][0]
+
+    def _fork(self, timestamp: int) -> str:
+        """Return the newest fork whose time has come."""
+        times = {fork: self.genesis["config"].get(f"{fork}Time") for fork in ("prague", "osaka", "amsterdam")}
+        return [fork for fork, time in times.items() if time is not None and time <= timestamp][-1]
