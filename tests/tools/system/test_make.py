@@ -130,6 +130,19 @@ def test_a_release_needs_a_program_that_builds_its_image_before_anything_is_inst
     assert set(checkout.iterdir()) == before
 
 
+@pytest.mark.parametrize("go", ["", "#!/bin/sh\nexit 1\n"], ids=["no Go", "an old Go"])
+def test_geth_needs_a_fitting_go(checkout, path_without_git, go):
+    (checkout / "dev" / "geth").mkdir()
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(PROJECT / "dev" / "geth" / name, checkout / "dev" / "geth" / name)
+    (Path(path_without_git) / "sed").symlink_to(shutil.which("sed") or "sed")
+    if go:
+        (Path(path_without_git) / "go").write_text(go)
+        (Path(path_without_git) / "go").chmod(0o755)
+    done = run(checkout, shutil.which("make") or "make", "geth", path=path_without_git)
+    assert (done.returncode, done.stdout) == (2, "geth can't be built: it needs Go 1.25 or newer.\n")
+
+
 def test_continuous_integration_fails_where_git_can_not_compare(checkout, path_without_git):
     (checkout / ".ci").mkdir()
     shutil.copy(PROJECT / ".ci" / "run", checkout / ".ci")
