@@ -78,6 +78,13 @@ class GasPrices:
     """The maximum gas limit of a transaction, whatever the block's limit."""
     block_gas: int = 0
     """The gas limit of the chain's newest block. 0: it isn't known, or the chain has none."""
+    scale: float = 1
+    """What the chain charges, as measured, over these prices. 1: they agree, or nobody has measured yet."""
+
+    @property
+    def are_charged(self) -> bool:
+        """Return whether the chain charges these prices, as far as anybody has measured."""
+        return self.scale == 1
 
     @property
     def new_word(self) -> int:

@@ -477,6 +477,7 @@ class ChainHead(models.Model):
     gas_prices = models.CharField(
         max_length=20, db_default="", default=""
     )  # the record in `chains.prices`; "": the first
+    gas_scale = models.FloatField(db_default=1, default=1)  # `GasPrices.scale`, as measured
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.chain_id}"

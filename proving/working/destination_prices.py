@@ -28,6 +28,9 @@ def of(rpc: RpcClient, head: Header | None = None) -> GasPrices:
     known = _read.get(rpc)
     if known is None or time.monotonic() - known.read_at > _KEPT_SECONDS:
         row = ChainHead.objects.filter(pk=rpc.chain.id).first()
-        prices = OSAKA if row is None else replace(RECORDS.get(row.gas_prices, OSAKA), block_gas=row.gas_limit)
+        prices = OSAKA
+        if row:
+            record = RECORDS.get(row.gas_prices, OSAKA)
+            prices = replace(record, block_gas=row.gas_limit, scale=row.gas_scale)
         known = _read[rpc] = _Reading(prices, time.monotonic())
     return known.prices if head is None else replace(known.prices, block_gas=head.gas_limit or 0)
