@@ -240,9 +240,11 @@ MAX_CHARS = 120
 # Maximum characters of a text to process. Only the beginning is shown.
 _MAX_READ = 4000
 _URL = re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://\S+")
-# Long words of letters and digits count as keys, except hexadecimal data such as hashes and addresses.
+# Long words of letters and digits count as keys, except hexadecimal data such as hashes, which geth writes without 0x,
+# and addresses.
 _KEY = re.compile(
-    r"(?<![0-9A-Za-z_-])(?!0x[0-9a-fA-F]+(?![0-9A-Za-z_-]))(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{16,}"
+    r"(?<![0-9A-Za-z_-])(?!(?:0x[0-9a-fA-F]+|[0-9a-fA-F]{64})(?![0-9A-Za-z_-]))"
+    r"(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{16,}"
 )
 _NAMED = re.compile(r"(?i)\b((?:api|access|auth)?[-_ ]?(?:key|token|secret|password)\b[\"']?\s*[=:]\s*)\S+")
 _QUOTES = str.maketrans("“”„‟", '""""')

@@ -30,6 +30,9 @@ def _parts(secret: str) -> list[str]:
         ("the key bqs_0123456789abcdefghijklmnopq is unknown", "the key [redacted] is unknown"),
         ("api_key=short, token: other", "api_key=[redacted] token: [redacted]"),
         (f"no state of {HASH}", f"no state of {HASH}"),
+        # geth 1.17
+        (f"historical state {HASH[2:]} is not available", f"historical state {HASH[2:]} is not available"),
+        (f"project {HASH[2:-1]} has no credit", "project [redacted] has no credit"),
         ("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 is poor", "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 is poor"),
         ("uncharacteristically long words stay", "uncharacteristically long words stay"),
         ("end”. The service is closed. “", 'end". The service is closed. "'),
@@ -94,6 +97,13 @@ def test_no_part_of_a_node_s_url_is_told_in_any_form(client_of, form):
     letters = "".join(letter for letter in told.partition("project")[2].lower() if letter.isalnum())
     assert not [part for part in ECHOED if part in letters.replace("redacted", "")]
     assert str(caught.value) == "The node refused (-32000)."
+
+
+def test_a_key_of_64_hexadecimal_digits_is_not_told_either(client_of):
+    key = KEY.lower() * 2
+    with lying_node(refusing(f"unknown project {key}")) as url, pytest.raises(RpcRefused) as caught:
+        client_of(f"{url}/v3/{key}").balance("0x" + "11" * 20)
+    assert caught.value.message == "unknown project [redacted]"
 
 
 def test_ordinary_words_of_a_node_stay(client_of):
