@@ -392,8 +392,10 @@ def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int
 # --- Abilities of nodes, and how far back they prove accounts ---------------------------------------------------------
 
 # Distances below the head, which include the usual limits: geth and Nethermind keep 128 states, Erigon 1,000. The
-# history contract (EIP-2935) keeps 8,191 hashes.
-DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
+# history contract (EIP-2935) keeps 8,191 hashes. With 120, blocks that come meanwhile don't hide the first limit.
+DEPTHS = (0, 64, 120, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
+# Every node keeps this number of newest states. A refusal for one of these says little.
+KEPT_BY_ALL = 128
 # Seconds that a step of the search may take: a user's batch wouldn't wait longer for its proof.
 _STEP_SECONDS = 5
 _MEASURED_EACH = timedelta(days=1)

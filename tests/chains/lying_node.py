@@ -103,6 +103,35 @@ def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractCon
     return between(url, change)
 
 
+# The places of the block in the parameters of methods that read a state.
+_BLOCK_PLACES = {"eth_getProof": 2, "eth_getStorageAt": 2, "eth_call": 1, "eth_getBalance": 1, "eth_getCode": 1}
+
+
+def pruned(url: str, *, keeps: int = 128, only_proofs: bool = False) -> AbstractContextManager[str]:
+    """Return a node, placed before a real one, that refuses older states in the words of geth 1.17.
+
+    With `only_proofs`, it is geth with `--gcmode archive` alone: it answers calls at old blocks.
+    """
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        place = _BLOCK_PLACES.get(question["method"])
+        if place is None or (only_proofs and question["method"] != "eth_getProof"):
+            return [reply]
+        at = question["params"][place]
+        method, named = (
+            ("eth_getBlockByHash", at["blockHash"]) if isinstance(at, dict) else ("eth_getBlockByNumber", at)
+        )
+        block, head = (
+            ask(url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": [named, False]})["result"]
+            for method, named in ((method, named), ("eth_getBlockByNumber", "latest"))
+        )
+        if int(head["number"], 16) - int(block["number"], 16) <= keeps:
+            return [reply]
+        return [error(question, -32000, f"historical state {block['stateRoot'][2:]} is not available")]
+
+    return between(url, change)
+
+
 def estimating(url: str, false: Callable[[int], int]) -> AbstractContextManager[str]:
     """Return a node, placed before a real one, that changes estimates of gas."""
 

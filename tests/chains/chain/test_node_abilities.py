@@ -5,7 +5,7 @@ import pytest
 from devnet.devchain import DevChain
 from proving.health.chain_watch import probe, provable
 from tests.chain_fixtures import chain_fixture
-from tests.chains.lying_node import Raw, ask, error, lying_node, result
+from tests.chains.lying_node import Raw, ask, error, lying_node, pruned, result
 
 HEAD = 1_200
 
@@ -23,12 +23,30 @@ def test_an_archive_proves_back_to_the_first_block(devchain, client_of):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("kept", "depth"), [(1_000, 1_000), (999, 128), (128, 128), (127, 0)])
+@pytest.mark.parametrize(("kept", "depth"), [(1_000, 1_000), (999, 128), (128, 128), (127, 120), (119, 64), (63, 0)])
 def test_a_pruned_node_proves_down_to_a_depth(client_of, kept, depth):
     with DevChain(extra_args=("--prune-history", str(kept))) as chain:
         chain.mine(HEAD)
         client = client_of(chain.url)
         assert provable(client, client.head()).oldest == HEAD - depth
+
+
+@pytest.mark.parametrize(("only_proofs", "has_state"), [(False, False), (True, True)])
+def test_a_node_that_reads_states_without_proving_them_is_known(devchain, client_of, only_proofs, has_state):
+    with pruned(devchain.url, only_proofs=only_proofs) as url:
+        abilities = probe(client_of(url))
+    assert abilities.provable.oldest == HEAD - 128
+    assert abilities.provable.not_proven == HEAD - 1_000
+    assert abilities.has_unproven_state == has_state
+
+
+@pytest.mark.parametrize("kept", [127, 128])
+def test_a_block_that_comes_meanwhile_hides_no_limit_of_states(devchain, client_of, kept):
+    """geth keeps 127 states below the head by the hash scheme, and 128 by the path scheme."""
+    client = client_of(devchain.url)
+    before = client.head()
+    with pruned(devchain.url, keeps=kept - 1) as url:
+        assert provable(client_of(url), before).oldest == HEAD - 120
 
 
 def test_a_chain_without_history_contract_keeps_no_hashes(client_of):

@@ -573,7 +573,7 @@ def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, clien
         work()
         assert proves() == ("128", False)
         # Its last step is the first that fails. Two more belong to the check that nodes prove at all.
-        assert len(asked) - before <= 5
+        assert len(asked) - before <= 7
         with lying_node(lambda asked: ask(service.url, asked)) as archive:
             reconfigure(settings, f'"{url}"', f'"{url}", "{archive}"')
             ChainWatch.objects.update(proofs_measured_at=None)
@@ -605,7 +605,7 @@ def test_a_node_that_hangs_at_old_states_is_measured_in_seconds(service, setting
         took = time.monotonic() - began
         released.set()
     assert 4 < took < 15
-    assert ChainWatch.objects.get().proves_back == 0
+    assert ChainWatch.objects.get().proves_back == 64
 
 
 @pytest.mark.long
