@@ -134,9 +134,9 @@ class RpcClient:
         errors = {index: node.wrong_chain() for index, node in enumerate(self._nodes.all)}
         return {index: wrong for index, wrong in errors.items() if wrong}
 
-    def resting_nodes(self) -> dict[str, str]:
+    def resting_nodes(self) -> dict[str, NodeUnavailable]:
         """Return the last fault of each node that rests now, by its host."""
-        return {node.host: str(node.problem) for node in self._nodes.all if node.is_resting}
+        return {node.host: node.problem for node in self._nodes.all if node.problem and node.is_resting}
 
     def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
         """Return the answers of each node that answers, by its host. Empty if there is only one that isn't down.

@@ -39,8 +39,8 @@ from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
-from proving import money, sources
-from proving.health.findings import Problem, subject
+from proving import facts, money, sources
+from proving.health.findings import QUOTING, Problem, subject
 from proving.models import ChainWatch, Signer
 from proving.sending.signers import locked, note_nonce
 from proving.working import heads
@@ -56,6 +56,8 @@ _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
+# Time after which a node that always fails is a problem, although another one works.
+_MAY_FAIL = timedelta(minutes=10)
 
 
 def wake() -> None:
@@ -135,14 +137,15 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
     """Ask the chain and store the observation. A worker writes only while it holds its `lane`; a command has none."""
     highest = heads.highest_lately(chain.id)
     seen = examine(chain, rpc, highest=highest)
-    columns: dict[str, object] = {"looked_at": Now()}
+    faults = rpc.resting_nodes()
+    resting = _resting_nodes(chain, faults)
+    columns: dict[str, object] = {"looked_at": Now(), "resting_nodes": resting}
     problems = seen.problems
     if seen.head:
         columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
         columns |= _state(chain, rpc, seen.head, problems)
-        problems = [*problems, *_gone_back(chain, seen.head, highest)]
+        problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
-    columns["resting_nodes"] = _resting_nodes(chain, rpc)
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
@@ -173,15 +176,31 @@ def _note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane 
         gone.update(foreign_count=0, foreign_since=None)
 
 
-def _resting_nodes(chain: Chain, rpc: RpcClient) -> list[dict[str, str]]:
+def _resting_nodes(chain: Chain, faults: Mapping[str, NodeUnavailable]) -> list[dict[str, str]]:
     """Return the nodes that rest after `examine` asked each for its chain id, and since when."""
     before = ChainWatch.objects.filter(pk=chain.id).values_list("resting_nodes", flat=True).first() or ()
     since = {node["host"]: node["since"] for node in before}
     now = timezone.now().isoformat()
     return [
-        {"host": host, "problem": problem, "since": since.get(host, now)}
-        for host, problem in rpc.resting_nodes().items()
+        {"host": host, "problem": fault.for_operators, "since": since.get(host, now)} for host, fault in faults.items()
     ]
+
+
+def _failing(
+    chain: Chain, resting: Sequence[Mapping[str, str]], faults: Mapping[str, NodeUnavailable]
+) -> Iterator[Problem]:
+    """Yield a problem for each node that has rested for long. One of another chain has a problem of its own."""
+    for node in resting:
+        fault = faults[node["host"]]
+        if timezone.now() - datetime.fromisoformat(node["since"]) > _MAY_FAIL and not isinstance(
+            fault, NodeOfWrongChain
+        ):
+            minutes = _MAY_FAIL.total_seconds() / 60
+            sentence = f"A node of {chain.label} has failed for {minutes:.0f} minutes, and others work: "
+            quoting = f"{sentence}{fault.for_operators.removesuffix('.')}."
+            yield Problem(
+                "node_fails", f"{sentence}{fault}.", subject(chain.id, node=node["host"], **{QUOTING: quoting})
+            )
 
 
 def _note_newest_block() -> None:
@@ -226,10 +245,12 @@ def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:
     if isinstance(error, NodeOfWrongChain):
         return Problem("wrong_chain", str(error), subject(chain.id))
-    # A node's own message isn't published.
     refused = f"No node of {chain.label} can be used: it refuses requests that any node answers."
-    sentence = str(error) if isinstance(error, NodeUnavailable) else refused
-    return Problem("chain_unavailable", sentence, subject(chain.id))
+    if isinstance(error, NodeUnavailable):
+        sentence, quoting = str(error), error.for_operators
+    else:
+        sentence, quoting = refused, f"{refused} {error.for_operators}"
+    return Problem("chain_unavailable", sentence, subject(chain.id, **{QUOTING: quoting}))
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ from queries.waits import wait
 
 CODES = (
     *("storage", "no_worker", "standstill", "clock", "chain_unavailable", "wrong_chain", "wrong_history"),
-    *("chain_not_watched", "head_went_back", "no_proofs"),
+    *("chain_not_watched", "head_went_back", "no_proofs", "node_fails"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
@@ -73,6 +73,8 @@ _FIRST_OBSERVATIONS = timedelta(minutes=1)
 
 NETWORKS = "networks"
 """The value that tells standstills of test networks from others."""
+QUOTING = "quoting"
+"""The value of a stored problem with its sentence for operators, which quotes a node."""
 STOP = "stop"
 """The value that tells doubts for which a worker has stopped a signer from others."""
 
@@ -99,15 +101,17 @@ def standstills() -> Iterator[Problem]:
             yield Problem("standstill", sentence, {"kind": stage} | ({NETWORKS: "test"} if is_test else {}))
 
 
-def chains() -> Iterator[Problem]:
-    """Yield the problems of chains, according to a running worker's observations."""
+def chains(*, quotes_nodes: bool = True) -> Iterator[Problem]:
+    """Yield the problems of chains, according to a running worker's observations. Only operators get nodes' words."""
     configured = {chain.id: chain for chain in get_chains().chains}
     seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - SEEN, Now() + SEEN))
     problems = dict(seen.values_list("chain_id", "problems"))
     is_observing = WorkerHeartbeat.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     for chain_id, chain in configured.items():
         if chain_id in problems:
-            yield from (Problem(*stored) for stored in problems[chain_id])
+            for problem in (Problem(*stored) for stored in problems[chain_id]):
+                quoting = problem.values.pop(QUOTING, problem.sentence)
+                yield problem._replace(sentence=quoting) if quotes_nodes else problem
         elif is_observing:
             minutes = SEEN.total_seconds() / 60
             sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so its state is unknown."
@@ -282,7 +286,7 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
 
 def of_chains() -> Findings:
     """Return what workers have found about chains and connections, for public pages."""
-    return findings([chains, partial(stopped, tells_who=False), *_OF_CHAINS])
+    return findings([partial(chains, quotes_nodes=False), partial(stopped, tells_who=False), *_OF_CHAINS])
 
 
 # --- Standstills ------------------------------------------------------------------------------------------------------

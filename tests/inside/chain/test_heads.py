@@ -28,7 +28,7 @@ def test_a_stale_node_rests_where_another_one_tells_a_later_head(service, settin
         assert rpc.head().number == service.head() - STALE_BLOCKS
         assert heads.read(chain, rpc).latest.number == service.head()
         (problem,) = rpc.resting_nodes().values()
-    assert f"tells block {service.head() - STALE_BLOCKS} as the newest" in problem
+    assert f"tells block {service.head() - STALE_BLOCKS} as the newest" in str(problem)
 
 
 @pytest.mark.parametrize("is_read_before", [True, False])
@@ -42,4 +42,4 @@ def test_a_node_rests_that_lacks_the_blocks_before_the_newest_that_it_tells(serv
         liar.changes = {"eth_getBlockByNumber": block_with("number", 50)}
         assert heads.read(chain, rpc).latest.number == service.head()
         (problem,) = rpc.resting_nodes().values()
-    assert f"tells block {service.head() + 50} as the newest" in problem
+    assert f"tells block {service.head() + 50} as the newest" in str(problem)

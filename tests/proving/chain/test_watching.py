@@ -20,7 +20,7 @@ from devnet.devchain import DevChain
 from proving.models import ChainWatch, ProblemReport, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import metrics, users
-from tests.chains.lying_node import between, error, lying_node
+from tests.chains.lying_node import Raw, between, error, is_chain_id, lying_node, result
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
 from tests.proving import chain_state, money, transactions
@@ -140,6 +140,62 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         about = {"chainId": "31337", "url": "3"}
         assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence, about]]
         assert sentence in Client().get("/healthz").json()["problems"]
+
+
+# geth answers so to a host name that its --http.vhosts doesn't list.
+OTHER_HOST = Raw(b"invalid host specified\n", 403)
+
+
+def sentences() -> tuple[list[str], list[str]]:
+    """Return the problems that operators read, and those of the public page."""
+    public = [sentence for chain in Client().get("/chains.json").json()["chains"] for sentence in chain["problems"]]
+    return Client().get("/healthz").json()["problems"], public
+
+
+@pytest.mark.parametrize(
+    ("answer", "why", "words"),
+    [
+        (lambda _: OTHER_HOST, "answered with HTTP status 403", "invalid host specified"),
+        (
+            lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, -32000, "members only"),
+            "refuses requests that any node answers.",
+            "members only",
+        ),
+    ],
+    ids=["status", "refusal"],
+)
+def test_operators_read_what_the_node_of_an_unavailable_chain_says(service, settings, answer, why, words):
+    beat()
+    with lying_node(answer) as url:
+        reconfigure(settings, service.url, url)
+        work()
+    (of_operator,), (public,) = sentences()
+    assert why in of_operator
+    assert of_operator.endswith(f"; the node said: “{words}”.")
+    assert why in public
+    assert words not in public
+
+
+def test_a_node_that_fails_for_long_is_told_with_its_words_although_another_one_works(service, settings):
+    beat()
+    with lying_node(lambda _: OTHER_HOST) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{service.url}", "{url}"')
+        work()
+        assert seen() == []
+        (node,) = ChainWatch.objects.get().resting_nodes
+        since = (timezone.now() - timedelta(minutes=11)).isoformat()
+        ChainWatch.objects.update(resting_nodes=[node | {"since": since}], due_at=None)
+        work()
+        assert seen() == ["node_fails"]
+        (of_operator,), (public,) = sentences()
+        reconfigure(settings, f'"{service.url}", "{url}"', f'"{service.url}"')
+        work()
+        assert seen() == []
+    host = url.removeprefix("http://")
+    why = f"{host} answered with HTTP status 403"
+    sentence = f"A node of Development chain (31337) has failed for 10 minutes, and others work: {why}"
+    assert public == f"{sentence}."
+    assert of_operator == f"{sentence}; the node said: “invalid host specified”."
 
 
 @pytest.mark.long
