@@ -11,7 +11,7 @@ import rlp
 
 from chains.contract_artifacts import NO_CONTRACT
 from chains.nodes import withdrawals
-from chains.nodes.node_errors import ChainError, OtherRoot
+from chains.nodes.node_errors import ChainError, OtherRoot, RpcRefused
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.receipts import ReceiptLog
 from chains.nodes.rpc import RpcClient, result
@@ -23,8 +23,9 @@ from proving import facts
 from proving.admission import admission_checks, answers
 from proving.admission.answers import Requests, SelectedBlocks
 from proving.facts import AccountFact, HeaderFact, LogFact, RegistryView, SlotFact, ViewRequest
+from proving.health import chain_watch
 from proving.reading import block_contents
-from proving.reading.asking import ChainUnavailable, asking_nodes
+from proving.reading.asking import ChainUnavailable, ProofUnavailable, asking_nodes
 from proving.reading.block_contents import Asked, BlockEntries, FoundEntry, NamedEntry, Unprovable
 from proving.registries.deployments import Unusable, call
 from queries.batch_request import BatchRequest, BodyFault, InvalidRequest, Selector, pointer
@@ -153,7 +154,7 @@ def _of_source(
     rpc, connection = told.connection.source_rpc, told.connection
     headers = dict(zip(selected.existing, rpc.known_headers([*selected.existing]), strict=True))
     connection.check_time()
-    accounts = _accounts(rpc, headers, selected)
+    accounts = _accounts(rpc, told.head, headers, selected)
     connection.check_time()
     paid_out = _withdrawals(rpc, headers, {selected.blocks[selector]: selector for selector in places})
     connection.check_time()
@@ -259,9 +260,12 @@ def _require_all(selected: SelectedBlocks) -> None:
 
 
 def _accounts(
-    rpc: RpcClient, headers: Mapping[int, Header], selected: SelectedBlocks
+    rpc: RpcClient, head: Header, headers: Mapping[int, Header], selected: SelectedBlocks
 ) -> dict[tuple[int, str], VerifiedAccountProof]:
-    """Return the proofs of accounts and their slots by block number and address. Raises `ChainUnavailable`."""
+    """Return the proofs of accounts and their slots by block number and address.
+
+    Raises `ProofUnavailable`, and `ChainError` if a proof may be had later.
+    """
     asked = [
         ProofRequest(number, headers[number].hash, headers[number].state_root, address, slots)
         for number, of_block in selected.existing.items()
@@ -270,8 +274,13 @@ def _accounts(
     proofs: dict[tuple[int, str], VerifiedAccountProof] = {}
     served = list(zip(asked, rpc.proofs(asked), strict=True))
     for request, answer in served:
-        if reason := answers.genesis_not_proven(rpc.chain.id, request, answer):
-            raise ChainUnavailable(str(reason))
+        reason = (
+            chain_watch.why_unproven(rpc, head, request, answer)
+            if isinstance(answer, RpcRefused)
+            else answers.genesis_not_proven(rpc.chain.id, request, answer)
+        )
+        if reason:
+            raise ProofUnavailable(reason)
     for request, answer in served:
         proofs[request.block_number, request.address] = result(answer)
     return proofs

@@ -22,6 +22,7 @@ from explorer.new_batch.form_sentences import (
     FIELD_SENTENCES,
     LAYOUT_SENTENCES,
 )
+from proving.reading.asking import ProofUnavailable
 from proving.slots.slot_search import BlockNotYet, NoCode
 from queries import submission
 from queries.api_endpoint import status_of
@@ -180,7 +181,7 @@ def find(user: User, question: TokenQuestion, destination: str) -> TokenSlots:
     except Refused as refused:
         is_of_call = refused.code in {"call_failed", "slots_unknown"}
         sentence = FIELD_SENTENCES["not_found"].format(call=question.call) if is_of_call else ""
-        field = question.block_field if isinstance(refused, BlockNotYet | NoCode) else "token"
+        field = question.block_field if isinstance(refused, BlockNotYet | NoCode | ProofUnavailable) else "token"
         raise SlotNotFound({field: f"{sentence} {refused.sentence}".strip()}, status_of(refused)) from None
     slots = TokenSlots(question, found)
     return replace(slots, question=replace(question, block=f"block:{slots.block}")) if slots.is_of_block else slots

@@ -29,7 +29,6 @@ from proving import connections, facts, money
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
 from proving.health import chain_watch
-from proving.models import ChainWatch
 from proving.packing import gas
 from proving.packing.gas import Sample
 from proving.reading import block_contents
@@ -43,8 +42,6 @@ from queries.waits import WaitReason, wait
 Answer = TypeVar("Answer")
 
 _LACKS = "A node of chain {} lacks headers that it must have."
-# Every node keeps this number of newest states. A refusal for one of these says little.
-_KEPT_BY_ALL = 128
 # Seconds after which a turn reads no further block.
 _SECONDS_OF_RECEIPTS = 0.5
 # Maximum facts and blocks of which it is kept what was found.
@@ -549,17 +546,16 @@ def _judge_proofs(
 ) -> None:
     """Take the shape of the tries from the proofs, or note why no node serves them."""
     source = answers.source
-    is_served = any(isinstance(answer, VerifiedAccountProof) for _, answer in served)
     selected.has_other_accounts = any(isinstance(answer, OtherAccounts) for _, answer in served)
     for request, answer in served:
         selected.sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
-        if isinstance(answer, OtherAccounts) and selected.asks_accounts:
-            selected.no_proof = wait("other_accounts", problem=str(answer))
+        if isinstance(answer, RpcRefused) and (selected.asks_accounts or not isinstance(answer, OtherAccounts)):
+            selected.no_proof = chain_watch.why_unproven(answers.connection.source_rpc, answers.head, request, answer)
         elif takes_proof(selected.existing.get(0, ())):
             selected.no_proof = genesis_not_proven(source.id, request, answer)
         if selected.no_proof:
             break
-        if request.block_number > answers.head.number - _KEPT_BY_ALL:
+        if request.block_number > answers.head.number - chain_watch.KEPT_BY_ALL:
             # Proofs of recent blocks are requested again when their queries are proven.
             continue
         if isinstance(answer, UnverifiedProof):
@@ -568,25 +564,8 @@ def _judge_proofs(
         elif isinstance(answer, NodeUnavailable):
             selected.fault = selected.fault or answer
             break
-        elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # The block's age is the cause if the nodes prove a younger block, or proved none as old when that was
-            # measured.
-            measured = ChainWatch.objects.filter(pk=source.id).first()
-            is_beyond = bool(measured and request.block_number < (measured.oldest_provable or 0))
-            is_too_old = is_served or is_beyond or _proves_head(answers)
-            code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
-            known = [answer.about(facts.proof_of(source, request)), chain_watch.depth_in_words(measured)]
-            problem = " ".join(filter(None, known))
-            selected.no_proof = wait(code, chain=source.id, block=request.block_number, problem=problem)
-            break
     if selected.no_proof:
         selected.sample, selected.unserved = Sample(), []
-
-
-def _proves_head(answers: SourceAnswers) -> bool:
-    head = answers.head
-    request = ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)
-    return isinstance(answers.connection.source_rpc.proofs([request])[0], VerifiedAccountProof)
 
 
 def takes_proof(facts: Collection[Asked]) -> bool:

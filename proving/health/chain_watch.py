@@ -31,6 +31,7 @@ from chains.nodes.node_errors import (
     ChainError,
     NodeOfWrongChain,
     NodeUnavailable,
+    OtherAccounts,
     Reverted,
     RpcRefused,
     UnreadableHeader,
@@ -47,7 +48,7 @@ from proving.working import heads
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock
 from queries.models import ServiceClock
-from queries.waits import wait
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -524,11 +525,29 @@ def provable(rpc: RpcClient, head: Header, seconds: float = math.inf) -> Provabl
     for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
         if time.monotonic() > ends_at:
             break
-        proof = _proof(rpc, number)
+        (header,) = rpc.ask([questions.header(number)])
+        proof = _proof(rpc, header) if isinstance(header, Header) else header
         if not isinstance(proof, VerifiedAccountProof):
             return ProvableBlocks(oldest, proof)
         oldest = number
     return ProvableBlocks(oldest)
+
+
+def why_unproven(rpc: RpcClient, head: Header, request: ProofRequest, refused: RpcRefused) -> WaitReason | None:
+    """Return why no node proves an account, after all have refused to. None: the refusal may pass.
+
+    The block's age is the cause if nodes prove the head, or proved no block as old when that was measured.
+    """
+    if isinstance(refused, OtherAccounts):
+        return wait("other_accounts", problem=str(refused))
+    measured, depth = ChainWatch.objects.filter(pk=rpc.chain.id).first(), head.number - request.block_number
+    proves_back = measured.proves_back if measured else None
+    if refused.may_pass or depth < KEPT_BY_ALL or (proves_back is not None and depth <= proves_back):
+        return None
+    is_too_old = proves_back is not None or isinstance(_proof(rpc, head), VerifiedAccountProof)
+    known = [refused.about(facts.proof_of(rpc.chain, request)), depth_in_words(measured)]
+    code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
+    return wait(code, chain=rpc.chain.id, block=request.block_number, problem=" ".join(filter(None, known)))
 
 
 def patient_client(chain: Chain) -> RpcClient:
@@ -536,13 +555,15 @@ def patient_client(chain: Chain) -> RpcClient:
     return RpcClient(chain, timeout_seconds=_STEP_SECONDS)
 
 
-def _proof(rpc: RpcClient, number: int) -> VerifiedAccountProof | ChainError | None:
-    slot = history_slot(number, rpc.chain.history_window)
-    (header,) = rpc.ask([questions.header(number)])
-    if not isinstance(header, Header):
-        return header
-    (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
+def _proof(rpc: RpcClient, at: Header) -> VerifiedAccountProof | ChainError:
+    slot = history_slot(at.number, rpc.chain.history_window)
+    (proof,) = rpc.proofs([ProofRequest(at.number, at.hash, at.state_root, HISTORY_CONTRACT, [slot])])
     return proof
+
+
+def _has_state(rpc: RpcClient, number: int) -> bool:
+    (word,) = rpc.ask([questions.storage(HISTORY_CONTRACT, 0, number)])
+    return isinstance(word, int)
 
 
 def _knows_pending(rpc: RpcClient) -> bool:

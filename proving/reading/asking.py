@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from chains.nodes.node_errors import ChainError
 from config.error_answers import Refused
 from proving.connections import OutOfTime
+from queries.columns import RejectionCode
 from queries.submission import BUSY_RETRY_SECONDS
+from queries.waits import WaitReason
 
 # Maximum seconds to ask nodes for one client, and seconds after which the client should try again.
 _MOST_SECONDS = 10
@@ -24,6 +26,13 @@ class ChainUnavailable(Refused):
 
     def __init__(self, sentence: str) -> None:
         super().__init__("chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
+
+
+class ProofUnavailable(Refused):
+    """No node proves an account at its block, and waiting doesn't help."""
+
+    def __init__(self, reason: WaitReason) -> None:
+        super().__init__(RejectionCode.PROOF_UNAVAILABLE.value, str(reason))
 
 
 @contextmanager

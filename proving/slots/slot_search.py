@@ -20,7 +20,8 @@ from chains.nodes.rpc import RpcClient, result
 from chains.nodes.view_calls import ReadSlots, Storage, ViewCall
 from chains.tries.header import Header
 from config.error_answers import Refused
-from proving.reading.asking import ChainUnavailable
+from proving.health import chain_watch
+from proving.reading.asking import ChainUnavailable, ProofUnavailable
 from proving.slots import trials
 from proving.slots.layouts import Layouts, Path
 from proving.slots.signatures import FunctionCall
@@ -254,11 +255,13 @@ class _Search:
         at = self._at
         order = sorted(read.slots, key=lambda account: account != self._asked.contract)
         asked = [ProofRequest(at.number, at.hash, at.state_root, account, read.slots[account]) for account in order]
-        return {
-            (proof.address, slot.slot): slot.value
-            for proof in map(result, self._rpc.proofs(asked))
-            for slot in proof.slots
-        }
+        proofs = self._rpc.proofs(asked)
+        for request, refused in zip(asked, proofs, strict=True):
+            if isinstance(refused, RpcRefused) and (
+                reason := chain_watch.why_unproven(self._rpc, self._rpc.head(), request, refused)
+            ):
+                raise ProofUnavailable(reason)
+        return {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}
 
     def _proxies(self, read: ReadSlots) -> Iterator[tuple[Place, str]]:
         """Yield the slots with addresses of contracts that the call runs, and their roles."""

@@ -18,7 +18,7 @@ from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
 from tests import deployed, users
-from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
+from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node, pruned
 from tests.proving import estimated_batches, money
 from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
@@ -547,6 +547,29 @@ def test_an_old_block_is_rejected_for_its_age_if_a_younger_one_is_served(service
     assert "(-32000). Accounts and slots at old blocks need an archive node." in rejection["error"]
 
 
+def test_proofs_for_reading_at_an_old_block_are_refused_as_the_batch_is(service, client, key, settings, old):
+    with pruned(service.url) as url:
+        reconfigure(settings, service.url, url)
+        (rejection,) = estimated_batches.estimate(client, key, request(users.ALICE, block=old))["rejections"]
+        shown = asked_at(key, "/read-proofs", f"block:{old}")
+        assert shown.json() == {"error": rejection["error"], "code": "proof_unavailable"}
+        assert (shown.status_code, "Retry-After" in shown) == (422, False)
+        assert "(-32000). Accounts and slots at old blocks need an archive node." in rejection["error"]
+
+
+@pytest.mark.parametrize("cause", ["another node is down", "the nodes proved as old a block"])
+def test_a_refused_proof_for_reading_may_be_asked_for_again_where_it_may_be_had(service, key, settings, old, cause):
+    with pruned(service.url) as url:
+        if cause == "another node is down":
+            reconfigure(settings, f'"{service.url}"', f'"{url}", "http://127.0.0.1:1"')
+        else:
+            head = service.head()
+            ChainWatch.objects.update_or_create(pk=31337, defaults={"measured_head": head, "oldest_provable": 1})
+            reconfigure(settings, service.url, url)
+        shown = asked_at(key, "/read-proofs", f"block:{old}")
+    assert (shown.status_code, shown.json()["code"], "Retry-After" in shown) == (503, "chain_unavailable", True)
+
+
 @pytest.mark.long
 def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, client, key, settings, old):
     """The node refuses older states in words that no pattern knows."""
@@ -665,7 +688,11 @@ def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_rea
     assert sentence.startswith("No node of chain 31337 proves the state at block 0. 127.0.0.1")
     assert sentence.endswith(" Development chains often begin with another state: ask for block 1 or a later one.")
     shown = asked_at(key, "/read-proofs", "block:0")
-    assert (shown.status_code, shown.json()["error"]) == (503, sentence)
+    assert (shown.status_code, shown.json(), "Retry-After" in shown) == (
+        422,
+        {"error": sentence, "code": "proof_unavailable"},
+        False,
+    )
     batch = submit(key, body)
     assert 30 < checked(batch, 5) < 45
     (told,) = status(key, batch)["info"]

@@ -18,7 +18,7 @@ from accounts.models import ApiKey, ThrottleCount
 from devnet import devchain, foreign_contracts
 from tests import chain_fixtures, deployed
 from tests.chains.hostile_node import dripped_reply, hostile_node, silence
-from tests.chains.lying_node import ask, between, error, lying_node
+from tests.chains.lying_node import ask, between, error, lying_node, pruned
 from tests.proving import tokens
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, header, reconfigure
 
@@ -723,6 +723,16 @@ def test_values_of_another_block_are_found_out(search, chain, spoiled):
 def test_a_proof_that_does_not_verify_is_no_value(search, spoiled):
     spoiled(spoiling({"eth_getProof": _other_values}))
     assert search.refused("OldToken", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
+
+
+def test_slots_at_an_old_block_that_nodes_read_without_proof_are_refused_as_a_batch_is(search, chain, settings):
+    number = chain.head()
+    chain.mine(140)
+    with pruned(chain.url, only_proofs=True) as url:
+        reconfigure(settings, chain.url, url)
+        answer = search.ask("OldToken", "balanceOf(address)", ALICE, block=f"block:{number}")
+    assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (422, "proof_unavailable", False)
+    assert "Accounts and slots at old blocks need an archive node." in answer.json()["error"]
 
 
 FIRST_TRIAL = int.from_bytes(bytes(range(0x40, 0x60)))
