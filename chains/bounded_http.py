@@ -150,6 +150,8 @@ def failure(error: Exception) -> Failed:
         # Such an end comes after the connection, in the handshake.
         is_ended = isinstance(error.os_error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
         is_ended = is_ended or isinstance(error, aiohttp.ClientSSLError)
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return Failed("can't be reached, because its name doesn't resolve")
         return Failed("ended the connection before TLS came about" if is_ended else "can't be reached")
     return Failed("broke off its answer")
 

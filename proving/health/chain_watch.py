@@ -483,6 +483,8 @@ class ProvableBlocks:
     """Block number. None: not even the head."""
     end: ChainError | None = None
     """Why the next older block that was tried isn't provable. None: nodes gave no reason, or the first block is."""
+    not_proven: int | None = None
+    """The number of that block."""
 
 
 @dataclass(frozen=True)
@@ -493,6 +495,8 @@ class Abilities:
     keeps_hashes: bool
     """True if the history contract (EIP-2935) has the hash of the head's parent."""
     provable: ProvableBlocks
+    has_unproven_state: bool
+    """True if nodes refuse to prove only older blocks, and read the state of the next older one all the same."""
     knows_pending: bool
     """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
 
@@ -505,11 +509,14 @@ def probe(rpc: RpcClient) -> Abilities:
     head = rpc.head()
     (finalized,), (keeps,) = rpc.ask([questions.header("finalized")], [questions.keeps_hashes(head, rpc.chain)])
     final = None if isinstance(finalized, RpcRefused | UnreadableHeader) else result(finalized)
+    blocks = provable(rpc, head)
+    is_refused = blocks.oldest is not None and isinstance(blocks.end, RpcRefused)
     return Abilities(
         head=head,
         finalized=final.number if final else None,
         keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
-        provable=provable(rpc, head),
+        provable=blocks,
+        has_unproven_state=is_refused and _has_state(rpc, blocks.not_proven or 0),
         # Asked last, because the call may make a node fail that can prove.
         knows_pending=_knows_pending(rpc),
     )
@@ -528,7 +535,7 @@ def provable(rpc: RpcClient, head: Header, seconds: float = math.inf) -> Provabl
         (header,) = rpc.ask([questions.header(number)])
         proof = _proof(rpc, header) if isinstance(header, Header) else header
         if not isinstance(proof, VerifiedAccountProof):
-            return ProvableBlocks(oldest, proof)
+            return ProvableBlocks(oldest, proof, number)
         oldest = number
     return ProvableBlocks(oldest)
 

@@ -167,6 +167,11 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
         if isinstance(abilities, Abilities) and (end := abilities.provable.end):
             older = "" if abilities.provable.oldest is None else "older "
             say(f"  {host} proves no {older}block: {end.for_operators}")
+            if abilities.has_unproven_state:
+                say(
+                    f"  {host} serves the state of block {abilities.provable.not_proven:,} without proofs. A geth with "
+                    "--gcmode archive also proves it if you add --history.trienode 0 or --state.scheme hash."
+                )
     return any(
         isinstance(abilities, Abilities) and not (must_prove and abilities.provable.oldest is None)
         for _, abilities in abilities_by_host
@@ -221,7 +226,7 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
         proofs = f"at least {head.number - oldest:,} blocks back"
     return (
         f"{head.number:,}",
-        f"{time.time() - head.timestamp:,.0f} s",
+        f"{round(time.time() - head.timestamp):,} s",
         "none" if finalized is None else f"{finalized:,}",
         "yes" if abilities.knows_pending else "no",
         "yes" if abilities.keeps_hashes else "no",

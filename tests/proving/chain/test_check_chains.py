@@ -20,7 +20,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import SignedTransaction
 from tests.chain_fixtures import chain_fixture
-from tests.chains.lying_node import Raw, ask, error, lying_node
+from tests.chains.lying_node import Raw, ask, error, lying_node, pruned
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
@@ -314,10 +314,35 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
     assert fault == "no_proofs: The node can't serve a source chain: it has no proofs (eth_getProof)."
 
 
+def test_a_block_made_just_now_has_an_age_without_a_sign(no_chains_file, devchain, monkeypatch):
+    made = int(devchain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    monkeypatch.setattr(time, "time", lambda: made - 0.4)
+    (_, _, node), _ = check_node(devchain.url)
+    assert re.search(r" 0 s ", node)
+
+
+@pytest.mark.parametrize("only_proofs", [True, False])
+def test_a_node_that_serves_old_states_without_proofs_is_told_with_the_settings_that_help(
+    no_chains_file, devchain, only_proofs
+):
+    with pruned(devchain.url, only_proofs=only_proofs) as url:
+        printed, fault = check_node(url)
+    host, old = url.removeprefix("http://"), devchain.head() - 1_000 if devchain.head() > 1_001 else 1
+    hint = f"  {host} serves the state of block {old} without proofs. A geth with --gcmode archive also proves it"
+    assert [line.startswith(hint) for line in printed[3:]] == [False] + [True] * only_proofs
+    assert re.search(r" proves no older block: .* “historical state [0-9a-f]{64} is not available”\.$", printed[3])
+    assert printed[2].endswith("at least 128 blocks back")
+    assert fault == ""
+
+
 @pytest.mark.parametrize(
     ("url", "fault"),
     [
         (DEAD, "chain_unavailable: 127.0.0.1:1 can't be reached."),
+        (
+            "http://no-such-host.invalid",
+            "chain_unavailable: no-such-host.invalid can't be reached, because its name doesn't resolve.",
+        ),
         ("ftp://x/secret", "The node's URL can't be used: must be an http or https URL (it is not shown"),
         ("${NO_SUCH_NODE}", "The node's URL can't be used: neither NO_SUCH_NODE nor NO_SUCH_NODE_FILE is set"),
     ],
