@@ -4,7 +4,7 @@ Other modules count amounts of work, and price them last, for the chain on which
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from chains.tries.header import MOST_FIELDS, Header
@@ -13,8 +13,12 @@ from chains.tries.header import MOST_FIELDS, Header
 _BYTE, _ZERO_BYTE, _CREATION_WORD = 16, 4, 2
 # Maximum gas of a transaction's execution (EIP-7825).
 _MAX_EXECUTION = 2**24
+# Maximum gas limit of a transaction that a wallet sends: many know no other.
+WALLET_GAS = _MAX_EXECUTION
 # A transaction's new words take this part of a block's gas limit at most. The maximum gas of its execution and state.
 _STATE_PART, _MAX_WITH_STATE = 4, 30_000_000
+# A contract that creates or calls another one keeps this part of its execution gas (EIP-150).
+_KEPT_PART = 64
 # The gas limit of a block, where it isn't known.
 _USUAL_BLOCK = 60_000_000
 
@@ -99,10 +103,14 @@ class GasPrices:
         """Return the gas of the load, without the transaction's own."""
         return max(load.size * self.floor_byte, load.size * _BYTE + self.execution_of(load))
 
-    def creation_of(self, size: int) -> int:
-        """Return the gas of creating a contract with this number of bytes of code, by another contract."""
-        code = self.code_word * -(-size // 32) + self.code_byte_state * size
-        return self.nested_creation + self.new_account + code
+    def creation_limit(self, deployer: str, data: bytes, size: int) -> int:
+        """Return the lowest gas limit with which a deployer that gets `data` can create `size` bytes of code.
+
+        A constructor takes more.
+        """
+        before = self.before_execution(deployer, data) + self.nested_creation + self.new_account
+        whole = before + self.code_word * -(-size // 32) + self.code_byte_state * size
+        return whole + max(0, min(whole, _MAX_EXECUTION) - before) // _KEPT_PART
 
     def before_execution(self, to: str | None, data: bytes) -> int:
         """Return the gas that a transaction takes before its execution. Without `to`, `data` creates a contract.
@@ -126,10 +134,16 @@ class GasPrices:
         """Return the maximum gas limit of a transaction in the next block."""
         return min(self.most_gas, self.block_gas or self.most_gas)
 
+    @property
+    def of_wallets(self) -> Self:
+        """Return the same prices, with the limit of transactions that wallets send."""
+        return replace(self, most_gas=WALLET_GAS)
+
     def fits(self, load: Load, execution: int) -> bool:
         """Return whether a transaction may have this load, without its calldata, where it may have this `execution`.
 
-        Its new words leave room for others in a block, whose limit counts state gas apart.
+        Its new words leave room for others in a block, whose limit counts state gas apart. Where a transaction's limit
+        doesn't, they count as execution.
         """
         return self._part(load, execution) <= 1
 
@@ -142,7 +156,7 @@ class GasPrices:
         return max(
             (load.execution + load.words * self.word) / execution,
             load.words * self.word_state * _STATE_PART / (self.block_gas or _USUAL_BLOCK),
-            self.execution_of(load) / _MAX_WITH_STATE,
+            self.execution_of(load) / (_MAX_WITH_STATE if self.most_gas > _MAX_EXECUTION else execution),
         )
 
 

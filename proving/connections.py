@@ -36,6 +36,7 @@ class OpenConnection:
     source_rpc: RpcClient
     destination_rpc: RpcClient
     ends_at: float = math.inf  # by `time.monotonic`; the client doesn't wait longer
+    is_self_funded: bool = False  # transactions are sent by users' wallets
 
     def check_time(self) -> None:
         """Raise `OutOfTime` if the client doesn't wait any longer. Call it between exchanges."""
@@ -54,8 +55,9 @@ class OpenConnection:
 
     @property
     def prices(self) -> GasPrices:
-        """Return the destination's gas prices."""
-        return destination_prices.of(self.destination_rpc)
+        """Return the destination's gas prices, and its limits for those who send."""
+        prices = destination_prices.of(self.destination_rpc)
+        return prices.of_wallets if self.is_self_funded else prices
 
     @property
     def beacon_chain(self) -> "BeaconChain | None":

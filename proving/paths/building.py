@@ -94,7 +94,7 @@ class BranchUnavailable(NodeUnavailable):
 
 
 def find(
-    connection: OpenConnection, target: Header, hints: Collection[int], *, awaits_branch: bool, is_self_funded: bool
+    connection: OpenConnection, target: Header, hints: Collection[int], *, awaits_branch: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash. `hints` are as in `planning.survey`.
 
@@ -103,7 +103,7 @@ def find(
     """
     if jump := planning.jump_to(connection, target):
         try:
-            return _jump(connection, target, jump, is_self_funded=is_self_funded)
+            return _jump(connection, target, jump)
         except NodeUnavailable as error:
             if awaits_branch:
                 raise BranchUnavailable(f"The data for a jump is not available. {error}") from None
@@ -112,9 +112,7 @@ def find(
     return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)
 
 
-def _jump(
-    connection: OpenConnection, target: Header, jump: Jump, *, is_self_funded: bool
-) -> PathFound | Preparation | NotYet:
+def _jump(connection: OpenConnection, target: Header, jump: Jump) -> PathFound | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` if no node or file has the branch."""
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
@@ -127,7 +125,7 @@ def _jump(
         if not isinstance(begun, Start):
             return begun
         # A chain vouches for its own blocks long enough, so a self-funded batch need not pay to keep the hash.
-        jump = replace(jump, start=None if is_self_funded and connection.is_own else begun)
+        jump = replace(jump, start=None if connection.is_self_funded and connection.is_own else begun)
     elif jump.origin and jump.origin.number != connection.registry.jump_origin:
         checkpoints.note_origin(connection.registry.row_id, jump.origin)
     return PathFound(jump, [*([jump.origin.encode()] if jump.origin else []), branch])

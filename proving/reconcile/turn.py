@@ -340,8 +340,8 @@ def _find_paths(turn: _Turn, observations: Mapping[int, Observation], without_pa
         block, target = turn.remaining[pk], without_path[pk].target
         # If the block wasn't waiting for a path, its earlier attempts failed for another reason.
         awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
-        find = partial(building.find, turn.context.connection, target, ())
-        path = turn.ask(pk, partial(find, awaits_branch=awaits_branch, is_self_funded=False))
+        find = partial(building.find, turn.context.connection, target, (), awaits_branch=awaits_branch)
+        path = turn.ask(pk, find)
         if path is not None:
             path = replace(path, is_first=first in {None, pk}) if isinstance(path, PathFound) else path
             goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)

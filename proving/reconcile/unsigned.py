@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from chains import rollups
 from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted
-from chains.nodes.rpc import RpcClient, result
+from chains.nodes.rpc import result
 from config.database.statements import chunks
 from proving import connections
-from proving.connections import Context, OutOfTime
+from proving.connections import Context, OpenConnection, OutOfTime
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.packing import packs
 from proving.packing.packs import Intent
@@ -39,7 +39,6 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
-from proving.working import destination_prices
 from proving.working.heads import Heads
 from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
@@ -149,7 +148,8 @@ def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: f
     Raises `_Enough`.
     """
     try:
-        connection = replace(connections.open_unless_stopped(batch.destination_chain_id, source_id), ends_at=ends_at)
+        opened = connections.open_unless_stopped(batch.destination_chain_id, source_id)
+        connection = replace(opened, ends_at=ends_at, is_self_funded=True)
         head = connection.destination_rpc.head()
         missing.block = min(head.number, missing.block or head.number)
         # The head counts as confirmed. A mined transaction only waits for confirmations, and must not be sent again.
@@ -178,7 +178,7 @@ def _add(source: _Source, block: Block, answer: Observation | ChainError) -> Non
         if seen.has_unread_queries:
             source.missing.wait(_MORE)
         room = _MOST - len(source.missing.transactions)
-        transactions = _with_gas(source.context.destination_rpc, proposed)
+        transactions = _with_gas(source.context.connection, proposed)
         source.missing.transactions += transactions[:room]
         if len(transactions) > room:
             raise _Enough
@@ -227,7 +227,7 @@ def _vouched_for(seen: Observation) -> Observation:
 def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, step: FindPath) -> Decision:
     context = source.context
     hints = checkpoints.newest(context.connection, context.heads.latest.number)
-    plan = building.find(context.connection, step.target, hints, awaits_branch=True, is_self_funded=True)
+    plan = building.find(context.connection, step.target, hints, awaits_branch=True)
     further = decide.path(seen, step, plan)
     return Decision(further.then, [*decision.actions, *further.actions])
 
@@ -316,10 +316,10 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
 # --- Gas --------------------------------------------------------------------------------------------------------------
 
 
-def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
+def _with_gas(connection: OpenConnection, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     """Return the transactions with gas limits. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
     intents = [proposal.intent for proposal in proposed]
-    prices = destination_prices.of(rpc)
+    rpc, prices = connection.destination_rpc, connection.prices
     bounds = [proposal.intent.gas_bound(prices) if proposal.rests else None for proposal in proposed]
     simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]
     is_bounded = not rollups.charges_gas_for_data(rpc)

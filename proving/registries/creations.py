@@ -63,9 +63,14 @@ class Creation:
         """Return the calldata for the deployer."""
         return self.salt.to_bytes(32) + self.code
 
-    def gas(self, prices: GasPrices) -> int:
-        """Return the gas of creating the contract and storing its code, without its calldata and its constructor's."""
-        return prices.creation_of(len(load_artifact(self.name).runtime))
+    def least_limit(self, prices: GasPrices) -> int:
+        """Return the lowest gas limit with which the contract can be created, without the constructor's execution."""
+        return prices.creation_limit(DEPLOYER, self.data, len(load_artifact(self.name).runtime))
+
+    def intent(self, prices: GasPrices) -> Intent:
+        """Return the transaction that creates the contract."""
+        execution = self.least_limit(prices) - prices.before_execution(DEPLOYER, self.data)
+        return Intent(DEPLOYER, self.data, least=Load(execution=execution))
 
 
 def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
@@ -123,9 +128,8 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     if no_signer := signers.why_none(chain):
         raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml. You may remove it afterwards.")
     prices = destination_prices.of(get_rpc(chain.id))
-    intents = [Intent(DEPLOYER, creation.data, least=Load(execution=creation.gas(prices))) for creation in creations]
     try:
-        sent = send(chain, intents, live)
+        sent = send(chain, [creation.intent(prices) for creation in creations], live)
     except Reverted:
         # Another operator has created a contract, or a node lags, or a constructor refuses. The deployer hides why.
         for creation in creations:

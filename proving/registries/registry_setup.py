@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.chains_file import Chain, Connection
-from chains.contract_artifacts import DEPLOYER, NO_CONTRACT, load_artifact
+from chains.contract_artifacts import NO_CONTRACT, load_artifact
 from chains.nodes.node_errors import Reverted, RpcRefused
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
@@ -436,7 +436,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     prices, deploying = destination_prices.of(rpc), 0
     planned = {each.address: each for connection in missing for each in planned_creations(connection)}
     for creation in creations.missing_of([*planned.values()], rpc):
-        gas = int((creation.gas(prices) + prices.before_execution(DEPLOYER, creation.data) + _CONSTRUCTOR) * GAS_MARGIN)
+        gas = int((creation.least_limit(prices) + _CONSTRUCTOR) * GAS_MARGIN)
         data = rollups.data_cost(rpc, len(creation.data), gas)
         deploying += (gas + data.gas) * price + data.wei
     each = max(map(balance_costs.expected_gas, missing), default=0) * price
