@@ -8,6 +8,7 @@ from chains import rollups
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.nodes.node_errors import NodeUnavailable, RpcRefused
+from chains.prices import WALLET_GAS
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch.read_from_chain import READING_SENTENCES
@@ -49,6 +50,7 @@ class TransactionsToSend:
                 for tx in self.transactions
             ],
             "gas": self.gas,
+            "mostGas": WALLET_GAS,
             "cost": cost(self.wei),
         }
 

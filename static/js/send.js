@@ -106,7 +106,7 @@ async function sendAll(wallet, controller) {
     if (!left.transactions.length) return end(nothingLeft(left), { done: left.isComplete, others: "hint" });
     sender ??= new Sender(wallet, account, left.chain, note, signal, say);
     await sender.choose();
-    if (await confirmed(left, await sender.waiting(), controller)) await sender.send(left.transactions);
+    if (await confirmed(left, await sender.waiting(), controller)) await sender.send(left.transactions, left.mostGas);
   }
 }
 

@@ -20,9 +20,7 @@ import { Failure, ask, until } from "./wallets.js";
 /** @typedef {{to: string, data: string, value: string, gas: string, what: string}} Transaction */
 
 const POLL_MS = 1000;
-// Limits of one transaction, because a wallet may make one of several calls: the gas of EIP-7825, and 128 KiB, which
-// nodes accept.
-const MOST_GAS = 16_777_216;
+// A limit of one transaction, because a wallet may make one of several calls: nodes accept 128 KiB.
 const MOST_CHARS = 2 * 120_000;
 // Nothing was sent, because the wallet doesn't know the method, its version, the chain or so many calls (EIP-5792).
 const NOT_TOGETHER = new Set([4200, -32601, -32602, 5700, 5710, 5740, 5750, 5760]);
@@ -131,12 +129,16 @@ export class Sender {
     }
   }
 
-  /** Sends all, each when those before it are in a block. Throws `Failure`. @param {Transaction[]} transactions */
-  async send(transactions) {
+  /**
+   * Sends all, each when those before it are in a block. Throws `Failure`.
+   * @param {Transaction[]} transactions
+   * @param {number} mostGas of a transaction that a wallet makes of several calls
+   */
+  async send(transactions, mostGas) {
     await this.choose();
     this.isTogether ??= await this.#canSendTogether();
     let sent = 0;
-    for (const group of this.isTogether ? inGroups(transactions) : transactions.map((one) => [one])) {
+    for (const group of this.isTogether ? inGroups(transactions, mostGas) : transactions.map((one) => [one])) {
       if (this.isTogether && (await this.#sendTogether(group, sent, transactions.length))) {
         sent += group.length;
         continue;
@@ -289,14 +291,14 @@ function ofWallet(error) {
   return null;
 }
 
-/** Neighbours that fit into one transaction together. @param {Transaction[]} transactions */
-function inGroups(transactions) {
+/** Neighbours that fit into one transaction together. @param {Transaction[]} transactions @param {number} mostGas */
+function inGroups(transactions, mostGas) {
   /** @type {Transaction[][]} */
   const groups = [];
   let gas = 0, chars = 0;
   for (const one of transactions) {
     [gas, chars] = [gas + Number(one.gas), chars + one.data.length];
-    if (groups.length && gas <= MOST_GAS && chars <= MOST_CHARS) groups.at(-1)?.push(one);
+    if (groups.length && gas <= mostGas && chars <= MOST_CHARS) groups.at(-1)?.push(one);
     else {
       groups.push([one]);
       [gas, chars] = [Number(one.gas), one.data.length];

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
+from chains.prices import WALLET_GAS
 from devnet.devchain import DevChain
 from queries.models import Batch
 from tests.browser.conftest import TIMEOUT, faults_for_anybody
@@ -118,6 +119,25 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     first, last = (wallet.asked.index(methods[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(methods[-1]))
     assert together or "eth_getTransactionReceipt" in wallet.asked[first:last]
     assert page.evaluate("localStorage.length") == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("more", "requests"), [(0, 1), (1, 2)], ids=["as much as fits", "more"])
+def test_calls_that_a_wallet_could_not_put_into_one_transaction_are_sent_one_after_the_other(
+    page: Page, context: BrowserContext, wallet: Wallet, more, requests
+):
+    def with_more_gas(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        for tx in told["transactions"]:
+            tx["gas"] = hex(WALLET_GAS // 2 + more)
+        route.fulfill(response=answer, json=told)
+
+    context.route("**/transactions", with_more_gas)
+    wallet.sends_calls = True
+    begin(page, "2 transactions")
+    all_is_sent(page, wallet)
+    assert wallet.asked.count("wallet_sendCalls") == requests
 
 
 @pytest.mark.long
