@@ -126,7 +126,7 @@ class GasPrices:
         """Return the gas limit below which a chain refuses the transaction. Chains without a floor accept less."""
         zeros = data.count(0)
         floor = self.floor_zero_byte * zeros + self.floor_byte * (len(data) - zeros)
-        base = (self.call if data else self.transfer_to_self) if to else self.creation
+        base = self.transfer_to_self if to and not data else self.call
         return max(self.before_execution(to, data), base + floor)
 
     @property

@@ -29,6 +29,7 @@ from chains.nodes.node_errors import (
 )
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import RpcClient, result
+from chains.prices import OSAKA
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
@@ -101,7 +102,7 @@ def call(rpc: RpcClient) -> bytes:
 
 
 def estimate(rpc: RpcClient) -> int:
-    return rpc.estimate_gas(ALICE, BOB, b"")
+    return rpc.estimate_gas(ALICE, BOB, b"", least=OSAKA.call)
 
 
 def logs(rpc: RpcClient) -> Any:
