@@ -378,7 +378,8 @@ class RpcClient:
 #
 # Nodes limit the blocks, the logs or the time of a request, and say so in many ways. So a range that is refused is
 # asked for in quarters, whatever the node says, and the ranges become longer again while they are answered. A node that
-# doesn't answer changes nothing.
+# doesn't answer changes nothing. A node may lack the newest blocks of another one. So a refused first range from the end
+# is asked for once without these blocks, before it is made shorter.
 
 
 @dataclass(frozen=True)
@@ -403,6 +404,7 @@ class LogReader:
         self._blocks = blocks
         self._shortest_refused = LONGEST_LOG_RANGE + 1
         self._refusals = 0
+        self._is_answered = False
         self.requests_left = requests
 
     def read_all(self, first: int, last: int) -> list[Log]:
@@ -420,34 +422,47 @@ class LogReader:
         return logs
 
     def read(self, first: int, last: int, *, from_end: bool = False) -> LogRange:
-        """Return the logs of as many blocks of the range as nodes allow.
+        """Return the logs of as many blocks of the range as nodes allow. `from_end` begins with the newest ones.
 
         Raises `NodeUnavailable`, and `RpcRefused` if even a single block is refused, or too many ranges.
         """
+        known, left_out = self._rpc.log_range, 0
         while True:
             self.requests_left -= 1
             blocks = min(self._blocks, self._rpc.log_range)
-            start = max(first, last - blocks + 1) if from_end else first
-            end = min(last, start + blocks - 1)
+            newest = last - left_out
+            start = max(first, newest - blocks + 1) if from_end else first
+            end = min(newest, start + blocks - 1)
             try:
                 logs = self._rpc.logs(self._address, self._topics, start, end)
             except (RpcRefused, ReplyTooLong) as refused:
-                if not self._shorten(end - start + 1, refused):
+                if start == end:
+                    # The length isn't the cause.
+                    self._rpc.log_range = known
+                if not self._may_ask_again(end - start + 1, refused):
                     raise
+                if from_end and not self._is_answered and self._refusals == 1 and end - KEPT_BELOW > start:
+                    left_out = KEPT_BELOW
+                else:
+                    left_out = 0
+                    self._shorten(end - start + 1)
                 continue
+            self._is_answered = True
             self._lengthen(end - start + 1)
             if not logs:
                 self._blocks = min(LONGEST_LOG_RANGE, 4 * self._blocks)
             return LogRange(logs, start, end)
 
-    def _shorten(self, blocks: int, refused: RpcRefused | ReplyTooLong) -> bool:
-        """Shorten the ranges after a refusal. Return whether to ask again."""
+    def _may_ask_again(self, blocks: int, refused: RpcRefused | ReplyTooLong) -> bool:
+        """Count a refusal. Return whether to ask for another range."""
         if blocks == 1 or (isinstance(refused, RpcRefused) and refused.code == NO_METHOD):
             return False
-        self._shortest_refused = min(self._shortest_refused, blocks)
-        self._rpc.log_range = blocks // 4 or 1
         self._refusals += 1
         return self._refusals < _MOST_REFUSALS and self.requests_left > 0
+
+    def _shorten(self, blocks: int) -> None:
+        self._shortest_refused = min(self._shortest_refused, blocks)
+        self._rpc.log_range = blocks // 4 or 1
 
     def _lengthen(self, blocks: int) -> None:
         longer = 2 * self._rpc.log_range

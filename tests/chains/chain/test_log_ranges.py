@@ -19,7 +19,7 @@ from tests.chains.transfers import ALICE, CONTRACT
 HEAD = 700
 # The code emits its calldata as a log without topics.
 EMITTER = "0x365f5f37365fa000"
-AT = (3, 300, 301, 650)
+AT = (3, 300, 301, 650, 699)
 
 
 def prepare(chain: DevChain) -> None:
@@ -175,9 +175,34 @@ def test_a_long_answer_is_asked_for_in_quarters_while_another_node_is_down(devch
     assert [log.block_number for log in read(client_of("http://127.0.0.1:1", devchain.url))] == list(AT)
 
 
+@pytest.mark.parametrize(("behind", "requests"), [(1, 2), (4, 2), (30, 5)])
+def test_a_node_that_lacks_the_newest_blocks_does_not_shorten_later_ranges(devchain, client_of, behind, requests):
+    """Nodes behind one URL differ. geth refuses a range that ends above its own newest block."""
+    ends: list[int] = []
+
+    def node(body: Any) -> Any:
+        if body["method"] != "eth_getLogs":
+            return ask(devchain.url, body)
+        ends.append(int(body["params"][0]["toBlock"], 16))
+        if ends[-1] > HEAD - behind:
+            return error(body, -32602, "block range extends beyond current head block")
+        return ask(devchain.url, body)
+
+    with lying_node(node) as url:
+        rpc = client_of(url)
+        before = rpc.log_range
+        if behind <= 4:
+            assert [log.block_number for log in read(rpc, 600)] == [650]
+        else:
+            with pytest.raises(RpcRefused):
+                read(rpc, 600)
+        assert len(ends) == requests
+        assert rpc.log_range == before
+
+
 def test_few_requests_leave_out_the_first_blocks(devchain, client_of):
     with bounded(devchain.url, REFUSALS["Infura"], most=200) as (_, url):
-        assert [log.block_number for log in read(client_of(url), requests=3)] == [650]
+        assert [log.block_number for log in read(client_of(url), requests=3)] == [650, 699]
 
 
 def test_a_quota_is_told_from_a_range_by_what_else_the_node_refuses(devchain, client_of):
