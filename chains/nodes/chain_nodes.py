@@ -37,6 +37,7 @@ from chains.nodes.node_batches import (
 from chains.nodes.node_errors import (
     FINAL,
     NO_METHOD,
+    TOO_SLOW,
     BadStatus,
     ChainError,
     InvalidReply,
@@ -108,10 +109,8 @@ _FORM_SECONDS = 600
 LIMIT_PAUSE_SECONDS = 1
 # Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
 FAIL_FAST_SECONDS = 3
-# geth's codes: -32002 for a batch that takes too long, or a request in it; -32003 for a batch whose answers are too
-# long.
-_TOO_SLOW = -32002
-_OF_BATCH = {_TOO_SLOW, -32003}
+# geth's codes: for a batch that takes too long, or a request in it; and for a batch whose answers are too long.
+_OF_BATCH = {TOO_SLOW, -32003}
 # JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
@@ -169,11 +168,12 @@ class ChainNodes:
                     elif is_answer(answer, questions[index].final):
                         answers[index] = answer
                     else:
-                        refusals.setdefault(index, answer)
+                        refusals[index] = answer if answer.may_pass else refusals.get(index, answer)
             except NodeUnavailable as error:
                 problems.append(error)
         for index, refusal in refusals.items():
-            refusal.may_pass = bool(problems) or not all(isinstance(fault, UnverifiedProof) for fault in faults[index])
+            has_failed = bool(problems) or not all(isinstance(fault, UnverifiedProof) for fault in faults[index])
+            refusal.may_pass = refusal.may_pass or has_failed
         outcome = refusals | answers
         return [
             outcome[index] if index in outcome else self._why([*problems, *faults[index]])
@@ -413,7 +413,7 @@ class RpcNode:
     def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused) and question.lacking:
             # A node that ran out of time may answer later.
-            kind = NodeUnavailable if result.code == _TOO_SLOW else type(question.lacking)
+            kind = NodeUnavailable if result.code == TOO_SLOW else type(question.lacking)
             without = kind(f"{self.host} {question.lacking} ({result.code})")
             without.message = result.message
             return without

@@ -5,6 +5,7 @@ What a node says is shown, and what it does decides. These patterns of words dec
 - `_LIMIT`: a provider may refuse one method for a second or a day, with status 200 and a code of its own, and answer
   the others meanwhile. Nothing that it does at the moment tells this from a method that it never serves, for which
   batches are rejected. Statuses, codes, and nodes that refuse everything need no words.
+- `_TIMEOUT`: a node that ran out of time for a call refuses it like one that fails, and may answer it later.
 - `_REVERT`: some nodes refuse a call without the code of a revert and without its data, and repeating the call shows
   the same.
 """
@@ -93,7 +94,9 @@ class RpcRefused(ChainError):
     """Every node that could be asked answered with a JSON-RPC error."""
 
     may_pass = False
-    """True if another node failed that might have answered. Only then may the same request succeed later."""
+    """True if the node ran out of time, or another node failed that might have answered. Only then may the same request
+    succeed later.
+    """
     host = "The node"
     """The node that refused."""
 
@@ -145,6 +148,9 @@ _LIMIT_CODES = {-32005, -32029, *(HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYME
 # A range of logs is refused with some of these codes, and is made shorter.
 _CODES_OF_RANGES = {-32005}
 NO_METHOD = -32601
+# geth's code for a request that takes too long. A call has a limit of its own, --rpc.evmtimeout, and another code.
+TOO_SLOW = -32002
+_TIMEOUT = re.compile(r"(?i)execution aborted|\btimed out\b")
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
@@ -191,6 +197,7 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
         limit.message = message
         raise limit
     refusal.host = host
+    refusal.may_pass = type(refusal) is RpcRefused and (code == TOO_SLOW or _TIMEOUT.search(words) is not None)
     return refusal
 
 

@@ -378,8 +378,8 @@ class RpcClient:
 #
 # Nodes limit the blocks, the logs or the time of a request, and say so in many ways. So a range that is refused is
 # asked for in quarters, whatever the node says, and the ranges become longer again while they are answered. A node that
-# doesn't answer changes nothing. A node may lack the newest blocks of another one. So a refused first range from the end
-# is asked for once without these blocks, before it is made shorter.
+# doesn't answer changes nothing. A node may lack the newest blocks of another one, so the first refused range from the
+# end is asked for without these blocks before it is made shorter.
 
 
 @dataclass(frozen=True)

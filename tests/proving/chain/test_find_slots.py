@@ -674,6 +674,12 @@ def test_a_node_that_refuses_changed_storage_cannot_tell(search, spoiled):
     assert search.refused("OldToken", "balanceOf(address)", ALICE) == (422, "slots_unknown")
 
 
+def test_a_call_for_which_a_node_has_no_time_may_be_asked_for_again(search, spoiled):
+    spoiled(spoiling({"eth_call": lambda asked, _: error(asked, -32000, "execution aborted (timeout = 5s)")}))
+    answer = search.ask("OldToken", "balanceOf(address)", ALICE)
+    assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (503, "chain_unavailable", True)
+
+
 def test_a_node_that_answers_trial_words_contradicts_the_proven_slots(search, spoiled):
     spoiled(_echoed)
     assert search.refused("Rebasing", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
