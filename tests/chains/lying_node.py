@@ -10,6 +10,7 @@ from typing import Any
 
 import urllib3
 
+from tests.chains import geth_answers
 from tests.http_server import serving
 
 
@@ -84,21 +85,25 @@ def result(body: Any, value: Any) -> dict[str, Any]:
 
 
 def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message, "data": data}}
+    more = {} if data is None else {"data": data}
+    return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message} | more}
 
 
 def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractContextManager[str]:
     """Return a node, placed before a real one, that lacks a block's header and, unless it
     `serves_states`, its state.
     """
+    of_block = {"jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": [hex(number), False]}
+    block_hash = ask(url, of_block)["result"]["hash"]
 
     def change(question: Any, reply: Any) -> list[Any]:
-        is_header = question["method"] == "eth_getBlockByNumber"
-        if hex(number) not in question["params"][:: 1 if is_header else -1][:1]:
+        if question["method"] in {"eth_getBlockByNumber", "eth_getBlockByHash"}:
+            return [reply | {"result": None} if question["params"][0] in {hex(number), block_hash} else reply]
+        last = next(reversed(question["params"]), None)
+        if serves_states or last not in ({"blockHash": block_hash}, hex(number)):
             return [reply]
-        if is_header:
-            return [reply | {"result": None}]
-        return [reply if serves_states else error(question, -32000, "header not found")]
+        lacking = "an unknown block hash" if isinstance(last, dict) else "a block number to come"
+        return [error(question, *geth_answers.REFUSALS[lacking])]
 
     return between(url, change)
 

@@ -10,6 +10,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
+from tests.chains import geth_answers
 from tests.chains.lying_node import error, result
 from tests.headers import with_hash
 
@@ -31,11 +32,11 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("large", "eth_estimateGas"): lambda gas: hex(10 * int(gas, 16)),
     ("tip", "eth_maxPriorityFeePerGas"): lambda _: hex(5000 * GWEI),
 }
-# Lies by name and method that refuse what has a result. Each has a code and geth's words.
-REFUSALS: Mapping[tuple[str, str], tuple[int, str]] = {
-    ("reverts", "eth_estimateGas"): (3, "execution reverted"),
-    ("absent", "eth_call"): (3, "execution reverted"),
-    ("poor", "eth_estimateGas"): (-32000, "insufficient funds for gas * price + value"),
+# Lies by name and method that refuse what has a result.
+REFUSALS: Mapping[tuple[str, str], geth_answers.Refusal] = {
+    ("reverts", "eth_estimateGas"): geth_answers.REFUSALS["a revert"],
+    ("absent", "eth_call"): geth_answers.REFUSALS["a revert"],
+    ("poor", "eth_estimateGas"): geth_answers.REFUSALS["an estimate without funds"],
 }
 
 

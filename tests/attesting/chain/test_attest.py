@@ -14,6 +14,7 @@ from django.test import Client
 from attesting.models import SignedBlock
 from devnet.devchain import DevChain
 from tests.attesting.process import ALICE, BOB, block_hash, chains_file, question, signer_of
+from tests.chains import geth_answers
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.proxy import Proxy
 
@@ -214,7 +215,7 @@ def test_without_a_node_nothing_is_signed_and_no_host_is_told(use):
 
 
 def an_error(body: Any) -> Any:
-    return error(body, -39001, "block not found")
+    return error(body, *geth_answers.REFUSALS["no final block" if "finalized" in body["params"] else "a pruned block"])
 
 
 def nothing(body: Any) -> Any:

@@ -21,6 +21,7 @@ from chains.nodes.node_errors import InvalidReply, NodeUnavailable, OtherRoot, R
 from chains.tries.header import Header
 from chains.tries.packed_entries import root
 from devnet.devchain import ACCOUNTS
+from tests.chains import geth_answers
 from tests.chains.recorded_blocks import answering, as_json, load, transactions_of
 from tests.contracts import tries
 from tests.contracts.blocks import block_of
@@ -219,7 +220,9 @@ def test_a_node_that_runs_out_of_time_for_a_raw_transaction_is_a_fault_that_pass
     of, transactions = signed.header, signed.transactions
     with (
         serving(
-            of, first(type="0x76")(transactions), eth_getRawTransactionByHash=RpcRefused(-32002, "request timed out")
+            of,
+            first(type="0x76")(transactions),
+            eth_getRawTransactionByHash=RpcRefused(*geth_answers.REFUSALS["a time-out"]),
         ) as url,
         pytest.raises(NodeUnavailable) as caught,
     ):

@@ -13,6 +13,7 @@ from chains.nodes.questions import Log
 from chains.nodes.rpc import LogReader, RpcClient
 from devnet.devchain import DevChain
 from tests.chain_fixtures import chain_fixture
+from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.transfers import ALICE, CONTRACT
 
@@ -38,8 +39,8 @@ devchain = chain_fixture(prepare)
 Refusal = Callable[[Any], Any]
 
 
-def in_json(status: int, code: int, words: str) -> Refusal:
-    return lambda body: Raw(json.dumps(error(body, code, words)).encode(), status)
+def in_json(status: int, *refusal: Any) -> Refusal:
+    return lambda body: Raw(json.dumps(error(body, *refusal)).encode(), status)
 
 
 def as_data(body: Any) -> Any:
@@ -59,7 +60,8 @@ REFUSALS: dict[str, Refusal] = {
     "a tier": in_json(200, -32701, "Please upgrade your tier: monthly quota of blocks"),
     "in words of a limit of requests": in_json(200, -32000, "rate limit: too many requests per second"),
     "reth": in_json(200, -32602, "query exceeds max results 20000, retry with the range 25766988-25775072"),
-    "geth's time-out": in_json(200, -32002, "request timed out"),
+    "geth": in_json(200, *geth_answers.REFUSALS["a long range of logs"]),
+    "geth's time-out": in_json(200, *geth_answers.REFUSALS["a time-out"]),
     "words alone": lambda body: {"jsonrpc": "2.0", "id": body["id"], "error": "block range is too wide (maximum 1024)"},
     "no words": in_json(200, -32000, ""),
     "422": in_json(422, -32602, "unprocessable"),

@@ -5,6 +5,7 @@ import pytest
 from devnet.devchain import DevChain
 from proving.health.chain_watch import probe, provable
 from tests.chain_fixtures import chain_fixture
+from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, error, lying_node, pruned, result
 
 HEAD = 1_200
@@ -70,7 +71,7 @@ def answering(devchain: DevChain, method: str, answer: Any) -> Any:
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda body: error(body, -32000, "missing trie node"),
+        lambda body: error(body, *geth_answers.REFUSALS["an old state"]),
         lambda _: Raw(status=503),
         lambda body: result(body, {"accountProof": ["0x80"], "storageProof": [{"key": "0x0", "proof": []}]}),
     ],

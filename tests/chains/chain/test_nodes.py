@@ -32,6 +32,7 @@ from chains.nodes.rpc import RpcClient, result
 from chains.prices import OSAKA
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chain_fixtures import chain_fixture
+from tests.chains.geth_answers import REFUSALS, REFUSED_HTTP
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
@@ -212,6 +213,10 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         for status in (400, 401, 403)
     ),
     (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "503; the node said: “<html>Too Many"),
+    *(
+        (raw(words, status), call, NodeUnavailable, f"{status}; the node said: “{words.decode()[:13]}")
+        for status, words in REFUSED_HTTP.values()
+    ),
     (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
     *(
         (raw(b'{"error": "Internal Server Error"}', status), prove, NodeUnavailable, f"HTTP status {status}")
@@ -223,11 +228,11 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (refused(-32000, "Your app has exceeded its compute units per second capacity"), call, NodeUnavailable, "limits"),
     (raw(NO_ID), call, RpcRefused, "no such thing"),
     (raw(NO_ID, 400), call, RpcRefused, "no such thing"),
-    (refused(-32000, "header not found"), call, RpcRefused, "header not found"),
-    (refused(-32000, "missing trie node"), prove, RpcRefused, "missing trie node"),
+    (refused(*REFUSALS["a block number to come"]), call, RpcRefused, "header not found"),
+    (refused(*REFUSALS["an old state"]), prove, RpcRefused, "historical state"),
     (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
     (refused(3, "execution reverted", "0x1234"), estimate, Reverted, "execution reverted"),
-    (refused(-32000, "insufficient funds for transfer"), estimate, RpcRefused, "insufficient funds"),
+    (refused(*REFUSALS["an estimate without funds"]), estimate, RpcRefused, "insufficient funds"),
     # Invalid values and lies
     *((told(reply), balance, InvalidReply, "that is not hexadecimal") for reply in NO_QUANTITIES),
     *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),
@@ -339,7 +344,7 @@ def test_a_node_that_refuses_python_answers(devchain, client_of):
 def test_no_other_node_is_waited_for_where_honest_nodes_say_that_a_call_reverts(devchain, client_of):
     seen: list[Any] = []
     with (
-        spoiling(devchain.url, refused(3, "execution reverted")) as url,
+        spoiling(devchain.url, refused(*REFUSALS["a revert"])) as url,
         lying_node(recording(seen, lambda body: ask(devchain.url, body))) as other,
     ):
         client = client_of(url, other)
@@ -399,11 +404,11 @@ def no_id(code: int, message: str) -> dict[str, Any]:
 
 # Nodes' answers to a batch that is too large.
 TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
-    # go-ethereum pull 26681; also op-geth, bor, bsc, coreth, and Erigon since its pull 18260
-    "geth, the first": lambda asked: [error(asked[0], -32600, "batch too large")],
-    "geth, of notifications": lambda _: [no_id(-32600, "batch too large")],
-    "geth, bytes": after(3, -32003, "response too large"),
-    "geth, seconds": after(3, -32002, "request timed out"),
+    # Also op-geth, bor, bsc, coreth, and Erigon since its pull 18260
+    "geth, the first": lambda asked: [error(asked[0], *REFUSALS["a batch of too many requests"])],
+    "geth, bytes": after(3, *REFUSALS["a batch of too long answers"]),
+    "geth, seconds": after(3, *REFUSALS["a time-out"]),
+    "the first, without its id": lambda _: [no_id(-32600, "batch too large")],
     # Wording that the service doesn't know
     "the first, in other words": lambda asked: [error(asked[0], -32000, "no")],
     "each, in other words": every(-32000, "no"),
@@ -572,8 +577,11 @@ def test_a_page_waits_only_so_long_for_a_node_that_takes_no_batches(client_of):
 
 
 def test_questions_refused_alike_are_asked_once_more_alone_and_not_each(nodes):
+    def refuse(request: Any) -> Any:
+        return error(request, -32000, f"historical state {request['params'][0]:064x} is not available")
+
     node = Echoing()
-    node.spoils = dict.fromkeys(range(100), lambda request: error(request, -32000, "missing trie node"))
+    node.spoils = dict.fromkeys(range(100), refuse)
     assert all(isinstance(answer, RpcRefused) for answer in nodes(node).ask(echoes(range(100))))
     assert sorted(node.count()) == [1, 1, 50, 50]
 
@@ -684,7 +692,7 @@ def test_a_question_that_spoils_a_whole_batch_loses_only_its_own_answer(nodes, f
         (2, lambda _: Raw(status=429)),
         (3, after(1, -32000, "context deadline exceeded")),
         (2, lambda asked: no_id(-32603, "internal error") if len(asked) > 1 else error(asked[0], -32000, "no")),
-        (200, lambda asked: every(-32000, "missing trie node")(asked[1:] if len(asked) > 1 else asked)),
+        (200, lambda asked: every(*REFUSALS["an old state"])(asked[1:] if len(asked) > 1 else asked)),
     ],
 )
 def test_no_accident_makes_batches_small(nodes, questions, answer):
@@ -884,9 +892,9 @@ def test_a_node_that_others_show_to_be_wrong_rests_for_a_minute_though_it_answer
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------
 
-# Messages of EthereumJS and ganache, and of geth without a pending block.
+# Messages of EthereumJS and ganache, and of EthereumJS and geth.
 NO_BLOCK_HASH = [(-32602, "invalid argument 2: argument must be a string"), (-32700, 'Cannot wrap a "object"')]
-NO_PENDING = [(-32602, '"pending" is not yet supported'), (-32000, "pending block is not available")]
+NO_PENDING = [(-32602, '"pending" is not yet supported'), REFUSALS["no pending block"]]
 
 
 @pytest.mark.parametrize(("code", "message"), NO_BLOCK_HASH)
@@ -954,7 +962,7 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
 @pytest.mark.parametrize(
     ("refusal", "kind"),
     [
-        ((-32000, "gas required exceeds allowance (30000000)"), RpcRefused),
+        (REFUSALS["an estimate above the limit"], RpcRefused),
         ((3, "execution reverted: a change is pending", "0x12"), Reverted),
     ],
 )

@@ -11,9 +11,9 @@ from chains.nodes import questions
 from chains.nodes.node_errors import InvalidReply, UnreadableHeader
 from chains.tries.header import SHARED_FIELDS
 from tests import headers
+from tests.chains import geth_answers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 
-NOT_FOUND = -32601
 HEAD = 420
 
 
@@ -43,7 +43,7 @@ class Node:
         if method == "debug_getRawHeader" and self._raw:
             return result(body, "0x" + self._spoil(headers.encode(self.blocks[int(params[0], 16)])).hex())
         if method == "eth_getBlockByNumber" and params[0] == "finalized":
-            return error(body, -39001, "finalized block not found")
+            return error(body, *geth_answers.REFUSALS["no final block"])
         if method in {"eth_getBlockByNumber", "eth_getBlockByHash"}:
             number = self._by_hash.get(params[0])
             if number is None:
@@ -51,7 +51,7 @@ class Node:
             return result(body, headers.as_json(self.blocks[number]) if number <= HEAD else None)
         if method == "eth_feeHistory":
             return result(body, {"baseFeePerGas": ["0x64", "0x65"]})
-        return error(body, NOT_FOUND, f"the method {method} does not exist/is not available")
+        return error(body, *geth_answers.no_method(method))
 
     def count(self) -> list[str]:
         """Return the methods called since the last call."""

@@ -8,6 +8,7 @@ import pytest
 from accounts.models import ApiKey
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
+from tests.chains import geth_answers
 from tests.chains.lying_node import ask, each, error, lying_node
 from tests.headers import LONDON, with_hash
 from tests.proving.prices import go_on
@@ -108,7 +109,7 @@ def refusing_finality(url: str) -> Any:
     @each
     def answer(body: Any) -> Any:
         if body["method"] == "eth_getBlockByNumber" and body["params"][0] == "finalized":
-            return error(body, -39001, "there is no finality here")
+            return error(body, *geth_answers.REFUSALS["no final block"])
         return ask(url, body)
 
     return answer
@@ -122,7 +123,7 @@ def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service
         assert work_until_done(batch).status == BatchStatus.REJECTED
         assert (batch.rejection_code, batch.rejection_retryable) == ("finalized_unknown", True)
         assert "No node of chain 31337 reports" in batch.rejection_reason
-        assert batch.rejection_reason.endswith("The node refused (-39001).")
+        assert batch.rejection_reason.endswith("The node refused (-32000).")
         assert work_until_done(other).status == BatchStatus.DONE
 
 
@@ -132,7 +133,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
         batch = submitted(key, finalized=[ALICE])
         work()
         assert fresh(batch).status == BatchStatus.RECEIVED
-        assert "The node refused (-39001)." in str(batch.wait)
+        assert "The node refused (-32000)." in str(batch.wait)
 
 
 # --- Coming blocks ----------------------------------------------------------------------------------------------------

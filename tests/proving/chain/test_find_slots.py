@@ -17,6 +17,7 @@ from eth_utils.crypto import keccak
 from accounts.models import ApiKey, ThrottleCount
 from devnet import devchain, foreign_contracts
 from tests import chain_fixtures, deployed
+from tests.chains import geth_answers
 from tests.chains.hostile_node import dripped_reply, hostile_node, silence
 from tests.chains.lying_node import ask, between, error, lying_node, pruned
 from tests.proving import tokens
@@ -561,6 +562,9 @@ UNUSABLE_LISTS: dict[str, Change] = {
     "optimised": without_contract,
     "with an error": with_error,
     "refused": refuse,
+    "refused to a caller without ether": lambda question, _: error(
+        question, *geth_answers.REFUSALS["an access list for a caller without ether"]
+    ),
     "malformed": told({"accessList": [{"address": "0x12"}], "gasUsed": "0x1"}),
     "huge": told(
         {"accessList": [{"address": f"0x{at:040x}", "storageKeys": [f"0x{1:064x}"]} for at in range(5000)]}
@@ -636,7 +640,7 @@ def _ignored(chain: devchain.DevChain) -> Change:
 
 
 def _refused_trials(question: Any, honest: Any) -> Any:
-    return error(question, -32602, "too many arguments") if is_trial(question) else honest
+    return error(question, *geth_answers.REFUSALS["too many parameters"]) if is_trial(question) else honest
 
 
 def _echoed(question: Any, honest: Any) -> Any:

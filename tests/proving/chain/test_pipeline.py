@@ -19,6 +19,7 @@ from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import BatchStatus, Block, Step, StepKind, StepStatus
 from tests import users
+from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.metrics import value
 from tests.proving import chain_state
@@ -69,10 +70,9 @@ def _besu(question: Any, reply: Any) -> list[Any]:
 
 
 def _geth(url: str, most: int) -> Callable[[Any], Any]:
-    """Answer only the first call of a batch that is too large (go-ethereum pull 26681)."""
-    return lambda body: (
-        [error(body[0], -32600, "batch too large")] if isinstance(body, list) and len(body) > most else ask(url, body)
-    )
+    """Answer only the first call of a batch that is too large."""
+    refusal = geth_answers.REFUSALS["a batch of too many requests"]
+    return lambda body: [error(body[0], *refusal)] if isinstance(body, list) and len(body) > most else ask(url, body)
 
 
 @pytest.mark.long("erigon")
@@ -266,7 +266,8 @@ def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(
 @contextmanager
 def without_proofs(chain: DevChain, settings: Any) -> Iterator[None]:
     def refuse(question: Any, reply: Any) -> list[Any]:
-        return [error(question, -32000, "missing trie node") if question["method"] == "eth_getProof" else reply]
+        refusal = error(question, *geth_answers.REFUSALS["an old state"])
+        return [refusal if question["method"] == "eth_getProof" else reply]
 
     with changed_replies(settings, chain, refuse) as url:
         yield
@@ -281,8 +282,8 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
         work(8)
         assert fresh(batch).status == BatchStatus.ACCEPTED
         assert "(-32000)" in waiting()[0]
-        assert "missing trie node" not in str(waiting()), "what a node says is for operators"
-        assert "the node said: “missing trie node”" in caplog.text
+        assert "historical state" not in str(waiting()), "what a node says is for operators"
+        assert "the node said: “historical state" in caplog.text
         Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
         work()
     assert (fresh(batch).status, batch.rejection_code, batch.rejection_retryable) == (

@@ -28,6 +28,7 @@ from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Tran
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import chain_fixtures, headers, users
 from tests.attesting.process import AttesterProcess, signature
+from tests.chains import geth_answers
 from tests.chains.lying_node import between, error, hiding
 from tests.contracts import block_hash_buffer, deployed, dispute_games, tries
 from tests.contracts.l1_block import L1Block
@@ -874,7 +875,7 @@ def test_a_newer_block_of_the_parent_is_proven_without_the_state_of_the_confirma
     record(chain, "OpStack", source=parent.chain_id)
     parent.mine(3)
     newest = l1_block.tell_of(parent)
-    refused = -32005, "too many requests"
+    refused: geth_answers.Refusal = -32005, "too many requests"
     block = parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)
 
     def pruned(question: Any, reply: Any) -> list[Any]:
@@ -886,7 +887,7 @@ def test_a_newer_block_of_the_parent_is_proven_without_the_state_of_the_confirma
     with changed_replies(settings, parent, pruned):
         batch = submit(key, of_chains(there=[40]))
         assert wait_of(chain).endswith("limits our requests (-32005).")
-        refused = -32000, "missing trie node"
+        refused = geth_answers.REFUSALS["an old state"]
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))

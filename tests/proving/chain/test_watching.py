@@ -20,6 +20,7 @@ from devnet.devchain import DevChain
 from proving.models import ChainWatch, ProblemReport, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import metrics, users
+from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, between, error, is_chain_id, lying_node, result
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
@@ -354,7 +355,7 @@ def test_one_of_two_nodes_that_tells_the_nonce_of_before_hides_no_thief(observed
         if not is_of_nonce(question):
             return [reply]
         if refuses and question["params"][1] != "latest":
-            return [error(question, -32000, "missing trie node")]
+            return [error(question, *geth_answers.REFUSALS["an old state"])]
         return [reply | {"result": hex(before)}]
 
     with beside_a_liar(observed, settings, hidden, is_first=is_first):
@@ -389,7 +390,7 @@ def test_nodes_that_tell_other_nonces_of_a_block_are_named_without_proofs(observ
         if not is_of_nonce(question):
             return unproven(question, reply)
         if lags and question["params"][1] != "latest":
-            return [error(question, -32000, "header not found")]
+            return [error(question, *geth_answers.REFUSALS["a block number to come"])]
         return [reply | {"result": hex(int(reply["result"], 16) + difference)}]
 
     steal(observed)

@@ -10,6 +10,7 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from tests import deployed, headers, users
+from tests.chains import geth_answers
 from tests.chains.lying_node import error
 from tests.proving.chain_state import HeaderField, call, header_on_chain, signer_nonce
 from tests.service import (
@@ -150,9 +151,8 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
         if question["method"] != "eth_getBlockByNumber":
             return [reply]
         requested_numbers.append(question["params"][0])
-        return [
-            error(question, -32000, "header not found") if requested_numbers[-1] in map(hex, range(1200)) else reply
-        ]
+        refusal = error(question, *geth_answers.REFUSALS["a pruned block"])
+        return [refusal if requested_numbers[-1] in map(hex, range(1200)) else reply]
 
     with changed_replies(settings, service, change):
         body = at_block(f"timestamp:{int(block['timestamp'], 16) + 5}", accounts={users.ALICE: {"props": ["BALANCE"]}})

@@ -13,6 +13,7 @@ from devnet.devchain import DevChain
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests import service
+from tests.chains import geth_answers
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import with_hash
 from tests.proving import chain_state, money, prices, receipts, transactions
@@ -140,9 +141,8 @@ def with_gas(gas_used: str | None) -> Callable[[Any, Any], Any]:
     return lambda _, reply: reply | {"result": reply["result"] | {"gasUsed": gas_used}}
 
 
-def refused(question: Any, _: Any) -> Any:
-    # Source: ethereum/go-ethereum 29956.
-    return error(question, -32000, "transaction indexing is in progress")
+def refused(case: str) -> Callable[[Any, Any], Any]:
+    return lambda question, _: error(question, *geth_answers.REFUSALS[case])
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def refused(question: Any, _: Any) -> Any:
         ("eth_getTransactionReceipt", with_gas(None), 1),
         ("eth_getTransactionReceipt", with_gas(None), 2),
         ("eth_getTransactionReceipt", with_gas("0x1"), 1),
-        ("eth_getTransactionReceipt", refused, 1),
-        ("eth_getBlockByNumber", refused, 1),
+        ("eth_getTransactionReceipt", refused("transactions that are not indexed"), 1),
+        ("eth_getBlockByNumber", refused("a pruned block"), 1),
     ],
     ids=["no receipt", "no receipt, and no other node", "no block can have it", "refused", "no header"],
 )
@@ -246,7 +246,7 @@ def test_transactions_become_final_without_old_states_of_a_node(op_stack, key, s
 
         def answer(body: Any) -> Any:
             if isinstance(body, dict) and body["method"] == "eth_getBalance" and body["params"][1] != "latest":
-                return error(body, -32000, "missing trie node")
+                return error(body, *geth_answers.REFUSALS["an old state"])
             return ask(telling, body)
 
         with lying_node(answer) as url:

@@ -15,6 +15,7 @@ from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import headers, users
+from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, between, error, estimating, lying_node
 from tests.proving import chain_state, kills, prices, transactions
 from tests.proving.money import cancel, limit, pending, set_fee, spent_today
@@ -22,18 +23,10 @@ from tests.service import done, fresh, reconfigure, request, submit, waiting, wo
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
-# In the words of geth, except the last two. test_refused_sends.py has those of other clients.
+# test_refused_sends.py has the words of other clients than geth.
 REFUSALS = {
-    "gas too low": "intrinsic gas too low: gas 34500, minimum needed 60000",
-    "fee too low": "transaction underpriced: gas tip cap 1, minimum needed 25000000000",
-    "replacement underpriced": "replacement transaction underpriced",
-    "nonce too low": "nonce too low: next nonce 9, tx nonce 3",
-    "nonce too high": "nonce too high",
-    "insufficient funds": "insufficient funds for gas * price + value: balance 0, tx cost 1, overshot 1",
-    "already known": "already known",
-    "pool full": "txpool is full",
-    "exceeds block gas limit": "exceeds block gas limit",
-    "data too long": "oversized data: transaction size 140000, limit 131072",
+    **geth_answers.REFUSED_SENDS,
+    "pool full": geth_answers.REFUSED_SENDS_IF_NOT_KEPT["pool full"],
     "unknown sentence": "computer says no",
     "silence": "",
 }
@@ -153,7 +146,7 @@ def test_each_refusal_ends_with_the_fault_of_the_nodes(costly, key, node, killin
 
 @pytest.mark.long
 def test_a_refused_version_rests_and_a_version_never_sent_goes_at_once(costly, key, node, caplog):
-    node.why = lambda _: "txpool is full"
+    node.why = lambda _: REFUSALS["pool full"]
     submit(key, request(users.ALICE, block=costly.head(), fee=prices.ETHER))
     for _ in range(4):
         work()
@@ -180,11 +173,13 @@ def test_a_refused_version_rests_and_a_version_never_sent_goes_at_once(costly, k
 
 
 def lacks_gas(raw: bytes) -> str | None:
-    """Return geth's words if a transaction lacks the gas that its bytes take (EIP-7623)."""
+    """Return geth's words if a transaction lacks the gas that its bytes take, and the least for them (EIP-7623)."""
     fields = rlp.decode(raw[1:])
-    gas, data = int.from_bytes(fields[4]), fields[7]
-    least = 21_000 + 10 * (4 * len(data) - 3 * data.count(0))
-    return f"intrinsic gas too low: gas {gas}, minimum needed {least}" if gas < least else None
+    gas, units = int.from_bytes(fields[4]), 4 * len(fields[7]) - 3 * fields[7].count(0)
+    for case, least in (("gas too low", 21_000 + 4 * units), ("gas too low for the data", 21_000 + 10 * units)):
+        if gas < least:
+            return f"{REFUSALS[case].partition(':')[0]}: gas {gas}, minimum needed {least}"
+    return None
 
 
 def signed_otherwise(chain: DevChain, key: ApiKey, *, gas: int, gwei: int) -> list[Batch]:
@@ -257,7 +252,7 @@ def test_no_fee_is_raised_above_what_the_signer_can_pay(costly, key, node):
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
     costly.rpc("anvil_setBalance", users.SIGNER, hex(tx.cost * 3 // 2))
-    with refusing(node, "transaction underpriced"):
+    with refusing(node, REFUSALS["pool full"]):
         pass
     go_on(costly, 4)
     assert fresh(batch).status == BatchStatus.DONE, waiting()

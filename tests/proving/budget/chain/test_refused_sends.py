@@ -17,6 +17,7 @@ from django.utils import timezone
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction, TransactionState
 from queries.models import BatchStatus
+from tests.chains.geth_answers import REFUSED_SENDS_IF_NOT_KEPT
 from tests.chains.lying_node import ask, each, lying_node
 from tests.proving.chain_state import ACCOUNT_PROVEN, events, signer_nonce
 from tests.proving.money import pending
@@ -79,8 +80,13 @@ OTHER_WORDS: Sequence[dict[str, Any]] = (
 REFUSALS: Sequence[tuple[str, dict[str, Any]]] = (
     *((row["kind"], {"code": -32000, "message": row["message"]}) for row in ROWS),
     *((kind, refusal) for _, kind, refusal in FURTHER),
+    *(("RpcRefused", {"code": -32000, "message": words}) for words in REFUSED_SENDS_IF_NOT_KEPT.values()),
 )
-IDS = [*(f"{row['client']}: {row['message'][:50]}" for row in ROWS), *(f"{name}, {kind}" for name, kind, _ in FURTHER)]
+IDS = [
+    *(f"{row['client']}: {row['message'][:50]}" for row in ROWS),
+    *(f"{name}, {kind}" for name, kind, _ in FURTHER),
+    *(f"geth: {case}" for case in REFUSED_SENDS_IF_NOT_KEPT),
+]
 
 
 def is_about_refusal(body: Any) -> bool:

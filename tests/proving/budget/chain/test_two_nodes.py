@@ -24,6 +24,7 @@ from proving.models import (
     TransactionState,
 )
 from queries.models import Batch, BatchStatus
+from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.explorer.batches import beat
 from tests.headers import with_hash
@@ -222,7 +223,9 @@ def test_the_second_node_is_asked_where_the_first_calls_a_block_final_above_its_
     assert "above its newest one" in str(ChainWatch.objects.get().resting_nodes)
 
 
-@pytest.mark.parametrize("words", ["insufficient funds for gas * price + value", "already known"])
+@pytest.mark.parametrize(
+    "words", [geth_answers.REFUSED_SENDS[case] for case in ("insufficient funds", "already known")]
+)
 def test_a_transaction_that_the_first_node_refuses_is_sent_to_the_second(costly, key, settings, words):
     def answer(body: Any) -> Any:
         is_sending = isinstance(body, dict) and body["method"] == "eth_sendRawTransaction"
@@ -548,7 +551,7 @@ def test_a_wrong_history_is_told_although_the_second_node_refuses_to_tell_it(cos
         is_asked = question["method"] in {"eth_call", "eth_getStorageAt"} and HISTORY_CONTRACT in str(
             question["params"]
         )
-        return [error(question, -32000, "header not found") if is_asked else reply]
+        return [error(question, *geth_answers.REFUSALS["a block number to come"]) if is_asked else reply]
 
     wrong = INVENTED["hashes by the history contract"]
     with between(costly.url, wrong) as first_url, between(costly.url, refuse) as second_url:
@@ -790,7 +793,7 @@ def test_a_node_that_calls_used_nonces_unused_and_takes_their_transactions_stops
             case "eth_getTransactionCount", _ if is_lying:
                 return [reply | {"result": "0x0"}]
             case "eth_getBlockByNumber", [str(selected), _] if is_lying and selected.startswith("0x"):
-                return [error(question, -32000, "header not found")]
+                return [result(question, None)]
             case "eth_sendRawTransaction", [raw] if is_lying:
                 return [result(question, "0x" + keccak(bytes.fromhex(raw[2:])).hex())]
         return [reply]

@@ -1,0 +1,78 @@
+"""Refusals in the words of geth 1.17.10. geth 1.16.9 uses the same words where no comment says otherwise.
+
+Stand-ins repeat them, and tests/real_nodes/system/test_geth_answers.py asks a real geth for each. Numbers, hashes and
+addresses are examples.
+"""
+
+from collections.abc import Mapping
+
+Refusal = tuple[int, str] | tuple[int, str, str]
+"""A JSON-RPC error: the code, the words, and the data if there are any."""
+
+_NO_FUNDS = "insufficient funds for gas * price + value"
+# Refusals of sent transactions, all with the code -32000. geth queues a transaction after a gap of nonces, keeps one
+# below the base fee, and answers both with the hash.
+REFUSED_SENDS: Mapping[str, str] = {
+    "already known": "already known",
+    "replacement underpriced": "replacement transaction underpriced",
+    "nonce too low": "nonce too low: next nonce 1, tx nonce 0",
+    "fee too low": "transaction gas price below minimum: gas tip cap 0, minimum needed 1",
+    "fee too high": "tx fee (1.60 ether) exceeds the configured cap (1.00 ether)",
+    "insufficient funds": f"{_NO_FUNDS}: balance 0, tx cost 210000000000001, overshot 210000000000001",
+    "gas too low": "intrinsic gas too low: gas 20000, minimum needed 21000",
+    "gas too low for the data": "insufficient gas for floor data gas cost: gas 38500, minimum needed 61000",
+    "gas too high": "transaction gas limit too high (cap: 16777216, tx: 16777217)",
+    "exceeds block gas limit": "exceeds block gas limit",
+    "data too long": "oversized data: transaction size 131119, limit 131072",
+}
+# With --txpool.nolocals. Without it geth answers with the hash, and tries to add the transaction later.
+REFUSED_SENDS_IF_NOT_KEPT: Mapping[str, str] = {
+    "pool full": "transaction underpriced",
+    "gap in a full pool": "future transaction tries to replace pending",
+    "gap of a delegated account": "gapped-nonce tx from delegated accounts",
+    "second one of a delegated account": "in-flight transaction limit reached for delegated accounts",
+}
+
+_INDEXING = "transaction indexing is in progress"
+_HASH, _CALLER = f"0x{'1e2c' * 16}", f"0x{'77' * 20}"
+REFUSALS: Mapping[str, Refusal] = {
+    "a block number to come": (-32000, "header not found"),
+    "an unknown block hash": (-32000, "header for hash not found"),
+    # The state root comes without 0x.
+    "an old state": (-32000, f"historical state {'eb64' * 16} is not available"),
+    # The methods are those of blocks, receipts and logs. With --history.chain, which 1.16.9 has for public chains only.
+    "a pruned block": (4444, "pruned history unavailable"),
+    "no final block": (-32000, "finalized block not found"),
+    "no pending block": (-32000, "pending state is not available"),
+    # A receipt or an unknown transaction
+    "transactions that are not indexed": (-32000, _INDEXING, _INDEXING),
+    "a revert": (3, "execution reverted", "0x"),
+    # Without money for the fee that a request names
+    "an estimate without funds": (-32000, "insufficient funds for transfer"),
+    "an estimate above the limit": (-32000, "gas required exceeds allowance (16777216)"),
+    "a batch of too many requests": (-32600, "batch too large"),
+    "a batch of too long answers": (-32003, "response too large"),
+    "a time-out": (-32002, "request timed out"),
+    # Both since 1.17
+    "a long range of logs": (-32602, "exceed maximum block range 5"),
+    "logs above the head": (-32602, "block range extends beyond current head block"),
+    "too many parameters": (-32602, "too many arguments, want at most 2"),
+    # 1.16.9 only: later ones answer.
+    "an access list for a caller without ether": (
+        -32000,
+        f"failed to apply transaction: {_HASH} err: {_NO_FUNDS}: address {_CALLER} have 0 want 1",
+    ),
+}
+
+
+def no_method(method: str) -> Refusal:
+    return -32601, f"the method {method} does not exist/is not available"
+
+
+# Refusals of HTTP requests: the status and the text.
+REFUSED_HTTP: Mapping[str, tuple[int, bytes]] = {
+    "another host name": (403, b"invalid host specified\n"),
+    "the port of the Engine API": (401, b"missing token\n"),
+    # --rpc.http-body-limit, since 1.17
+    "a long body": (413, b"content length too large (2000001>1048576)\n"),
+}
