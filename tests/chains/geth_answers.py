@@ -10,6 +10,17 @@ Refusal = tuple[int, str] | tuple[int, str, str]
 """A JSON-RPC error: the code, the words, and the data if there are any."""
 
 _NO_FUNDS = "insufficient funds for gas * price + value"
+
+
+def no_method(method: str) -> Refusal:
+    return -32601, f"the method {method} does not exist/is not available"
+
+
+def no_state(root: str) -> Refusal:
+    """Return the refusal of a state that the node keeps no longer. Its root is written without 0x."""
+    return -32000, f"historical state {root} is not available"
+
+
 # Refusals of sent transactions, all with the code -32000. geth queues a transaction after a gap of nonces, keeps one
 # below the base fee, and answers both with the hash.
 REFUSED_SENDS: Mapping[str, str] = {
@@ -38,8 +49,7 @@ _HASH, _CALLER = f"0x{'1e2c' * 16}", f"0x{'77' * 20}"
 REFUSALS: Mapping[str, Refusal] = {
     "a block number to come": (-32000, "header not found"),
     "an unknown block hash": (-32000, "header for hash not found"),
-    # The state root comes without 0x.
-    "an old state": (-32000, f"historical state {'eb64' * 16} is not available"),
+    "an old state": no_state("eb64" * 16),
     # The methods are those of blocks, receipts and logs. With --history.chain, which 1.16.9 has for public chains only.
     "a pruned block": (4444, "pruned history unavailable"),
     "no final block": (-32000, "finalized block not found"),
@@ -63,10 +73,6 @@ REFUSALS: Mapping[str, Refusal] = {
         f"failed to apply transaction: {_HASH} err: {_NO_FUNDS}: address {_CALLER} have 0 want 1",
     ),
 }
-
-
-def no_method(method: str) -> Refusal:
-    return -32601, f"the method {method} does not exist/is not available"
 
 
 # Refusals of HTTP requests: the status and the text.

@@ -132,7 +132,7 @@ def pruned(url: str, *, keeps: int = 128, only_proofs: bool = False) -> Abstract
         )
         if int(head["number"], 16) - int(block["number"], 16) <= keeps:
             return [reply]
-        return [error(question, -32000, f"historical state {block['stateRoot'][2:]} is not available")]
+        return [error(question, *geth_answers.no_state(block["stateRoot"][2:]))]
 
     return between(url, change)
 

@@ -32,7 +32,7 @@ from chains.nodes.rpc import RpcClient, result
 from chains.prices import OSAKA
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chain_fixtures import chain_fixture
-from tests.chains.geth_answers import REFUSALS, REFUSED_HTTP
+from tests.chains.geth_answers import REFUSALS, REFUSED_HTTP, no_state
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
@@ -578,7 +578,7 @@ def test_a_page_waits_only_so_long_for_a_node_that_takes_no_batches(client_of):
 
 def test_questions_refused_alike_are_asked_once_more_alone_and_not_each(nodes):
     def refuse(request: Any) -> Any:
-        return error(request, -32000, f"historical state {request['params'][0]:064x} is not available")
+        return error(request, *no_state(f"{request['params'][0]:064x}"))
 
     node = Echoing()
     node.spoils = dict.fromkeys(range(100), refuse)
