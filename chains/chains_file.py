@@ -5,6 +5,7 @@ RPC URLs often hold secrets, as keys do. No `repr`, `str` or error message shows
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -24,12 +25,14 @@ from chains import cross_checks
 from chains.configured_signers import RemoteSigner, SignerError, SignerKey
 from chains.encoding import HISTORY_WINDOW, in_units
 from chains.file_values import Address, RpcUrl, Table, file_path, host_of, is_http_url, rpc_url
+from chains.prices import PRICES, RECORDS, GasPrices
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
 
 # Defaults in whole units of the native currency.
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
+_MOST_GAS = 2**32 - 1
 
 
 class ChainsError(ValueError):
@@ -104,6 +107,23 @@ def _confirmations(written: object) -> object:
     if written != "finalized" and not (type(written) is int and written >= 1):
         raise ValueError('must be a number of blocks from 1, or "finalized"')
     return written
+
+
+def _gas_prices(written: object) -> tuple[GasPrices, ...]:
+    """Read the name of a record, or a table with single prices, and perhaps a record's name."""
+    table = {"record": written} if isinstance(written, str) else written
+    if not isinstance(table, dict):
+        raise ValueError("must be the name of a record, or a table of prices")
+    single = dict(table)
+    name = single.pop("record", None)
+    if name is not None and name not in RECORDS:
+        raise ValueError(f"the known records are {' and '.join(RECORDS)}")
+    if unknown := sorted(single.keys() - PRICES):
+        raise ValueError(f"has no price {unknown[0]}; the prices are {', '.join(sorted(PRICES))}")
+    for price, gas in single.items():
+        if type(gas) is not int or not 0 <= gas <= _MOST_GAS:
+            raise ValueError(f"{price} must be a whole number from 0 to {_MOST_GAS}")
+    return tuple(replace(record, **single) for record in ([RECORDS[name]] if name else RECORDS.values()))
 
 
 def _not_empty(entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -200,6 +220,10 @@ class Chain(Table):
     """Seconds that a small transaction waits for other batches to share it."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = HISTORY_WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
+    gas_prices: Annotated[tuple[GasPrices, ...], BeforeValidator(_gas_prices)] = tuple(RECORDS.values())
+    """The records of prices that the chain may have, in the order of the forks that begin them."""
+    charges_gas_limit: bool = False
+    """True if a transaction pays for its gas limit, whatever it uses."""
     beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
     beacon_urls: NodeUrls = ()
     """URLs of beacon nodes, which serve the proofs of old blocks."""

@@ -4,10 +4,11 @@ Other modules count amounts of work, and price them last, for the chain on which
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Self
 
-from chains.tries.header import MOST_FIELDS, Header
+if TYPE_CHECKING:
+    from chains.tries.header import Header
 
 # Gas of a byte of calldata, and of a zero byte (EIP-2028). A word of code that creates a contract (EIP-3860).
 _BYTE, _ZERO_BYTE, _CREATION_WORD = 16, 4, 2
@@ -83,7 +84,7 @@ class GasPrices:
     block_gas: int = 0
     """The gas limit of the chain's newest block. 0: it isn't known, or the chain has none."""
     scale: float = 1
-    """What the chain charges, as measured, over these prices. 1: they agree, or nobody has measured yet."""
+    """The gas that the chain charges, as measured, over these prices. 1: they agree, or nobody has measured yet."""
 
     @property
     def are_charged(self) -> bool:
@@ -109,8 +110,12 @@ class GasPrices:
         A constructor takes more.
         """
         before = self.before_execution(deployer, data) + self.nested_creation + self.new_account
-        whole = before + self.code_word * -(-size // 32) + self.code_byte_state * size
+        whole = before + self.code_of(size)
         return whole + max(0, min(whole, _MAX_EXECUTION) - before) // _KEPT_PART
+
+    def code_of(self, size: int) -> int:
+        """Return the gas of storing this number of bytes of code."""
+        return self.code_word * -(-size // 32) + self.code_byte_state * size
 
     def before_execution(self, to: str | None, data: bytes) -> int:
         """Return the gas that a transaction takes before its execution. Without `to`, `data` creates a contract.
@@ -191,8 +196,10 @@ AMSTERDAM = GasPrices(
     most_gas=2**32 - 1,
 )
 RECORDS = {record.name: record for record in (OSAKA, AMSTERDAM)}
+PRICES = frozenset(price.name for price in fields(GasPrices)) - {"name", "block_gas", "scale"}
+"""The names of single prices."""
 
 
-def prices_at(head: Header) -> GasPrices:
-    """Return the record of a chain with this newest block. Amsterdam adds two fields (EIP-7928, EIP-7843)."""
-    return AMSTERDAM if len(head.fields) >= MOST_FIELDS else OSAKA
+def prices_at(head: "Header") -> GasPrices:
+    """Return the record of Ethereum's chains with this newest block."""
+    return AMSTERDAM if head.is_amsterdams else OSAKA

@@ -56,7 +56,14 @@ class OpenConnection:
     @property
     def prices(self) -> GasPrices:
         """Return the destination's gas prices, and its limits for those who send."""
-        prices = destination_prices.of(self.destination_rpc)
+        return self._limited(destination_prices.of(self.destination_rpc))
+
+    @property
+    def prices_for_estimates(self) -> GasPrices:
+        """Return the same for estimates, which count until a fork that begins soon."""
+        return self._limited(destination_prices.for_estimates(self.destination_rpc))
+
+    def _limited(self, prices: GasPrices) -> GasPrices:
         return prices.of_wallets if self.is_self_funded else prices
 
     @property

@@ -478,6 +478,9 @@ class ChainHead(models.Model):
         max_length=20, db_default="", default=""
     )  # the record in `chains.prices`; "": the first
     gas_scale = models.FloatField(db_default=1, default=1)  # `GasPrices.scale`, as measured
+    timestamp = models.PositiveBigIntegerField(db_default=0, default=0)  # of its block; 0: not known
+    # The coming fork: its time `at`, the number of `nodes` that tell it, and whether it is `known`.
+    fork = models.JSONField(null=True)
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.chain_id}"

@@ -22,7 +22,9 @@ from chains.encoding import (
     read_object,
     read_quantity,
 )
+from chains.nodes import coming_forks
 from chains.nodes.chain_nodes import Question
+from chains.nodes.coming_forks import ComingFork
 from chains.nodes.node_batches import Request
 from chains.nodes.node_errors import SEND, ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
 from chains.tries.header import Header, InvalidHeader, UnknownLayout
@@ -222,6 +224,11 @@ def priority_fee() -> Question[int]:
 def paid_priority_fee() -> Question[int]:
     """Ask for the median priority fee that recent blocks took, in wei per gas. 0 if too few took any."""
     return Question(("eth_feeHistory", [hex(_FEE_BLOCKS), "latest", [50]]), _optional(_read_paid_fee))
+
+
+def coming_fork() -> Question[ComingFork | None]:
+    """Ask for the next fork (EIP-7910). A node may lack the method."""
+    return Question(("eth_config", []), _optional(coming_forks.read))
 
 
 def gas_estimate(

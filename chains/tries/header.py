@@ -63,6 +63,11 @@ class Header:
         return len(self.fields) > SHARED_FIELDS
 
     @property
+    def is_amsterdams(self) -> bool:
+        """Return whether the header has the two fields that Amsterdam adds (EIP-7928, EIP-7843)."""
+        return len(self.fields) >= MOST_FIELDS
+
+    @property
     def transactions_root(self) -> bytes:
         return self.fields[_TRANSACTIONS_ROOT]
 

@@ -27,6 +27,7 @@ from proving.paths.planning import StatesRefused, TooFar
 from proving.reading.block_contents import BlockSize
 from proving.registries.deployments import Deployment, Unusable
 from proving.sources import NotYet
+from proving.working import destination_prices
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import Batch, Query
@@ -130,6 +131,7 @@ def _estimates(
     """
     selections = {batch: answers.select(told, of_batch) for batch, of_batch in requests.items()}
     answers.ask_all(told, list(selections.values()))
+    destination_prices.find(told.connection.destination_rpc)
     correction = _correction(told.connection.registry)
     estimates: list[SourceEstimate] = []
     for batch, selected in selections.items():
@@ -170,7 +172,7 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     # Blocks in the future are estimated like the head.
     lacking += (UnprovenBlock(0, list(group), is_known=False, header=told.head) for group in selected.coming)
     route = _with_starts(told.connection, route, len(selected.coming))
-    estimate = gas.estimate(lacking, selected.sample, route, told.connection.prices, correction)
+    estimate = gas.estimate(lacking, selected.sample, route, told.connection.prices_for_estimates, correction)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
     return replace(known, cost=Cost(), parts=_parts(selected, lacking, route, estimate), estimate=estimate)
 

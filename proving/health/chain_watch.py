@@ -24,7 +24,7 @@ from django.utils import timezone
 from chains.chains_file import Chain
 from chains.configured_signers import SignerError
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot, in_units
-from chains.nodes import questions
+from chains.nodes import price_measurement, questions
 from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import (
     FINAL,
@@ -44,7 +44,8 @@ from proving import facts, money, sources
 from proving.health.findings import QUOTING, Problem, subject
 from proving.models import ChainWatch, Signer
 from proving.sending.signers import locked, note_nonce
-from proving.working import heads
+from proving.working import destination_prices, heads
+from proving.working.heads import Heads
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock
 from queries.models import ServiceClock
@@ -54,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
+# How long before a fork operators are told of it.
+_FORK_TOLD = timedelta(days=60)
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
@@ -221,26 +224,56 @@ def _note_newest_block() -> None:
 def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) -> dict[str, object]:
     """Read values that only pages show. If nodes don't answer, the earlier values stay.
 
-    A problem is added to `problems` if nodes differ about the price.
+    Problems are added to `problems`: nodes differ about the price, the chain charges unknown prices of gas, or a fork
+    comes.
     """
     columns: dict[str, object] = {}
-    is_destination = chain in get_chains().destinations()
+    of_destination: list[Question[Any]] = []
+    if chain in get_chains().destinations():
+        of_destination = [questions.priority_fee(), *price_measurement.calls(destination_prices.of(rpc))]
     with suppress(ChainError):
         began = time.monotonic()
-        newest, kept, suggested = rpc.ask(
-            heads.QUESTIONS, [questions.keeps_hashes(head, chain)], [questions.priority_fee()] if is_destination else []
-        )
+        newest, kept, told = rpc.ask(heads.QUESTIONS, [questions.keeps_hashes(head, chain)], of_destination)
         # The head is stored for all workers.
         seen = heads.note(chain, rpc, newest, began)
         columns["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
         if seen.finalized:
             columns["final"] = seen.final
-        if suggested:
-            fees = rpc.fees_by([seen.latest, *suggested], money.usual_tip(chain))
+        problems += _of_fork(chain, rpc)
+        if told:
+            suggested, *calls = told
+            fees = rpc.fees_by([seen.latest, suggested], money.usual_tip(chain))
             columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
             if fees.doubt:
                 problems.append(Problem("node_doubtful", fees.doubt, subject(chain.id)))
+            problems += _of_gas_prices(chain, rpc, seen, are_charged=price_measurement.fit(calls))
     return columns
+
+
+def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
+    """Yield a problem if a fork comes soon. It is a notice if this version knows the fork."""
+    fork = destination_prices.ask_for_fork(rpc)
+    if fork is None or fork.at - time.time() > _FORK_TOLD.total_seconds():
+        return
+    at = f"{datetime.fromtimestamp(fork.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    sentence = f"{chain.label} forks at {at}, as {'one node says' if fork.nodes == 1 else f'{fork.nodes} nodes say'}. "
+    if fork.is_known:
+        yield Problem("fork_ahead", f"{sentence}This version knows the fork.", subject(chain.id))
+    else:
+        sentence += "This version does not know the fork: look for a newer version before that time."
+        yield Problem("fork_unknown", sentence, subject(chain.id))
+
+
+def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bool) -> Iterator[Problem]:
+    """Yield a problem if what the chain charges fits none of its records of gas prices."""
+    prices = destination_prices.measure(rpc, seen.latest, seen.finalized or seen.final, are_charged=are_charged)
+    if not prices.are_charged:
+        needed = price_measurement.gas_of(prices)
+        sentence = (
+            f"{chain.label} takes {needed * prices.scale:,.0f} gas for a small contract that takes {needed:,} by the "
+            f"prices “{prices.name}”. Estimates follow the chain. Look for a newer version, or set its gas_prices."
+        )
+        yield Problem("unknown_gas_prices", sentence, subject(chain.id))
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:

@@ -47,13 +47,15 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
-    "connection_missing",
+    *("connection_missing", "fork_ahead"),
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
 STORED = frozenset({"no_worker", "standstill"})
 _UNFUNDED = frozenset({"signer_unfunded", "signer_waits"})
+# Nothing is wrong with a chain that has these.
+_OF_NOTICES = frozenset({"fork_ahead"})
 
 
 class Problem(NamedTuple):
@@ -281,7 +283,9 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     # Whoever is told to fund a signer whose key is stolen would pay the thief.
     robbed = [problem.values for problem in problems if problem.code == "foreign_transactions"]
     problems = [problem for problem in problems if problem.code not in _UNFUNDED or problem.values not in robbed]
-    return Findings(problems, [*attesters(), *users_webhooks()])
+    notices = [problem for problem in problems if problem.code in _OF_NOTICES]
+    problems = [problem for problem in problems if problem not in notices]
+    return Findings(problems, [*notices, *attesters(), *users_webhooks()])
 
 
 def of_chains() -> Findings:

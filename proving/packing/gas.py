@@ -383,8 +383,9 @@ def estimate(
         starts = prices.call * (route.direct + hop_transactions)
         expected[CostPart.PATHS] += prices.gas_of(expected_hops) + starts
         bound[CostPart.PATHS] += (prices.gas_of(bound_hops) + starts + prices.call) * _SIGNED
+    scale = prices.scale
     parts = {
-        part: Amount(math.ceil(min(expected[part] * correction, bound[part])), math.ceil(bound[part]))
+        part: Amount(math.ceil(min(expected[part] * correction, bound[part]) * scale), math.ceil(bound[part] * scale))
         for part in CostPart
         if bound[part]
     }

@@ -39,6 +39,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
+from proving.working import destination_prices
 from proving.working.heads import Heads
 from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
@@ -319,7 +320,9 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
 def _with_gas(connection: OpenConnection, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     """Return the transactions with gas limits. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
     intents = [proposal.intent for proposal in proposed]
-    rpc, prices = connection.destination_rpc, connection.prices
+    rpc = connection.destination_rpc
+    destination_prices.find(rpc)
+    prices = connection.prices
     bounds = [proposal.intent.gas_bound(prices) if proposal.rests else None for proposal in proposed]
     simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]
     is_bounded = not rollups.charges_gas_for_data(rpc)

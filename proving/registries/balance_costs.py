@@ -18,5 +18,5 @@ def expected_gas(connection: Connection) -> int:
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
     missing = UnprovenBlock(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
-    prices = destination_prices.of(get_rpc(connection.destination_id))
+    prices = destination_prices.for_estimates(get_rpc(connection.destination_id))
     return gas.estimate([missing], Sample(), route, prices).gas.expected

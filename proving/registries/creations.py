@@ -127,7 +127,7 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     """
     if no_signer := signers.why_none(chain):
         raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml. You may remove it afterwards.")
-    prices = destination_prices.of(get_rpc(chain.id))
+    prices = destination_prices.find(get_rpc(chain.id))
     try:
         sent = send(chain, [creation.intent(prices) for creation in creations], live)
     except Reverted:

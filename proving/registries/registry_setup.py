@@ -433,7 +433,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     """
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
-    prices, deploying = destination_prices.of(rpc), 0
+    prices, deploying = destination_prices.find(rpc), 0
     planned = {each.address: each for connection in missing for each in planned_creations(connection)}
     for creation in creations.missing_of([*planned.values()], rpc):
         gas = int((creation.least_limit(prices) + _CONSTRUCTOR) * GAS_MARGIN)

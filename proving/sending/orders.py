@@ -96,6 +96,9 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
         return [Unsent(refused)] * len(orders)
     if not orders:
         return []
+    if fork := destination_prices.fork_begins(get_rpc(chain.id)):
+        begins = wait("fork_begins", chain=chain.id, at=fork.at, seconds=destination_prices.SECONDS_AFTER)
+        return [Unsent(begins, is_brief=True)] * len(orders)
     try:
         simulation = _simulate(chain, orders)
     except ChainError as error:
@@ -161,7 +164,7 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     intents = [intent for order in orders for intent in order.intents]
     is_bounded = not rollups.charges_gas_for_data(rpc)
     # Two estimates of each intent follow each other: one at each of these blocks.
-    prices = destination_prices.of(rpc)
+    prices = destination_prices.find(rpc)
     simulations = [
         intent.simulation(addresses[0], block, prices, is_bounded=is_bounded)
         for intent in intents

@@ -82,7 +82,7 @@ class BlockHashSource(Protocol):
 
     def gas(self, connection: Connection) -> Amount:
         """Return the gas to record one block, at the destination's prices."""
-        prices = destination_prices.of(get_rpc(connection.destination_id))
+        prices = destination_prices.for_estimates(get_rpc(connection.destination_id))
         of_word = prices.call + prices.new_word
         return Amount(self.recording_gas.expected + of_word, self.recording_gas.bound + of_word)
 

@@ -51,7 +51,7 @@ class Attested(BlockHashSource):
 
     def gas(self, connection: Connection) -> Amount:
         signatures = connection.threshold or 0
-        word = destination_prices.of(get_rpc(connection.destination_id)).new_word
+        word = destination_prices.for_estimates(get_rpc(connection.destination_id)).new_word
         of_signatures = Amount(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
         return _GAS + Amount(word, word) + of_signatures
 

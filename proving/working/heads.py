@@ -15,9 +15,8 @@ from chains.nodes import questions
 from chains.nodes.chain_nodes import MAX_REST_SECONDS
 from chains.nodes.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.nodes.rpc import RpcClient, result
-from chains.prices import prices_at
 from chains.tries.header import Header
-from proving.models import ChainHead
+from proving.models import ChainHead, ChainWatch
 from queries.waits import WaitReason, wait
 
 # Blocks until finality on chains without a `finalized` tag. Two epochs of Ethereum are the usual depth.
@@ -32,6 +31,8 @@ _BLOCKS_IN_FUTURE, _SECONDS_IN_FUTURE = 20, 300
 _LATE_PART = 1 / 8
 # Limits of the seconds between two polls. There are four polls per block.
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
+# The last time that a column holds. A node may report any.
+_LATEST = 2**63 - 1
 # Maximum other headers that are read with the heads, so that a long list doesn't delay these.
 _MOST_BESIDE = 100
 
@@ -234,9 +235,12 @@ def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
     if last.noted == (number, final):
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
-    values |= {"gas_limit": latest.gas_limit or 0, "gas_prices": prices_at(latest).name}
+    values |= {"gas_limit": latest.gas_limit or 0, "timestamp": min(latest.timestamp, _LATEST)}
     # Another worker may have stored a higher head. A node that is behind must not lower it.
     behind = Q(number__gt=number, seen_at__gt=timezone.now() - LATELY)
     if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
         ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
     last.noted = number, final
+    if last.heads and last.heads.latest.is_amsterdams != latest.is_amsterdams:
+        # The chain's prices may have changed. The watch measures them.
+        ChainWatch.objects.filter(pk=chain.id).update(due_at=None)
