@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from statistics import median
 
 from chains import rollups
 from chains.encoding import HISTORY_WINDOW
@@ -19,22 +18,18 @@ from proving.admission import answers
 from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, SlotFact
-from proving.models import SPENT_STATES, Transaction
 from proving.packing import gas
 from proving.packing.gas import Amount, CostPart, GasEstimate, Route, UnprovenBlock
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.reading.block_contents import BlockSize
-from proving.registries.deployments import Deployment, Unusable
+from proving.registries.deployments import Unusable
 from proving.sources import NotYet
 from proving.working import destination_prices
 from queries import waits
 from queries.batch_request import Selector
 from queries.models import Batch, Query
 from queries.waits import WaitReason, wait
-
-# Number of a connection's last confirmed transactions that correct the expected gas, and the largest correction.
-_RECENT, _MOST_CORRECTED = 50, 1.25
 
 
 @dataclass(frozen=True)
@@ -132,11 +127,10 @@ def _estimates(
     selections = {batch: answers.select(told, of_batch) for batch, of_batch in requests.items()}
     answers.ask_all(told, list(selections.values()))
     destination_prices.find(told.connection.destination_rpc)
-    correction = _correction(told.connection.registry)
     estimates: list[SourceEstimate] = []
     for batch, selected in selections.items():
         try:
-            estimates.append(_estimated(told, selected, deadlines[batch], correction))
+            estimates.append(_estimated(told, selected, deadlines[batch]))
         except ChainError as error:
             estimates.append(_unknown(told.source.id, error))
     told.connection.check_time()
@@ -151,7 +145,7 @@ def _estimates(
     ]
 
 
-def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime, correction: float) -> SourceEstimate:
+def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime) -> SourceEstimate:
     """Estimate one batch. Its cost is zero until the caller sets it. If it can't be known, it is None.
 
     Raises `NodeUnavailable`, `RpcRefused`.
@@ -172,7 +166,7 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     # Blocks in the future are estimated like the head.
     lacking += (UnprovenBlock(0, list(group), is_known=False, header=told.head) for group in selected.coming)
     route = _with_starts(told.connection, route, len(selected.coming))
-    estimate = gas.estimate(lacking, selected.sample, route, told.connection.prices_for_estimates, correction)
+    estimate = gas.estimate(lacking, selected.sample, route, told.connection.prices_for_estimates)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
     return replace(known, cost=Cost(), parts=_parts(selected, lacking, route, estimate), estimate=estimate)
 
@@ -231,14 +225,6 @@ def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
     most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
     return Cost(needed, wei, data.wei, estimate.path_gas)
-
-
-def _correction(registry: Deployment) -> float:
-    """Return the median ratio of used to expected gas of a registry's last confirmed transactions, within limits."""
-    sent = Transaction.objects.filter(to__in=registry.addresses, state__in=SPENT_STATES, expected_gas__gt=0)
-    took = sent.order_by("-pk").values_list("gas_used", "expected_gas")[:_RECENT]
-    ratios = [used / expected for used, expected in took]
-    return min(_MOST_CORRECTED, max(1 / _MOST_CORRECTED, median(ratios))) if ratios else 1.0
 
 
 # --- Missing facts, and the paths to their blocks ---------------------------------------------------------------------

@@ -347,10 +347,8 @@ class GasEstimate:
         return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
-def estimate(
-    blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, prices: GasPrices, correction: float = 1.0
-) -> GasEstimate:
-    """Estimate the gas to prove the missing facts, including the route. `correction` multiplies the expected gas."""
+def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, prices: GasPrices) -> GasEstimate:
+    """Estimate the gas to prove the missing facts, including the route."""
     blocks = [block for block in blocks if block.facts]
     # The loads of blocks and hops, as expected and for the upper bound.
     expected_loads, bound_loads = (
@@ -385,7 +383,7 @@ def estimate(
         bound[CostPart.PATHS] += (prices.gas_of(bound_hops) + starts + prices.call) * _SIGNED
     scale = prices.scale
     parts = {
-        part: Amount(math.ceil(min(expected[part] * correction, bound[part]) * scale), math.ceil(bound[part] * scale))
+        part: Amount(math.ceil(min(expected[part], bound[part]) * scale), math.ceil(bound[part] * scale))
         for part in CostPart
         if bound[part]
     }

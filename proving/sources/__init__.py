@@ -65,13 +65,13 @@ class BlockHashSource(Protocol):
 
     `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
     verb in "chain A knows blocks of chain B". `recording_gas` is the measured gas of a transaction that records one
-    block, without the transaction's own gas and without the word that it stores.
+    block, without the transaction's own gas and without the word that it stores. None: nothing is recorded.
     """
 
     contract: str
     title: str
     knows: str = "knows"
-    recording_gas: Amount = Amount()
+    recording_gas: Amount | None = None
 
     def trust(self, connection: Connection) -> str:
         """Return a sentence that says who must be trusted for what."""
@@ -82,6 +82,8 @@ class BlockHashSource(Protocol):
 
     def gas(self, connection: Connection) -> Amount:
         """Return the gas to record one block, at the destination's prices."""
+        if self.recording_gas is None:
+            return Amount()
         prices = destination_prices.for_estimates(get_rpc(connection.destination_id))
         of_word = prices.call + prices.new_word
         return Amount(self.recording_gas.expected + of_word, self.recording_gas.bound + of_word)

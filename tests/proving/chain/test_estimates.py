@@ -186,20 +186,12 @@ def test_an_estimate_has_all_reasons_for_a_rejection_at_once(costly, client, key
     assert "fee" not in estimate(client, key, request(ALICE, block=head) | {"fee": "auto"})
 
 
-def test_recently_confirmed_gas_corrects_the_expected_gas_and_no_bound(service, client, key):
-    work_until_done(submit(key, request(ALICE, block=service.head() - 1)))
-    work()
-    body = request(BOB, block=service.head())
-    told = []
-    # The correction is at most a quarter in either direction, and never exceeds the bound. The first estimate isn't
-    # corrected.
-    for expected in (0, 1, 10**9):
-        Transaction.objects.update(expected_gas=expected)
-        told.append(estimate(client, key, body)["gas"])
-    plain, more, less = (gas["expected"] for gas in told)
-    assert len({gas["bound"] for gas in told}) == 1
-    assert less == pytest.approx(plain / 1.25, rel=0.001)
-    assert plain < more <= min(plain * 1.25, told[0]["bound"])
+def test_later_estimates_are_as_near_as_the_first(service, client, key):
+    for _ in range(3):
+        body = request(ALICE, block=service.head())
+        expected = estimate(client, key, body)["gas"]["expected"]
+        assert work_until_done(submit(key, body), service).gas_used == pytest.approx(expected, rel=0.06)
+        service.mine()
 
 
 def test_an_estimate_for_a_self_funded_batch_has_no_limits(costly, client, key, settings):
