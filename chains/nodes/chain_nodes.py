@@ -37,6 +37,7 @@ from chains.nodes.node_batches import (
 from chains.nodes.node_errors import (
     FINAL,
     NO_METHOD,
+    PRUNED,
     TOO_SLOW,
     BadStatus,
     ChainError,
@@ -136,6 +137,8 @@ class Question(Generic[Answer_co]):
     """
     final: tuple[type[RpcRefused], ...] = FINAL
     """Refusals after which no other node is asked."""
+    without_body: "Question[Answer_co] | None" = None
+    """A question that goes to the same node if the node has pruned the block's body."""
 
 
 class ChainNodes:
@@ -398,7 +401,9 @@ class RpcNode:
                 question = open_questions[index]
                 method, is_plainer = question.request[0], question.request == question.plainer
                 answer = self._read(question, result)
-                if isinstance(answer, Question):
+                if isinstance(answer, RpcRefused) and answer.code == PRUNED and question.without_body:
+                    again[index] = question.without_body
+                elif isinstance(answer, Question):
                     again[index] = answer
                 elif not question.plainer:
                     yield index, answer

@@ -151,6 +151,8 @@ NO_METHOD = -32601
 # geth's code for a request that takes too long. A call has a limit of its own, --rpc.evmtimeout, and another code.
 TOO_SLOW = -32002
 _TIMEOUT = re.compile(r"(?i)execution aborted|\btimed out\b")
+# The node has pruned the block's body and receipts (EIP-4444). Its header stays.
+PRUNED = 4444
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015

@@ -125,16 +125,25 @@ def header(block: int | Tag) -> Question[Header | None]:
 
     Chains may have no final block, and an answer without a header's form counts as none.
     """
-
-    def read(result: Any) -> Header | Question[Header | None] | None:
-        return _read_header(result, block)
-
-    return Question(("eth_getBlockByNumber", [_block(block), False]), _optional(read) if block == "finalized" else read)
+    return _header("Number", block)
 
 
 def header_by_hash(block_hash: bytes) -> Question[Header | None]:
-    request = ("eth_getBlockByHash", [hex_data(block_hash), False])
-    return Question(request, lambda result: _read_header(result, block_hash))
+    return _header("Hash", block_hash)
+
+
+def _header(by: str, block: int | bytes | Tag) -> Question[Header | None]:
+    def read(result: Any) -> Header | Question[Header | None] | None:
+        return _read_header(result, block)
+
+    name = hex_data(block) if isinstance(block, bytes) else _block(block)
+    method = f"eth_getHeaderBy{by}"
+    lacking = UnreadableHeader(f"has pruned block {name}, and refuses {method}")
+    return Question(
+        (f"eth_getBlockBy{by}", [name, False]),
+        _optional(read) if block == "finalized" else read,
+        without_body=Question((method, [name]), read, lacking=lacking),
+    )
 
 
 def proof(account: ProofRequest) -> Question[VerifiedAccountProof]:

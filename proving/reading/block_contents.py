@@ -18,7 +18,7 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.nodes import block_transactions, receipts
-from chains.nodes.node_errors import ChainError, OtherRoot
+from chains.nodes.node_errors import PRUNED, ChainError, OtherRoot, RpcRefused
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.receipts import BlockReceipts, TransactionReceipt
 from chains.nodes.rpc import RpcClient
@@ -256,17 +256,19 @@ def find(
 ) -> BlockEntries:
     """Read a block's receipts, and its transactions if any name needs them. Find the named transactions.
 
-    If no node's answers make the header's root, the fault of each is `Unprovable`.
+    If no node's answers make the header's root, or all nodes have pruned the block, the fault of each is `Unprovable`.
     """
     try:
         of_receipts = _receipts_of(rpc, header)
         needs_transactions = any(transaction.needs_transactions for transaction in named)
         transactions = _transactions_of(rpc, header) if needs_transactions else None
-    except OtherRoot as error:
-        reason = wait("root_not_made", chain=rpc.chain.id, block=header.number, problem=str(error))
-        return BlockEntries(None, {}, dict.fromkeys(named, Unprovable(reason)))
     except ChainError as error:
-        return BlockEntries(None, {}, dict.fromkeys(named, error))
+        is_pruned = isinstance(error, RpcRefused) and error.code == PRUNED and not error.may_pass
+        if not is_pruned and not isinstance(error, OtherRoot):
+            return BlockEntries(None, {}, dict.fromkeys(named, error))
+        problem = f"{error.host} has pruned the block." if isinstance(error, RpcRefused) else str(error)
+        reason = wait("root_not_made", chain=rpc.chain.id, block=header.number, problem=problem)
+        return BlockEntries(None, {}, dict.fromkeys(named, Unprovable(reason)))
     contents = BlockContents(rpc.chain.id, header.number, of_receipts, transactions)
     found: dict[NamedEntry, FoundEntry] = {}
     faults: dict[NamedEntry, Unprovable | ChainError] = {}

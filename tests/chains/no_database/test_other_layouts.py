@@ -1,4 +1,4 @@
-"""Blocks whose JSON fields don't make an Ethereum header. The service reads their headers by `debug_getRawHeader`."""
+"""Blocks whose JSON fields don't make an Ethereum header, or whose bodies are pruned. Other methods have it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -113,6 +113,33 @@ def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_loo
         header = client_of(url).head()
     assert header.encode() == encoded(headers.LONDON, HEAD)
     assert not header.is_ethereums
+
+
+class Pruned(Node):
+    """A node that has pruned the bodies of all blocks (EIP-4444), as geth answers then."""
+
+    def _answer(self, body: Any) -> Any:
+        method = body["method"]
+        if method.startswith("eth_getHeaderBy") and self._raw:
+            answer: Any = super()._answer(body | {"method": method.replace("Header", "Block")})
+            self.asked[-1] = method
+            return answer
+        answer = super()._answer(body)
+        return error(body, 4444, "pruned history unavailable") if method.startswith("eth_getBlockBy") else answer
+
+
+def test_the_header_of_a_pruned_block_is_asked_for_without_its_body(client_of):
+    node = Pruned(headers.PRAGUE)
+    with lying_node(node) as url:
+        client = client_of(url)
+        header = client.header(7)
+        assert header.encode() == encoded(headers.PRAGUE, 7)
+        assert node.count() == ["eth_getBlockByNumber", "eth_getHeaderByNumber"]
+        assert client.answer(questions.header_by_hash(header.hash)) == header
+        assert node.count() == ["eth_getBlockByHash", "eth_getHeaderByHash"]
+    with lying_node(Pruned(headers.PRAGUE, raw=False)) as url, pytest.raises(UnreadableHeader) as caught:
+        client_of(url).header(7)
+    assert f"{url.removeprefix('http://')} has pruned block 0x7, and refuses eth_getHeaderByNumber" in str(caught.value)
 
 
 def test_without_such_a_node_it_is_said_what_is_missing(client_of):
