@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.core.management import call_command
 from django.db.models import Model, QuerySet
@@ -22,6 +22,13 @@ from tests.users import *  # noqa: F403  (many tests import them from here)
 from tests.users import ALICE, SECOND_SIGNER_KEY, SIGNER_KEY, header
 
 Row = TypeVar("Row", bound=Model)
+
+
+class BlockMaker(Protocol):
+    """A chain, or a client, that makes a block on request."""
+
+    def mine(self) -> None: ...
+
 
 # Properties in requests, in the order of their numbers in the registry.
 ACCOUNT_FIELDS = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -143,7 +150,7 @@ def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
     return Batch.objects.get(pk=answer.json()["internalId"])
 
 
-def work(rounds: int = 1, chain: DevChain | None = None) -> None:
+def work(rounds: int = 1, chain: BlockMaker | None = None) -> None:
     """Make all rows due, and do all work once, as a worker does. If a `chain` is given, mine it after each round."""
     for _ in range(rounds):
         call_command("runworker", once=True)
@@ -151,7 +158,7 @@ def work(rounds: int = 1, chain: DevChain | None = None) -> None:
             chain.mine()
 
 
-def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
+def work_until_done(batch: Batch, chain: BlockMaker | None = None, rounds: int = 10) -> Batch:
     """Work until the batch has ended. If a `chain` is given, mine it between the rounds."""
     for _ in range(rounds):
         work()
@@ -163,7 +170,7 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
     raise AssertionError(f"{batch.pk} is still {batch.status} after {rounds} rounds: {waiting()}")
 
 
-def done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
+def done(batch: Batch, chain: BlockMaker | None = None, rounds: int = 10) -> Batch:
     """Work until the batch is DONE. If a `chain` is given, mine it between the rounds."""
     assert work_until_done(batch, chain, rounds).status == BatchStatus.DONE
     return batch

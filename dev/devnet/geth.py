@@ -32,7 +32,7 @@ class Geth(ExecutionClient):
         amsterdam_time: int | None = None,
         gas_limit: int = 60_000_000,
         flags: Sequence[str] = (),
-        namespaces: str = "eth,net,web3,debug,txpool",
+        namespaces: str = "eth,net,web3",
         program: Path = GETH,
     ) -> None:
         start = int(time.time()) - 600 if genesis_time is None else genesis_time

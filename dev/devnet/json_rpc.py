@@ -68,14 +68,17 @@ class EngineApi:
 
     def take(self, payload_id: str | None, beacon_root: str, *, fork: str) -> dict[str, Any]:
         """Return the payload that the node has built, and let the node add it to its chain. Raises `NodeErrorReply`."""
-        _, get, new = _VERSIONS[fork]
-        built = self.call(f"getPayloadV{get}", payload_id)
+        built = self.call(f"getPayloadV{_VERSIONS[fork][1]}", payload_id)
         requests = [] if fork == "cancun" else [built["executionRequests"]]
         payload: dict[str, Any] = built["executionPayload"]
-        reply = self.call(f"newPayloadV{new}", payload, [], beacon_root, *requests)
-        if reply["status"] != "VALID":
-            raise NodeErrorReply(f"Its own block is {reply}")
+        self.add(payload, beacon_root, *requests, fork=fork)
         return payload
+
+    def add(self, payload: Mapping[str, Any], beacon_root: str, *requests: Sequence[str], fork: str) -> None:
+        """Let the node add a block, which isn't its head yet. Raises `NodeErrorReply`."""
+        reply = self.call(f"newPayloadV{_VERSIONS[fork][2]}", payload, [], beacon_root, *requests)
+        if reply["status"] != "VALID":
+            raise NodeErrorReply(f"The block is {reply}")
 
 
 def _part(value: dict[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 from eth_account import Account
 
 from devnet.devchain import DevChain
+from devnet.execution_client import ExecutionClient
 from tests import deployed, http_server, service
 from tests.attesting import process
 from tests.proving.chain_state import AccountField, field_on_chain
@@ -19,7 +20,7 @@ KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
 
 
 @contextmanager
-def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[process.AttesterProcess]:
+def attesting(folder: Path, chain: DevChain | ExecutionClient, key: str) -> Iterator[process.AttesterProcess]:
     process.chains_file(folder, chain.url, key=key, chain_id=chain.chain_id)
     with process.running(folder) as attester:
         yield attester.attester

@@ -1,12 +1,17 @@
-"""Deploy on a chain whose blocks are mined on request."""
+"""Deploy on a chain whose blocks are mined on request, or for the facts of such a chain."""
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from django.db import connection
 
+from devnet.devchain import DevChain
+from devnet.execution_client import ExecutionClient
 from proving.models import FactsRegistry
+from tests import service
+from tests.attesting.process import AttesterProcess
 from tests.deployed import deploy
 
 
@@ -21,3 +26,17 @@ def deployed_on(chain_id: int, mine: Callable[[], None]) -> FactsRegistry:
 
     with connection.execute_wrapper(pass_time):
         return deploy(chain_id, chain_id)
+
+
+def deployed_for(
+    node: ExecutionClient, chain: DevChain, attester: AttesterProcess, settings: Any, folder: Path
+) -> FactsRegistry:
+    """Configure the service on `chain` for the facts of `node`, which an attester vouches for. Return the registry."""
+    trust = service.attested_by({attester.address: attester.url}, 1)
+    lines = "test_network = true\nblock_seconds = 1"
+    tables = service.source_tables(
+        node.chain_id, "Another client", node.url, trust, chain=lines, destination=chain.chain_id
+    )
+    settings.CHAINS_FILE = service.chains_toml(folder, chain.url)
+    settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + tables)
+    return deploy(chain.chain_id, node.chain_id)

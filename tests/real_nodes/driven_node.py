@@ -24,7 +24,9 @@ class DrivenNode(ExecutionClient):
         head = self.rpc("eth_getBlockByNumber", "latest", False)
         self._chain: list[tuple[str, int]] = [(head["hash"], int(head["timestamp"], 16))]
         """Hashes and times of the blocks up to the head."""
-        self._genesis_time = self._chain[0][1]
+        self.genesis_time = self._chain[0][1]
+        self._added: list[tuple[dict[str, Any], str, str]] = []
+        """The payloads of the blocks from the first on, with beacon roots and forks."""
         return self
 
     def mine(self, blocks: int = 1, *, withdrawals: Sequence[Mapping[str, str]] = (), at: int = 0) -> None:
@@ -50,12 +52,27 @@ class DrivenNode(ExecutionClient):
             "parentBeaconBlockRoot": beacon_root,
         }
         if fork == "amsterdam":
-            attributes["slotNumber"] = hex(timestamp - self._genesis_time)
+            attributes["slotNumber"] = hex(timestamp - self.genesis_time)
         payload_id = self.engine.choose(parent_hash, self._final(), attributes, fork=fork)
         self._wait_until_built(payload_id)
         payload = self.engine.take(payload_id, beacon_root, fork=fork)
         self._chain.append((payload["blockHash"], timestamp))
+        self._added[len(self._chain) - 2 :] = [(payload, beacon_root, fork)]
         self.engine.choose(payload["blockHash"], self._final())
+
+    def follow(self, other: "DrivenNode") -> None:
+        """Add the blocks that another client of the chain has built, each of which becomes the head."""
+        self.engine.choose(self._chain[-1][0], self._final())
+        for payload, beacon_root, fork in other._added[len(self._chain) - 1 :]:
+            self.engine.add(payload, beacon_root, [], fork=fork)
+            self._chain.append((payload["blockHash"], int(payload["timestamp"], 16)))
+            self.engine.choose(payload["blockHash"], self._final())
+
+    def restart(self, *, killed: bool = False) -> None:
+        """Start the client again with its data. A killed one has lost its newest blocks, until it follows itself."""
+        self.kill() if killed else self.stop()
+        self.start()
+        del self._chain[self.head() + 1 :]
 
     def drop(self, blocks: int) -> None:
         """Reorganise the chain: replace the newest `blocks` by one block more."""

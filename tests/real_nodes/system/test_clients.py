@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from django.core.management import call_command
@@ -11,7 +11,7 @@ from devnet.devchain import ACCOUNTS, DevChain
 from devnet.geth import GETH_1_16
 from proving.models import Transaction
 from queries.models import BatchStatus
-from tests import deployed, service
+from tests import service
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes import deploying
 from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
@@ -25,6 +25,7 @@ CHAIN_ID = 424242
 CLIENTS: dict[str, tuple[Callable[[], DrivenNode], pytest.MarkDecorator]] = {
     "ethereumjs": (lambda: DrivenEthereumJs(CHAIN_ID), pytest.mark.long),
     "geth": (lambda: DrivenGeth(CHAIN_ID), pytest.mark.geth),
+    "geth with debug": (lambda: DrivenGeth(CHAIN_ID, namespaces="eth,net,web3,debug"), pytest.mark.geth),
     "geth on Amsterdam": (lambda: DrivenGeth(CHAIN_ID, amsterdam_time=0), pytest.mark.geth),
     "geth 1.16": (lambda: DrivenGeth(CHAIN_ID, program=GETH_1_16), pytest.mark.geth),
 }
@@ -33,11 +34,17 @@ CLIENTS: dict[str, tuple[Callable[[], DrivenNode], pytest.MarkDecorator]] = {
 COSTS = pytest.mark.xfail(strict=True, reason="the registry's deployment takes 30 million gas on Amsterdam")
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=mark) for name, (_, mark) in CLIENTS.items()])
+@pytest.fixture(scope="module")
 def node(request) -> Iterator[DrivenNode]:
     with CLIENTS[request.param][0]() as node:
         node.mine(2)
         yield node
+
+
+def on(*names: str, costs: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Run the test on these clients. It fails on those of `costs`."""
+    marks = {name: [CLIENTS[name][1], *([COSTS] if name in costs else [])] for name in names}
+    return pytest.mark.parametrize("node", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
 
 
 def block_with_transactions(node: DrivenNode) -> int:
@@ -53,16 +60,10 @@ def block_with_transactions(node: DrivenNode) -> int:
 def registry(node, chain: DevChain, db, settings, tmp_path) -> Iterator[str]:
     """Yield the address of the registry on `chain` for the node's facts, while an attester signs."""
     with attesting(tmp_path / "attester", node, KEYS[0]) as attester:
-        settings.CHAINS_FILE = service.chains_toml(tmp_path, chain.url)
-        connection = service.attested_by({attester.address: attester.url}, 1)
-        lines = "test_network = true\nblock_seconds = 1"
-        more = service.source_tables(
-            CHAIN_ID, "Another client", node.url, connection, chain=lines, destination=chain.chain_id
-        )
-        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        yield deployed.deploy(chain.chain_id, CHAIN_ID).address
+        yield deploying.deployed_for(node, chain, attester, settings, tmp_path).address
 
 
+@on(*CLIENTS)
 def test_facts_of_every_kind_are_proven_on_another_chain(node, chain: DevChain, registry, key):
     facts = facts_of(node, block_with_transactions(node))
     # Unlike nodes of development chains, this one proves block 0 by the root of its header.
@@ -73,6 +74,7 @@ def test_facts_of_every_kind_are_proven_on_another_chain(node, chain: DevChain, 
     assert len(facts.expected) > 65
 
 
+@on("ethereumjs", "geth", "geth on Amsterdam")
 def test_withdrawals_are_shown_on_another_chain(node, chain: DevChain, registry, client, key):
     """There are more than Ethereum has, so keys have two lengths."""
     paid = [
@@ -109,15 +111,7 @@ def test_withdrawals_are_shown_on_another_chain(node, chain: DevChain, registry,
 
 
 # geth 1.16 makes no block on an earlier one of its own.
-@pytest.mark.parametrize(
-    "node",
-    [
-        pytest.param(name, marks=[mark, *([COSTS] if name.endswith("Amsterdam") else [])])
-        for name, (_, mark) in CLIENTS.items()
-        if name != "geth 1.16"
-    ],
-    indirect=True,
-)
+@on("ethereumjs", "geth", "geth on Amsterdam", costs=["geth on Amsterdam"])
 @pytest.mark.parametrize("apart", [6, 0], ids=["the facts are dropped", "the registry is dropped too"])
 def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropped(
     node, key, settings, tmp_path, apart

@@ -1,0 +1,286 @@
+"""geth where its flags, its data or its fork decide which facts can be proven, and when."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from proving.models import Transaction
+from queries.models import Batch, BatchStatus
+from tests import service
+from tests.chains.lying_node import ask, between, error, lying_node, recording, result
+from tests.proving.sources import KEYS, attesting
+from tests.real_nodes.deploying import deployed_for, deployed_on
+from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
+from tests.real_nodes.facts import Facts, facts_of, send_transactions, wrong
+
+pytestmark = [pytest.mark.django_db, pytest.mark.geth, pytest.mark.outside]
+
+# Number of blocks behind the head whose states geth keeps without flags.
+_STATES = 128
+
+
+def connect(settings, tmp_path, *urls: str, chain: str = "") -> None:
+    """Configure the service on geth for geth's own facts."""
+    settings.CHAINS_FILE = service.chains_toml(tmp_path, *urls, chain_id=CHAIN_ID, chain=chain)
+    forget_chains()
+
+
+def submit(key, asked: Mapping[str, Any]) -> Batch:
+    return service.submit(key, service.asking(asked, source=CHAIN_ID, destination=CHAIN_ID))
+
+
+def divided(facts: Facts) -> tuple[Facts, Facts, Facts]:
+    """Return the facts of a block's header, those of its transactions, and the others, which need its state."""
+    (selector, block), *others = facts.asked.items()
+
+    def of(name: str, *calls: str, **more: Any) -> Facts:
+        expected = {call: value for call, value in facts.expected.items() if call[0].startswith(calls)}
+        return Facts({selector: {name: block[name]}, **more}, expected)
+
+    return (
+        of("header", "headerField"),
+        of("transactions", "receipt", "transaction", "log"),
+        of("accounts", "account", "blockAt", **dict(others)),
+    )
+
+
+@pytest.fixture
+def geth() -> Iterator[DrivenGeth]:
+    """Yield a chain whose first block has transactions and is final."""
+    with DrivenGeth(CHAIN_ID) as node:
+        send_transactions(node)
+        node.mine(8)
+        yield node
+
+
+# --- Old states -------------------------------------------------------------------------------------------------------
+
+_ARCHIVE, _BY_HASH = "--gcmode=archive", "--state.scheme=hash"
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[tuple[DrivenGeth, Facts]]:
+    """Yield a chain, and the facts of a block whose state geth doesn't keep any more."""
+    with DrivenGeth(CHAIN_ID) as node:
+        send_transactions(node)
+        node.mine()
+        facts = facts_of(node, 1)
+        node.mine(_STATES + 1)
+        yield node, facts
+
+
+@pytest.mark.long("--history.state=0 --history.trienode=0", _BY_HASH, f"{_BY_HASH} {_ARCHIVE}")
+@pytest.mark.parametrize(
+    ("flags", "is_kept"),
+    [
+        pytest.param(flags, is_kept, id=flags)
+        for flags, is_kept in {
+            "": False,
+            "--history.state=0 --history.trienode=0": False,
+            # It answers calls at old blocks, and proves none.
+            _ARCHIVE: False,
+            f"{_ARCHIVE} --history.trienode=0": True,
+            _BY_HASH: False,
+            f"{_BY_HASH} {_ARCHIVE}": True,
+        }.items()
+    ],
+)
+def test_an_old_state_is_proven_if_geth_keeps_its_tries(old, key, settings, tmp_path, flags, is_kept):
+    other, facts = old
+    header, entries, state = divided(facts)
+    with DrivenGeth(CHAIN_ID, genesis_time=other.genesis_time, flags=flags.split()) as node:
+        node.follow(other)
+        connect(settings, tmp_path, node.url)
+        registry = deployed_on(CHAIN_ID, node.mine).address
+        for part in (header, entries):
+            service.done(submit(key, part.asked), node)
+            assert wrong(node, registry, part) == []
+        batch = service.work_until_done(submit(key, state.asked), node)
+        if is_kept:
+            assert (batch.status, wrong(node, registry, state)) == (BatchStatus.DONE, [])
+        else:
+            assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
+            assert "need an archive node" in batch.rejection_reason
+
+
+# --- Pruned history ---------------------------------------------------------------------------------------------------
+
+
+def pruned(node: DrivenGeth, cutoff: int) -> AbstractContextManager[str]:
+    """Return a node that answers as a geth does which has pruned bodies and receipts below `cutoff`.
+
+    geth itself prunes only chains of 90,000 blocks. The code and the words are those of `core/history/historymode.go`,
+    and `eth/api_backend.go` says which methods answer with them. Headers and states stay.
+    """
+    blocks = [node.rpc("eth_getBlockByNumber", hex(number), False) for number in range(cutoff)]
+    names = {block[name] for block in blocks for name in ("number", "hash")}
+    transactions = {tx_hash for block in blocks for tx_hash in block["transactions"]}
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        method, name = question["method"], next(iter(question["params"]), None)
+        if method.startswith(("eth_getTransaction", "eth_getRawTransaction")) and name in transactions:
+            return [result(question, None)]
+        if method.startswith(("eth_getBlock", "debug_getRaw")) and name in names:
+            return [error(question, 4444, "pruned history unavailable")]
+        return [reply]
+
+    return between(node.url, change)
+
+
+def test_only_the_transactions_of_a_pruned_block_can_not_be_proven(geth, key, settings, tmp_path):
+    header, entries, state = divided(facts_of(geth, 1))
+    with pruned(geth, 5) as url:
+        connect(settings, tmp_path, url)
+        registry = deployed_on(CHAIN_ID, geth.mine).address
+        for part in (header, state):
+            service.done(submit(key, part.asked), geth)
+            assert wrong(geth, registry, part) == []
+        batch = service.work_until_done(submit(key, entries.asked), geth)
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "root_not_made")
+    assert "has pruned the block" in batch.rejection_reason
+
+
+# --- Nodes that are behind --------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_done_only_when_its_facts_are_final(key, settings, tmp_path):
+    with DrivenGeth(CHAIN_ID) as node:
+        node.final_behind = None
+        send_transactions(node)
+        node.mine(8)
+        connect(settings, tmp_path, node.url)
+        registry = deployed_on(CHAIN_ID, node.mine).address
+        connect(settings, tmp_path, node.url, chain='confirmations = "finalized"')
+        facts = facts_of(node, 1)
+        batch = submit(key, facts.asked)
+        service.work(5, node)
+        assert service.fresh(batch).status == BatchStatus.IN_PROGRESS
+        node.final_behind = 2
+        service.done(batch, node)
+        assert wrong(node, registry, facts) == []
+
+
+def test_a_node_that_syncs_is_passed_over_and_alone_it_loses_nothing(geth, key, settings, tmp_path):
+    # A node that is fewer blocks behind doesn't count as wrong.
+    geth.mine(32)
+    with DrivenGeth(CHAIN_ID, genesis_time=geth.genesis_time) as syncing:
+        syncing.follow_unknown()
+        connect(settings, tmp_path, syncing.url, geth.url)
+        registry = deployed_on(CHAIN_ID, geth.mine).address
+        first, second = facts_of(geth, 1), facts_of(geth, 2)
+        service.done(submit(key, first.asked), geth)
+        connect(settings, tmp_path, syncing.url)
+        batch = submit(key, second.asked)
+        service.work(3, geth)
+        assert service.fresh(batch).status == BatchStatus.RECEIVED
+        connect(settings, tmp_path, syncing.url, geth.url)
+        service.done(batch, geth)
+    assert wrong(geth, registry, first) + wrong(geth, registry, second) == []
+    all_succeeded_once()
+
+
+def test_nothing_is_lost_or_repeated_if_geth_is_killed_and_its_head_is_older(geth, key, settings, tmp_path):
+    connect(settings, tmp_path, geth.url)
+    registry = deployed_on(CHAIN_ID, geth.mine).address
+    geth.restart()
+    kept, first, second = geth.head(), facts_of(geth, 1), facts_of(geth, 2)
+    is_done = service.done(submit(key, first.asked), geth)
+    is_sent = submit(key, second.asked)
+    service.work(2)
+    head = geth.head()
+    geth.restart(killed=True)
+    assert kept == geth.head() < head
+    service.work(2)
+    assert service.fresh(is_done).status == BatchStatus.DONE
+    # A consensus client sends the lost blocks again.
+    geth.follow(geth)
+    service.done(is_sent, geth)
+    assert wrong(geth, registry, first) + wrong(geth, registry, second) == []
+    all_succeeded_once()
+
+
+def all_succeeded_once() -> None:
+    """Check that each nonce has one version of a transaction, which succeeded."""
+    sent = Transaction.objects.order_by("nonce")
+    assert [tx.nonce for tx in sent] == list(range(len(sent)))
+    assert all(tx.succeeded and tx.versions.count() == 1 for tx in sent)
+
+
+# --- Amsterdam --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("destination", ["another chain", "its own chain"])
+def test_facts_of_both_sides_of_amsterdam_are_proven(chain: DevChain, key, settings, tmp_path, destination):
+    with ExitStack() as running:
+        node = running.enter_context(DrivenGeth(CHAIN_ID, amsterdam_time=int(time.time()) + 300))
+        where: DrivenGeth | DevChain = node if destination == "its own chain" else chain
+        if where is node:
+            node.mine(2)
+            connect(settings, tmp_path, node.url)
+            registry = deployed_on(CHAIN_ID, node.mine).address
+        send_transactions(node)
+        node.mine()
+        last = node.head()
+        send_transactions(node)
+        first = node.mine_until_amsterdam()
+        node.mine(8)
+        if where is chain:
+            attester = running.enter_context(attesting(tmp_path / "attester", node, KEYS[0]))
+            registry = deployed_for(node, chain, attester, settings, tmp_path).address
+        before, after = facts_of(node, last), facts_of(node, first)
+        # Amsterdam's header has two fields more.
+        assert len(after.expected) == len(before.expected) + 2
+        both = service.asking({**before.asked, **after.asked}, source=CHAIN_ID, destination=where.chain_id)
+        service.done(service.submit(key, both), where)
+        assert wrong(where, registry, before) + wrong(where, registry, after) == []
+
+
+# --- Costs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_balance_takes_at_most_12_exchanges_and_176_statements(geth, key, settings, tmp_path):
+    """Turns without a batch aren't counted, as in `make bench`, which measures on anvil."""
+    exchanges: list[Any] = []
+    statements: list[str] = []
+
+    def count(execute: Any, sql: str, *more: Any) -> Any:
+        statements.append(sql)
+        return execute(sql, *more)
+
+    def turn() -> None:
+        with connection.execute_wrapper(count):
+            service.work()
+        geth.mine(2)
+
+    with lying_node(recording(exchanges, lambda body: ask(geth.url, body))) as url:
+        connect(settings, tmp_path, url)
+        deployed_on(CHAIN_ID, geth.mine)
+        geth.mine(8)
+        for _ in range(3):
+            turn()
+        idle_turns, figures = 0, []
+        for has_batch in (True, False):
+            exchanges.clear()
+            statements.clear()
+            if has_batch:
+                with connection.execute_wrapper(count):
+                    batch = submit(key, service.balances([geth.head()]))
+                while service.fresh(batch).status != BatchStatus.DONE:
+                    turn()
+                    idle_turns += 1
+                    assert idle_turns < 10
+            else:
+                for _ in range(idle_turns):
+                    turn()
+            figures.append((len(exchanges), len(statements)))
+            geth.mine(100)
+            turn()
+    (all_exchanges, all_statements), (of_turns, statements_of_turns) = figures
+    assert all_exchanges - of_turns <= 12
+    assert all_statements - statements_of_turns <= 176
