@@ -38,6 +38,9 @@ _EVENT_SENTENCES = {
 KNOWN_EVENTS: tuple[str, ...] = tuple(
     tomllib.loads((Path(__file__).parent / "known_events.toml").read_text("utf-8"))["events"]
 )
+# The emitter of the logs that the chain itself writes where ETH moves (EIP-7708).
+_ETH = bytes.fromhex("ff" * 19 + "fe")
+_ETH_TRANSFER = "ETH transfer"
 # Each is matched in time proportional to a text whose white space is single spaces.
 _SIGNATURE = re.compile(r"(?:event )?([A-Za-z_$][\w$]*) ?\((.*)\) ?(anonymous)?(?: ?;| ?)", re.ASCII)
 _NAME = re.compile(r"(?<=[\w\])]) [A-Za-z_$][\w$]*", re.ASCII)
@@ -101,6 +104,11 @@ class LogDisplay:
     """The signature of a known event, which no reader has typed."""
 
     @property
+    def is_eth_transfer(self) -> bool:
+        """Return whether the chain itself wrote the log. A token can't write one with this emitter."""
+        return self.log.emitter == _ETH and bool(self.event)
+
+    @property
     def emitter(self) -> str:
         return str(checksummed(hex_data(self.log.emitter)))
 
@@ -127,13 +135,19 @@ def shown(logs: Mapping[int, ReceiptLog], signature: str) -> dict[int, LogDispla
     except _NotDecoded as why:
         return {number: LogDisplay(log, str(why)) for number, log in logs.items()}
     most_values = _MOST_VALUES // max(1, sum(map(event.is_of, logs.values())))
-    return {number: event.shown(log, most_values) for number, log in logs.items()}
+    return {number: _named(event.shown(log, most_values)) for number, log in logs.items()}
 
 
 def _by_known_events(log: ReceiptLog, most_values: int) -> LogDisplay:
     """Return a log with its values by the first known event that fits it, if there is one."""
     tried = ((text, event.shown(log, most_values)) for text, event in _known_events() if event.is_of(log))
-    return next((replace(fit, signature=text) for text, fit in tried if not fit.problem), LogDisplay(log))
+    fits = (replace(fit, signature=text) for text, fit in tried if not fit.problem)
+    return next((_named(fit) for fit in fits), LogDisplay(log))
+
+
+def _named(display: LogDisplay) -> LogDisplay:
+    """Call a transfer of ETH so, whatever event its form is of."""
+    return replace(display, event=_ETH_TRANSFER, signature="") if display.is_eth_transfer else display
 
 
 class _NotDecoded(ValueError):

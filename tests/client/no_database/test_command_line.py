@@ -15,6 +15,7 @@ import click
 import keyring
 import pytest
 from eth_account import Account as Wallet
+from eth_utils.crypto import keccak
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 from keyring.errors import KeyringLocked
@@ -26,7 +27,15 @@ from batch_query_client.command_line.asked_in_files import BatchOptions, batch_b
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import read_amount, read_fee
-from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table, progress
+from batch_query_client.command_line.output import (
+    amount,
+    cost,
+    log_content,
+    print_facts,
+    print_json,
+    print_table,
+    progress,
+)
 from batch_query_client.command_line.running import _report, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
 from tests.chains.lying_node import lying_node, recording
@@ -704,3 +713,11 @@ def test_every_line_that_is_wrong_is_named(tmp_path):
         body_of(file=str(file), destination=10)
     numbers = re.findall(r"line (\d): ", caught.value.message)
     assert list(dict.fromkeys(numbers)) == ["2", "3", "4", "6", "7", "8"]
+
+
+def test_a_transfer_of_eth_is_named(capsys):
+    topics = (keccak(text="Transfer(address,address,uint256)"), bytes(12) + b"\1" * 20, bytes(12) + b"\2" * 20)
+    transfer = ShownLog(index=0, emitter="0x" + "f" * 39 + "E", topics=topics, data=(7).to_bytes(32))
+    token = transfer.model_copy(update={"emitter": "0x" + "f" * 40})
+    assert log_content(transfer).startswith(f"ETH transfer of 7 wei from 0x{'01' * 20} to 0x{'02' * 20}, by 0xff")
+    assert log_content(token).startswith("by 0xff")

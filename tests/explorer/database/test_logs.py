@@ -53,6 +53,10 @@ def shown_logs(*logs: Any, **parameters: Any) -> str:
     return shown(batch_about(*logs), **parameters)
 
 
+def eth_transfer(value: int) -> Any:
+    return [bytes.fromhex("ff" * 19 + "fe"), *batches.transfer(value)[1:]]
+
+
 ANOTHER, NO_EVENT = "its topic 0 differs.", "This is not an event's signature."
 NOT_ITS_DATA = "The log's data doesn't fit this event."
 PAIR = a_log("T(address,string)", ALICE_IN_A_TOPIC, data=encode(["string"], ["<b>é</b>"]))
@@ -139,6 +143,13 @@ KNOWN = [
 ]
 
 
+@pytest.mark.parametrize("event", ["", batches.TRANSFER], ids=["known", "typed"])
+def test_a_transfer_of_eth_is_no_tokens(event):
+    page = shown_logs(eth_transfer(5), **({"event": event} if event else {}))
+    assert f"ETH transfer which the chain itself logged (EIP-7708); no token from address {ALICE}" in page
+    assert "event Transfer" not in page
+
+
 @pytest.mark.parametrize(("log", "sentence"), KNOWN, ids=map(str, range(len(KNOWN))))
 def test_a_known_event_is_decoded_before_a_reader_types_anything(log, sentence):
     batch = batch_about(log)
@@ -151,6 +162,10 @@ def test_a_known_event_is_decoded_before_a_reader_types_anything(log, sentence):
     assert f'href="/facts?account={ALICE}"' in table
     assert re.search(r'<details id="raw-1-1">\s*<summary>Topics and data', html)
     assert f'<option value="{batches.TRANSFER}">' in html
+
+
+def test_a_log_of_another_form_is_no_transfer_of_eth():
+    assert "ETH transfer" not in shown_logs([*eth_transfer(5)[:2], b""])
 
 
 @pytest.mark.parametrize("log", [a_log("T()"), a_log("Upgraded(address)"), a_log("", ALICE_IN_A_TOPIC), a_log("")])

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+from eth_utils.address import to_checksum_address
 
 import batch_query_client as client
 from batch_query_client.plain_text import hex_data, plain
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Width of output that isn't a terminal. Lines must not break there.
 _PIPE_COLUMNS = 10_000
 _SPINNER_COLUMNS = 3
+# The emitter of the logs that the chain itself writes where ETH moves (EIP-7708), in the form of a token's transfers.
+_ETH_EMITTER, _TOPICS_OF_TRANSFER, _WORD = "0x" + "f" * 39 + "e", 3, 32
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
@@ -254,9 +257,13 @@ def _stated_number(name: Mapping[str, Any], word: int) -> int | None:
 
 
 def log_content(log: client.ShownLog) -> str:
-    """Return a log's emitter, topics and data. Only the emitter's ABI tells their meaning."""
+    """Return a log's emitter, topics and data. Only an ABI tells their meaning, except of an ETH transfer."""
     topics = " ".join(map(hex_data, log.topics)) or "none"
-    return f"by {log.emitter}, topics {topics}, data {hex_data(log.data)}"
+    content = f"by {log.emitter}, topics {topics}, data {hex_data(log.data)}"
+    if log.emitter.lower() != _ETH_EMITTER or len(log.topics) != _TOPICS_OF_TRANSFER or len(log.data) != _WORD:
+        return content
+    sender, receiver = (to_checksum_address(topic[-20:]) for topic in log.topics[1:])
+    return f"ETH transfer of {int.from_bytes(log.data)} wei from {sender} to {receiver}, {content}"
 
 
 # --- Progress ---------------------------------------------------------------------------------------------------------
