@@ -166,7 +166,8 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     # Blocks in the future are estimated like the head.
     lacking += (UnprovenBlock(0, list(group), is_known=False, header=told.head) for group in selected.coming)
     route = _with_starts(told.connection, route, len(selected.coming))
-    estimate = gas.estimate(lacking, selected.sample, route, told.connection.prices_for_estimates)
+    prices = told.connection.prices_for_estimates
+    estimate = gas.estimate(lacking, selected.sample, route, prices).charged(prices)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
     return replace(known, cost=Cost(), parts=_parts(selected, lacking, route, estimate), estimate=estimate)
 

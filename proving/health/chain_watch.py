@@ -267,7 +267,7 @@ def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
 def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bool) -> Iterator[Problem]:
     """Yield a problem if what the chain charges fits none of its records of gas prices."""
     prices = destination_prices.measure(rpc, seen.latest, seen.finalized or seen.final, are_charged=are_charged)
-    if not prices.are_charged:
+    if prices:
         needed = price_measurement.gas_of(prices)
         sentence = (
             f"{chain.label} takes {needed * prices.scale:,.0f} gas for a small contract that takes {needed:,} by the "

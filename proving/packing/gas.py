@@ -7,7 +7,7 @@ For mainnet's proofs the second amount is larger, for a development chain's the 
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Self
@@ -45,6 +45,9 @@ class Amount:
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.expected + other.expected, self.bound + other.bound)
+
+    def __mul__(self, times: float) -> "Amount":
+        return Amount(math.ceil(self.expected * times), math.ceil(self.bound * times))
 
 
 # --- The table --------------------------------------------------------------------------------------------------------
@@ -341,6 +344,10 @@ class GasEstimate:
     def gas(self) -> Amount:
         return sum(self.parts.values(), Amount())
 
+    def charged(self, prices: GasPrices) -> Self:
+        """Return the gas that the chain charges as measured, if these prices don't fit."""
+        return replace(self, parts={part: amount * prices.scale for part, amount in self.parts.items()})
+
     @property
     def path_gas(self) -> int:
         """Return the paths' part of the upper bound, in gas."""
@@ -381,9 +388,8 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, pric
         starts = prices.call * (route.direct + hop_transactions)
         expected[CostPart.PATHS] += prices.gas_of(expected_hops) + starts
         bound[CostPart.PATHS] += (prices.gas_of(bound_hops) + starts + prices.call) * _SIGNED
-    scale = prices.scale
     parts = {
-        part: Amount(math.ceil(min(expected[part], bound[part]) * scale), math.ceil(bound[part] * scale))
+        part: Amount(math.ceil(min(expected[part], bound[part])), math.ceil(bound[part]))
         for part in CostPart
         if bound[part]
     }

@@ -19,4 +19,4 @@ def expected_gas(connection: Connection) -> int:
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
     missing = UnprovenBlock(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
     prices = destination_prices.for_estimates(get_rpc(connection.destination_id))
-    return gas.estimate([missing], Sample(), route, prices).gas.expected
+    return gas.estimate([missing], Sample(), route, prices).charged(prices).gas.expected

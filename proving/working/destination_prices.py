@@ -74,7 +74,7 @@ def find(rpc: RpcClient) -> GasPrices:
     """Return the prices. Ask nodes if no worker has measured them yet. Raises `NodeUnavailable`, `RpcRefused`."""
     reading = _reading(rpc)
     if not reading.stored[0] and (shared := get_rpc(rpc.chain.id)) not in _found:
-        _found[shared] = _measured(rpc, reading.prices), time.monotonic()
+        _found[shared] = _measured(rpc, reading.prices)[0], time.monotonic()
         _read.pop(shared, None)
     return of(rpc)
 
@@ -105,23 +105,26 @@ def fork_begins(rpc: RpcClient) -> Fork | None:
 # --- For the watch of chains ------------------------------------------------------------------------------------------
 
 
-def measure(rpc: RpcClient, head: Header, final: Header | int, *, are_charged: bool) -> GasPrices:
+def measure(rpc: RpcClient, head: Header, final: Header | int, *, are_charged: bool) -> GasPrices | None:
     """Measure the prices and store them, unless a node's answers show already that they `are_charged`.
 
-    `head` and `final` are the newest block and the newest final one, or its number. Raises `ChainError`.
+    `head` and `final` are the newest block and the newest final one, or its number. Return the prices if the chain
+    charges unknown ones. Raises `ChainError`.
     """
     reading = _reading(rpc)
     prices, records = reading.prices, rpc.chain.gas_prices
     agrees = len(records) == 1 or prices.name == records[head.is_amsterdams].name
-    measured = replace(prices, scale=1) if are_charged and agrees else _measured(rpc, prices, final)
+    measured, are_known = replace(prices, scale=1), True
+    if not (are_charged and agrees):
+        measured, are_known = _measured(rpc, prices, final)
     if (measured.name, measured.scale) != reading.stored:
         ChainHead.objects.filter(pk=rpc.chain.id).update(gas_prices=measured.name, gas_scale=measured.scale)
         _read.pop(get_rpc(rpc.chain.id), None)
-    return measured
+    return None if are_known else measured
 
 
-def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = None) -> GasPrices:
-    """Return the record that the chain has now, after that of `prices`. Ask each node.
+def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = None) -> tuple[GasPrices, bool]:
+    """Return the prices that the chain has now, after `prices`, and whether it charges known ones. Ask each node.
 
     The headers of all nodes must show a change, and what one of them charges. A node alone can thus change nothing, and
     prevent nothing. The prices don't go back unless the newest final block does.
@@ -137,9 +140,11 @@ def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = No
         candidates[:0] = [] if newest.is_amsterdams else [first]
     for candidate in candidates:
         if any(candidate.name in of_node.fitting for of_node in of_nodes):
-            return replace(candidate, block_gas=prices.block_gas, scale=1)
+            return replace(candidate, block_gas=prices.block_gas, scale=1), True
     scales = [of_node.scale[prices.name] for of_node in of_nodes if prices.name in of_node.scale]
-    return replace(prices, scale=min(scales, default=prices.scale))
+    # A node that has reached the fork may be the first one, or not have shown enough blocks yet.
+    begins = any(of_node.head and of_node.head.is_amsterdams and after.name in of_node.fitting for of_node in of_nodes)
+    return replace(prices, scale=min(scales, default=prices.scale)), begins or not scales
 
 
 def _has_begun(rpc: RpcClient, heads: list[Header]) -> bool:
