@@ -31,9 +31,6 @@ CLIENTS: dict[str, tuple[Callable[[], DrivenNode], pytest.MarkDecorator]] = {
 }
 
 
-COSTS = pytest.mark.xfail(strict=True, reason="the registry's deployment takes 30 million gas on Amsterdam")
-
-
 @pytest.fixture(scope="module")
 def node(request) -> Iterator[DrivenNode]:
     with CLIENTS[request.param][0]() as node:
