@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.core.management import call_command
@@ -38,10 +38,10 @@ def node(request) -> Iterator[DrivenNode]:
         yield node
 
 
-def on(*names: str, costs: Sequence[str] = ()) -> pytest.MarkDecorator:
-    """Run the test on these clients. It fails on those of `costs`."""
-    marks = {name: [CLIENTS[name][1], *([COSTS] if name in costs else [])] for name in names}
-    return pytest.mark.parametrize("node", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
+def on(*names: str) -> pytest.MarkDecorator:
+    """Run the test on these clients."""
+    params = [pytest.param(name, marks=CLIENTS[name][1]) for name in names]
+    return pytest.mark.parametrize("node", params, indirect=True)
 
 
 def block_with_transactions(node: DrivenNode) -> int:
@@ -108,7 +108,7 @@ def test_withdrawals_are_shown_on_another_chain(node, chain: DevChain, registry,
 
 
 # geth 1.16 makes no block on an earlier one of its own.
-@on("ethereumjs", "geth", "geth on Amsterdam", costs=["geth on Amsterdam"])
+@on("ethereumjs", "geth", "geth on Amsterdam")
 @pytest.mark.parametrize("apart", [6, 0], ids=["the facts are dropped", "the registry is dropped too"])
 def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropped(
     node, key, settings, tmp_path, apart

@@ -10,7 +10,7 @@ from django.db import connection
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import Transaction
+from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import service
 from tests.chains.lying_node import ask, between, error, lying_node, recording, result
@@ -206,10 +206,11 @@ def test_nothing_is_lost_or_repeated_if_geth_is_killed_and_its_head_is_older(get
 
 
 def all_succeeded_once() -> None:
-    """Check that each nonce has one version of a transaction, which succeeded."""
+    """Check that no nonce is left out or cancelled, and that each transaction succeeded."""
     sent = Transaction.objects.order_by("nonce")
     assert [tx.nonce for tx in sent] == list(range(len(sent)))
-    assert all(tx.succeeded and tx.versions.count() == 1 for tx in sent)
+    assert all(tx.succeeded for tx in sent)
+    assert not SignedTransaction.objects.filter(is_cancellation=True)
 
 
 # --- Amsterdam --------------------------------------------------------------------------------------------------------
