@@ -75,11 +75,13 @@ secrets: .venv/ready-to-run ## Make the secrets of deploy/compose.yml: none is r
 
 # Others' types of beacon blocks and states. Tests compare ours with them.
 LODESTAR := tests/beacon_oracles/npm/node_modules
+# Others' EVM. Tests compare our gas prices with it.
+OTHER_EVM := tests/price_oracle/npm/node_modules
 
 # Each process gets consecutive tests, because these share slow fixtures. A process that is done takes half of another's
 # remaining tests.
 TESTS = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
-NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready
+NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready $(OTHER_EVM)/ready
 
 # Where Chromium can't be had, the browser tests fail, each with a sentence that says so. The others go on.
 test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
@@ -320,7 +322,7 @@ locks-by-pip: ## Install each lock file by pip alone, and check that no dependen
 		timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip $$lock || exit 1; done; rm -r build/by-pip
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon .geth node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon .geth node_modules $(LODESTAR) $(OTHER_EVM) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Commands that a newcomer needs: they fit on one screen.
 FIRST := run demo testnet test test-fast lint format docs
@@ -393,6 +395,6 @@ node_modules/ready: package-lock.json | .venv/ready-for-demo
 	@$(INSTALL) .venv $<
 	@touch $@ node_modules/ready-for-examples node_modules/ready-for-demo
 
-$(LODESTAR)/ready: tests/beacon_oracles/npm/package-lock.json | .venv/ready-for-demo
+$(LODESTAR)/ready $(OTHER_EVM)/ready: tests/%/npm/node_modules/ready: tests/%/npm/package-lock.json | .venv/ready-for-demo
 	@$(INSTALL) .venv $<
 	@touch $@
