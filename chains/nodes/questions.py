@@ -36,6 +36,8 @@ WORD_BYTES = 32
 NO_PRICE = 2**96
 # Blocks whose priority fees are compared with a suggestion, and the least of them that must have taken some.
 _FEE_BLOCKS, _LEAST_PAYING_BLOCKS = 10, 3
+# Init code: GAS, PUSH0, MSTORE, PUSH1 32, PUSH0, RETURN.
+_RETURN_GAS = bytes.fromhex("5a5f5260205ff3")
 # Limits of our database columns. EIP-2681 allows nonces, and headers block numbers, of twice that.
 _NONCES = _BLOCKS = 2**63
 
@@ -189,6 +191,12 @@ def call(
     Name `FINAL` refusals where honest nodes may say so, too: then no other node is waited for.
     """
     return _on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data, final)
+
+
+def gas_of_call(most: int) -> Question[int]:
+    """Ask how much gas the node leaves to a call that may have `most`. Nodes lower it to a limit of their own."""
+    transaction = {"data": hex_data(_RETURN_GAS), "gas": hex(most)}
+    return Question(("eth_call", [transaction, "latest"]), _read_word)
 
 
 def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:

@@ -20,7 +20,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import SignedTransaction
 from tests.chain_fixtures import chain_fixture
-from tests.chains.lying_node import Raw, ask, error, lying_node, pruned
+from tests.chains.lying_node import Raw, ask, between, error, lying_node, pruned
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
@@ -319,6 +319,24 @@ def test_a_block_made_just_now_has_an_age_without_a_sign(no_chains_file, devchai
     monkeypatch.setattr(time, "time", lambda: made - 0.4)
     (_, _, node), _ = check_node(devchain.url)
     assert re.search(r" 0 s ", node)
+
+
+@pytest.mark.parametrize(("cap", "is_low"), [(50_000_000, False), (1_000_000, True)])
+def test_a_node_that_gives_calls_too_little_gas_is_told_with_the_setting(no_chains_file, devchain, cap, is_low):
+    """geth lowers the gas of a call to --rpc.gascap without a word."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] != "eth_call" or "gas" not in question["params"][0]:
+            return [reply]
+        capped = question["params"][0] | {"gas": hex(min(cap, int(question["params"][0]["gas"], 16)))}
+        return [ask(devchain.url, question | {"params": [capped, *question["params"][1:]]})]
+
+    with between(devchain.url, change) as url:
+        printed, fault = check_node(url)
+    host = url.removeprefix("http://")
+    told = [line for line in printed if re.match(rf"  {host} gives calls and estimates only 9\d\d,\d\d\d gas, ", line)]
+    assert [line.endswith(" The setting of geth is --rpc.gascap.") for line in told] == [True] * is_low
+    assert fault == ""
 
 
 @pytest.mark.parametrize("only_proofs", [True, False])
