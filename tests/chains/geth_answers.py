@@ -62,6 +62,8 @@ REFUSALS: Mapping[str, Refusal] = {
     "an estimate above the limit": (-32000, "gas required exceeds allowance (16777216)"),
     "a batch of too many requests": (-32600, "batch too large"),
     "a batch of too long answers": (-32003, "response too large"),
+    # --rpc.evmtimeout
+    "a call that takes too long": (-32000, "execution aborted (timeout = 1ms)"),
     "a time-out": (-32002, "request timed out"),
     # Both since 1.17
     "a long range of logs": (-32602, "exceed maximum block range 5"),

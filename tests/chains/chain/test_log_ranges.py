@@ -6,16 +6,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from eth_account import Account
 
 from chains.nodes import chain_nodes, questions
 from chains.nodes.node_errors import ChainError, NodeUnavailable, RpcRefused
 from chains.nodes.questions import Log
 from chains.nodes.rpc import LogReader, RpcClient
-from devnet.devchain import DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.transfers import ALICE, CONTRACT
+from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth, geth_fixture
 
 HEAD = 700
 # The code emits its calldata as a log without topics.
@@ -187,7 +189,7 @@ def test_a_node_that_lacks_the_newest_blocks_does_not_shorten_later_ranges(devch
             return ask(devchain.url, body)
         ends.append(int(body["params"][0]["toBlock"], 16))
         if ends[-1] > HEAD - behind:
-            return error(body, -32602, "block range extends beyond current head block")
+            return error(body, *geth_answers.REFUSALS["logs above the head"])
         return ask(devchain.url, body)
 
     with lying_node(node) as url:
@@ -225,3 +227,53 @@ def test_a_quota_is_told_from_a_range_by_what_else_the_node_refuses(devchain, cl
         assert methods.count("eth_getLogs") == 1
         assert "refuses every request (-32000)" in str(caught.value)
         assert "call again next week" in caught.value.for_operators
+
+
+# --- geth -------------------------------------------------------------------------------------------------------------
+
+
+# The first contract of an account whose key everybody knows.
+CREATED = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+
+
+def send(node: DrivenGeth, nonce: int, **fields: Any) -> None:
+    fees = {"gas": 200_000, "gasPrice": 10**10, "nonce": nonce, "chainId": CHAIN_ID}
+    raw = Account.sign_transaction({"data": "0xaa", **fees, **fields}, ACCOUNTS[0][1]).raw_transaction
+    node.rpc("eth_sendRawTransaction", raw.to_0x_hex())
+
+
+def emit(node: DrivenGeth) -> None:
+    """Create the emitter, and let it emit in three of sixty blocks."""
+    send(node, 0, data=f"0x6008600c60003960086000f3{EMITTER[2:]}")
+    node.mine()
+    for nonce, blocks in enumerate((10, 1, 48), 1):
+        send(node, nonce, to=CREATED)
+        node.mine(blocks)
+
+
+geth = geth_fixture(emit)
+geth_of_5_blocks = geth_fixture(emit, flags=["--rpc.rangelimit=5"])
+
+
+def emitted(rpc: RpcClient, last: int) -> list[int]:
+    return [log.block_number for log in LogReader(rpc, CREATED, [], requests=100).read_all(0, last)]
+
+
+@pytest.mark.geth
+def test_logs_are_read_within_the_range_that_geth_allows(geth_of_5_blocks, client_of):
+    node = geth_of_5_blocks
+    rpc = client_of(node.url, chain_id=CHAIN_ID)
+    assert len(emitted(rpc, node.head())) == 3
+    assert 1 < rpc.log_range <= 6
+    assert not rpc.resting_nodes()
+
+
+@pytest.mark.geth
+def test_a_range_that_ends_above_geth_s_head_does_not_shorten_later_ranges(geth, client_of):
+    rpc = client_of(geth.url, chain_id=CHAIN_ID)
+    before = rpc.log_range
+    assert len(emitted(rpc, geth.head() + 3)) == 3
+    with pytest.raises(RpcRefused) as refused:
+        emitted(rpc, geth.head() + 30)
+    assert refused.value.message == geth_answers.REFUSALS["logs above the head"][1]
+    assert rpc.log_range == before

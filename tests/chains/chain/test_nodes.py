@@ -365,15 +365,11 @@ def test_a_refusal_may_pass_if_the_other_node_gave_no_usable_answer(devchain, cl
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (-32000, "execution aborted (timeout = 5s)"),  # geth, Erigon
-        (-32002, "request timed out"),  # geth
-        (-32000, "execution timed out"),
-    ],
+    "refusal",
+    [REFUSALS["a call that takes too long"], REFUSALS["a time-out"], (-32000, "execution timed out")],
 )
-def test_a_refusal_may_pass_if_the_node_ran_out_of_time(devchain, client_of, code, words):
-    late, unable = refused(code, words), refused(-32000, "missing trie node")
+def test_a_refusal_may_pass_if_the_node_ran_out_of_time(devchain, client_of, refusal):
+    late, unable = refused(*refusal), refused(-32000, "missing trie node")
     with spoiling(devchain.url, unable) as first, spoiling(devchain.url, late) as second:
         for urls in ([second], [first, second], [second, first]):
             client = client_of(*urls)

@@ -679,7 +679,7 @@ def test_a_node_that_refuses_changed_storage_cannot_tell(search, spoiled):
 
 
 def test_a_call_for_which_a_node_has_no_time_may_be_asked_for_again(search, spoiled):
-    spoiled(spoiling({"eth_call": lambda asked, _: error(asked, -32000, "execution aborted (timeout = 5s)")}))
+    spoiled(spoiling({"eth_call": lambda asked, _: error(asked, *geth_answers.REFUSALS["a call that takes too long"])}))
     answer = search.ask("OldToken", "balanceOf(address)", ALICE)
     assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (503, "chain_unavailable", True)
 

@@ -143,8 +143,8 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         assert sentence in Client().get("/healthz").json()["problems"]
 
 
-# geth answers so to a host name that its --http.vhosts doesn't list.
-OTHER_HOST = Raw(b"invalid host specified\n", 403)
+_STATUS, _WORDS = geth_answers.REFUSED_HTTP["another host name"]
+OTHER_HOST = Raw(_WORDS, _STATUS)
 
 
 def sentences() -> tuple[list[str], list[str]]:
