@@ -122,3 +122,13 @@ def test_help_of_make_shows_on_one_screen_what_one_needs_first_and_every_command
 @needs_fixtures
 def test_the_page_of_chains_tells_which_recorded_blocks_make_their_roots():
     assert "\n".join(table()) in (PROJECT / "docs/concepts/chains.md").read_text()
+
+
+def test_each_setting_of_geth_on_the_page_is_tried():
+    page = (PROJECT / "docs" / "operating" / "needs.md").read_text()
+    section = page.partition("\n### Settings of geth\n")[2].partition("\n## ")[0]
+    tests = (PROJECT / "tests" / "real_nodes" / "system" / "test_geth_settings.py").read_text()
+    named = set(re.findall(r"`(--[a-z.-]+)", section))
+    # geth's driver gives it --http, and the table's --authrpc stands for the URL of the Engine API.
+    assert named - set(re.findall(r"--[a-z.-]+", tests)) == {"--http", "--http.api", "--authrpc"}
+    assert {"engine_url", "namespaces"} <= set(re.findall(r"\w+", tests))

@@ -46,8 +46,8 @@ def old() -> Iterator[DrivenGeth]:
 
 @pytest.fixture(scope="module")
 def new() -> Iterator[DrivenGeth]:
-    """Yield a chain that can make no block."""
-    node = DrivenGeth(CHAIN_ID)
+    """Yield a chain that can make no block, and has no time for calls."""
+    node = DrivenGeth(CHAIN_ID, flags=["--rpc.evmtimeout=1ms"])
     del node.genesis["alloc"][EXITS]
     with node:
         yield node
@@ -115,6 +115,7 @@ ASKED: Mapping[str, tuple[str, list[Any]]] = {
     "an estimate above the limit": ("old", calling("eth_estimateGas", LOOPING, "latest")),
     "a batch of too many requests": ("old", calling("eth_chainId", times=11)),
     "a batch of too long answers": ("old", calling("eth_call", RETURNING_24_KB, "latest", times=5)),
+    "a call that takes too long": ("new", calling("eth_call", LOOPING, "latest")),
     "a time-out": ("old", calling("eth_call", LOOPING, "latest")),
     "a long range of logs": ("old", calling("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"})),
     "logs above the head": ("old", calling("eth_getLogs", {"fromBlock": "0x82", "toBlock": "0x83"})),
