@@ -125,7 +125,8 @@ class Pruned(Node):
             self.asked[-1] = method
             return answer
         answer = super()._answer(body)
-        return error(body, 4444, "pruned history unavailable") if method.startswith("eth_getBlockBy") else answer
+        is_pruned = method.startswith("eth_getBlockBy")
+        return error(body, *geth_answers.REFUSALS["a pruned block"]) if is_pruned else answer
 
 
 def test_the_header_of_a_pruned_block_is_asked_for_without_its_body(client_of):

@@ -37,10 +37,15 @@ class HurriedGeth(DrivenGeth):
 def old() -> Iterator[DrivenGeth]:
     """Yield a chain that is longer than the states that geth keeps, with blocks too small for some transactions."""
     limits = ("rpc.rangelimit=5", "rpc.batch-request-limit=10", "rpc.batch-response-max-size=60000")
-    more = ("rpc.http-body-limit=1", f"rpc.gascap={10**12}")
-    flags = [f"--{flag}" for flag in (*limits, *more)]
-    with HurriedGeth(CHAIN_ID, gas_limit=10_000_000, flags=flags) as node:
+    flags = [f"--{flag}" for flag in (*limits, "rpc.http-body-limit=1")]
+    with DrivenGeth(CHAIN_ID, gas_limit=10_000_000, flags=flags) as node:
         node.mine(130)
+        yield node
+
+
+@pytest.fixture(scope="module")
+def hurried() -> Iterator[DrivenGeth]:
+    with HurriedGeth(CHAIN_ID, flags=[f"--rpc.gascap={10**12}"]) as node:
         yield node
 
 
@@ -116,7 +121,7 @@ ASKED: Mapping[str, tuple[str, list[Any]]] = {
     "a batch of too many requests": ("old", calling("eth_chainId", times=11)),
     "a batch of too long answers": ("old", calling("eth_call", RETURNING_24_KB, "latest", times=5)),
     "a call that takes too long": ("new", calling("eth_call", LOOPING, "latest")),
-    "a time-out": ("old", calling("eth_call", LOOPING, "latest")),
+    "a time-out": ("hurried", calling("eth_call", LOOPING, "latest")),
     "a long range of logs": ("old", calling("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"})),
     "logs above the head": ("old", calling("eth_getLogs", {"fromBlock": "0x82", "toBlock": "0x83"})),
     "too many parameters": ("old", calling("eth_getBalance", SOMEBODY, "latest", {})),
@@ -164,6 +169,13 @@ def refusal_of(node: DrivenGeth, body: list[Any]) -> Iterable[Any]:
 def test_geth_refuses_in_the_words_that_stand_ins_repeat(request, case):
     fixture, body = ASKED[case]
     assert without_examples(refusal_of(request.getfixturevalue(fixture), body)) == without_examples(TOLD[case])
+
+
+def test_geth_has_the_header_of_a_block_alone(old):
+    """It answers these methods, and no other one, if it has pruned the block's body."""
+    block = old.rpc("eth_getBlockByNumber", "0x5", False)
+    header = {name: block[name] for name in block.keys() - {"size", "transactions", "uncles", "withdrawals"}}
+    assert old.rpc("eth_getHeaderByNumber", "0x5") == old.rpc("eth_getHeaderByHash", block["hash"]) == header
 
 
 def test_geth_names_a_method_that_it_lacks(old):
