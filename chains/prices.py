@@ -195,6 +195,8 @@ AMSTERDAM = GasPrices(
     floor_zero_byte=64,
     most_gas=2**32 - 1,
 )
+TRANSFER_LIMIT = OSAKA.transfer_to_self
+"""A gas limit that suffices for a transaction to its own sender under each record."""
 RECORDS = {record.name: record for record in (OSAKA, AMSTERDAM)}
 PRICES = frozenset(price.name for price in fields(GasPrices)) - {"name", "block_gas", "scale"}
 """The names of single prices."""

@@ -251,10 +251,14 @@ def _unproven_blocks(told: SourceAnswers, selected: SelectedBlocks) -> list[Unpr
 
 
 def _lacking_properties(told: SourceAnswers, selected: SelectedBlocks) -> list[WaitReason]:
-    """Return a wait for each block whose header lacks a requested property. Forks only add properties."""
+    """Return a wait for each block whose header lacks a requested property.
+
+    Forks only add properties. Therefore a block to come may have those that Ethereum's newest header lacks.
+    """
     reasons: list[WaitReason] = []
     blocks = [(told.complete(number), of_block) for number, of_block in selected.existing.items()]
-    for header, of_block in [*blocks, *((told.head, of_block) for of_block in selected.coming)]:
+    coming = [] if told.head.is_ethereums else [(told.head, of_block) for of_block in selected.coming]
+    for header, of_block in [*blocks, *coming]:
         fields = [fact.field for fact in of_block if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
             reasons.append(facts.why_lacking(told.source.id, header, lacking))

@@ -13,7 +13,7 @@ from chains.chains_file import Chain
 from chains.nodes.node_errors import ImplausibleGas, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient
-from chains.prices import GasPrices
+from chains.prices import TRANSFER_LIMIT, GasPrices
 from proving import money, stops
 from proving.facts import proves_facts
 from proving.models import (
@@ -255,17 +255,16 @@ def _cancellation_gas(
 ) -> int:
     """Return the gas limit of a cancellation. It is higher on rollups that charge gas for data."""
     earlier = newest if newest and newest.is_cancellation else None
-    usual = prices.transfer_to_self
-    least = earlier.gas if earlier else usual
+    least = earlier.gas if earlier else TRANSFER_LIMIT
     # Other chains charge gas for data too, if nodes refuse a cancellation with less.
     has_bound = not (earlier and earlier.refused_at) and not rollups.charges_gas_for_data(rpc)
-    most = _MOST_TO_CANCEL * usual if has_bound else None
+    most = _MOST_TO_CANCEL * TRANSFER_LIMIT if has_bound else None
     try:
-        estimate = rpc.estimate_gas(signer.address, signer.address, b"", least=usual, most=most)
+        estimate = rpc.estimate_gas(signer.address, signer.address, b"", least=prices.transfer_to_self, most=most)
     except ImplausibleGas:
         return least
     # The estimate is repeated each time. If data becomes more expensive, nodes would refuse the earlier gas limit.
-    return max(least, int(estimate * _DATA_MARGIN) if estimate > usual else estimate)
+    return max(least, int(estimate * _DATA_MARGIN) if estimate > TRANSFER_LIMIT else estimate)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:

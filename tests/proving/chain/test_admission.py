@@ -233,6 +233,17 @@ def test_a_block_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+def test_fields_that_the_next_fork_adds_are_waited_for_with_their_block(service, key):
+    coming = service.head() + 2
+    batch = accepted(submit(key, asking({f"block:{coming}": {"header": ["SLOT_NUMBER"]}})))
+    assert batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}
+    assert waiting() == [f"Block {coming} of chain 31337 does not exist yet; the head is {service.head()}."]
+    service.mine(3)
+    # The block has come without the fork.
+    accepted(batch)
+    assert "has no SLOT_NUMBER: its fork has no such fields." in waiting()[0]
+
+
 @pytest.mark.long
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
     """A node whose chain is far ahead makes the block look too old."""
