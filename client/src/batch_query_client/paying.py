@@ -201,11 +201,13 @@ def _fees(node: Node) -> Steps[dict[str, int]]:
 def _receipt(node: Node, transaction: str, unsigned: UnsignedTransaction, timeout: float) -> Steps[Sent]:
     began = yield Now()
     while True:
-        receipt = yield from node.call("eth_getTransactionReceipt", transaction)
+        # A node may refuse receipts for a while, such as a geth that indexes transactions.
+        (receipt,) = yield from node.calls([("eth_getTransactionReceipt", [transaction])])
         if isinstance(receipt, Mapping):
             break
         if (yield Now()) - began > timeout:
-            raise TransactionFailed(f"The transaction {transaction} was not mined within {timeout:g} s.")
+            refusal = f" {receipt}" if isinstance(receipt, NodeRefused) else ""
+            raise TransactionFailed(f"The transaction {transaction} was not mined within {timeout:g} s.{refusal}")
         yield Pause(_POLL_SECONDS)
     if read_quantity(receipt.get("status")) != 1:
         raise TransactionFailed(f"The transaction {transaction} has reverted.")

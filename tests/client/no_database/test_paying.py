@@ -11,6 +11,7 @@ from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
 from batch_query_client.paying import send
 from batch_query_client.registry import selector
+from tests.chains import geth_answers
 from tests.client.answers import ID, batch
 from tests.client.world import PATIENCE, World, answer
 
@@ -48,7 +49,7 @@ class Chain:
         if method in self.others:
             return self.others[method]
         if method == "eth_call" and "from" in params[0] and self.would_revert:
-            return {"error": {"code": 3, "message": "execution reverted"}}
+            return {"error": {"code": 3, "message": "execution reverted", "data": "0x"}}
         if method == "eth_sendRawTransaction":
             self.sent.append(bytes.fromhex(params[0][2:]))
         results = {
@@ -168,6 +169,27 @@ def test_a_reverted_transaction_is_reported():
     reverted = {"result": {"status": "0x0", "gasUsed": "0x1"}}
     with pytest.raises(TransactionFailed, match=f"{HASH} has reverted"):
         pay(Chain({"eth_getTransactionReceipt": reverted}), to_send(transaction()))
+
+
+@dataclasses.dataclass
+class IndexingChain(Chain):
+    """A geth that has just started, and refuses so many receipts."""
+
+    refused: int = 0
+
+    def make_request(self, method: str, params: Any) -> Any:
+        if method == "eth_getTransactionReceipt" and self.refused:
+            self.refused -= 1
+            refusal = geth_answers.REFUSALS["transactions that are not indexed"]
+            return {"error": dict(zip(("code", "message", "data"), refusal, strict=True))}
+        return super().make_request(method, params)
+
+
+def test_a_node_that_refuses_receipts_for_a_while_is_asked_again():
+    pay(chain := IndexingChain(refused=3), to_send(transaction()), COMPLETE)
+    assert (len(chain.sent), chain.refused) == (1, 0)
+    with pytest.raises(TransactionFailed, match=r"not mined within 60 s\. The node refused: transaction indexing"):
+        pay(IndexingChain(refused=1000), to_send(transaction()))
 
 
 def test_an_unmined_transaction_and_an_incomplete_batch_are_waited_for_with_a_limit():
