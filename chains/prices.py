@@ -109,9 +109,13 @@ class GasPrices:
 
         A constructor takes more.
         """
+        whole, of_code = self.creation_gas(deployer, data, size), self.code_of(size)
+        return whole + max(0, min(whole, _MAX_EXECUTION) - whole + of_code) // _KEPT_PART
+
+    def creation_gas(self, deployer: str, data: bytes, size: int) -> int:
+        """Return the least gas that the creation takes. Some nodes estimate it, and no limit that suffices for it."""
         before = self.before_execution(deployer, data) + self.nested_creation + self.new_account
-        whole = before + self.code_of(size)
-        return whole + max(0, min(whole, _MAX_EXECUTION) - before) // _KEPT_PART
+        return before + self.code_of(size)
 
     def code_of(self, size: int) -> int:
         """Return the gas of storing this number of bytes of code."""

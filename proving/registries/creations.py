@@ -69,8 +69,8 @@ class Creation:
 
     def intent(self, prices: GasPrices) -> Intent:
         """Return the transaction that creates the contract."""
-        execution = self.least_limit(prices) - prices.before_execution(DEPLOYER, self.data)
-        return Intent(DEPLOYER, self.data, least=Load(execution=execution))
+        gas = prices.creation_gas(DEPLOYER, self.data, len(load_artifact(self.name).runtime))
+        return Intent(DEPLOYER, self.data, least=Load(execution=gas - prices.before_execution(DEPLOYER, self.data)))
 
 
 def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
