@@ -1,10 +1,11 @@
-"""Refusals in the words of geth 1.17.10. geth 1.16.9 uses the same words where no comment says otherwise.
+"""Answers of geth 1.17.10. Refusals of geth 1.16.9 have the same words where no comment says otherwise.
 
 Stand-ins repeat them, and tests/real_nodes/system/test_geth_answers.py asks a real geth for each. Numbers, hashes and
 addresses are examples.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 Refusal = tuple[int, str] | tuple[int, str, str]
 """A JSON-RPC error: the code, the words, and the data if there are any."""
@@ -83,4 +84,35 @@ REFUSED_HTTP: Mapping[str, tuple[int, bytes]] = {
     "the port of the Engine API": (401, b"missing token\n"),
     # --rpc.http-body-limit, since 1.17
     "a long body": (413, b"content length too large (2000001>1048576)\n"),
+}
+
+
+# Precompiles by their addresses, from 1 on.
+_PRECOMPILES = (
+    *("ECREC", "SHA256", "RIPEMD160", "ID", "MODEXP", "BN254_ADD", "BN254_MUL", "BN254_PAIRING", "BLAKE2F"),
+    *("KZG_POINT_EVALUATION", "BLS12_G1ADD", "BLS12_G1MSM", "BLS12_G2ADD", "BLS12_G2MSM", "BLS12_PAIRING_CHECK"),
+    *("BLS12_MAP_FP_TO_G1", "BLS12_MAP_FP2_TO_G2"),
+)
+# Rules of forks as `eth_config` (EIP-7910) tells them, without `chainId` and `forkId`.
+OSAKA: dict[str, Any] = {
+    "activationTime": 0,
+    "blobSchedule": {"target": 6, "max": 9, "baseFeeUpdateFraction": 5007716},
+    "precompiles": {
+        **{name: f"0x{number:040x}" for number, name in enumerate(_PRECOMPILES, 1)},
+        "P256VERIFY": f"0x{256:040x}",
+    },
+    "systemContracts": {
+        "BEACON_ROOTS_ADDRESS": "0x000f3df6d732807ef1319fb7b8bb8522d0beac02",
+        "CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS": "0x0000bbddc7ce488642fb579f8b00f3a590007251",
+        "DEPOSIT_CONTRACT_ADDRESS": "0x00000000219ab540356cbb839cbe05303d7705fa",
+        "HISTORY_STORAGE_ADDRESS": "0x0000f90827f1c53a10cb7a02335b175320002935",
+        "WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS": "0x00000961ef480eb55e80d19ad83579a64c007002",
+    },
+}
+AMSTERDAM = OSAKA | {
+    "systemContracts": OSAKA["systemContracts"]
+    | {
+        "BUILDER_DEPOSIT_CONTRACT_ADDRESS": "0x0000bff46984e3725691fa540a8c7589300d8282",
+        "BUILDER_EXIT_CONTRACT_ADDRESS": "0x000064d678505ad48f8ccb093bc65613800e8282",
+    },
 }

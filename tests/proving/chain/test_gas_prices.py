@@ -15,6 +15,7 @@ from django.test import Client
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch, Transaction
+from tests.chains.geth_answers import AMSTERDAM, OSAKA
 from tests.chains.lying_node import ask, between
 from tests.deployed import deploy_on
 from tests.explorer.batches import beat
@@ -129,28 +130,8 @@ def test_a_node_alone_that_scales_what_it_tells_is_believed_and_two_are_compared
 
 # --- Forks to come ----------------------------------------------------------------------------------------------------
 
-# As geth 1.17.10 answers. It also has `chainId`, `forkId`, and `last`, which is like `next`.
-PRECOMPILES = {f"P{number}": f"0x{number:040x}" for number in (*range(1, 18), 256)}
-CONTRACTS = {
-    "BEACON_ROOTS_ADDRESS": "0x000f3df6d732807ef1319fb7b8bb8522d0beac02",
-    "CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS": "0x0000bbddc7ce488642fb579f8b00f3a590007251",
-    "DEPOSIT_CONTRACT_ADDRESS": "0x00000000219ab540356cbb839cbe05303d7705fa",
-    "HISTORY_STORAGE_ADDRESS": "0x0000f90827f1c53a10cb7a02335b175320002935",
-    "WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS": "0x00000961ef480eb55e80d19ad83579a64c007002",
-}
-OF_BUILDERS = {
-    "BUILDER_DEPOSIT_CONTRACT_ADDRESS": "0x0000bff46984e3725691fa540a8c7589300d8282",
-    "BUILDER_EXIT_CONTRACT_ADDRESS": "0x000064d678505ad48f8ccb093bc65613800e8282",
-}
-CURRENT: dict[str, Any] = {
-    "activationTime": 0,
-    "blobSchedule": {"target": 6, "max": 9, "baseFeeUpdateFraction": 5007716},
-    "precompiles": PRECOMPILES,
-    "systemContracts": CONTRACTS,
-}
-AMSTERDAM: dict[str, Any] = CURRENT | {"systemContracts": CONTRACTS | OF_BUILDERS}
-MORE_BLOBS = CURRENT | {"blobSchedule": CURRENT["blobSchedule"] | {"max": 21}}
-HEGOTA = AMSTERDAM | {"precompiles": PRECOMPILES | {"P18": f"0x{18:040x}"}}
+MORE_BLOBS = OSAKA | {"blobSchedule": OSAKA["blobSchedule"] | {"max": 21}}
+HEGOTA = AMSTERDAM | {"precompiles": AMSTERDAM["precompiles"] | {"P18": f"0x{18:040x}"}}
 
 
 def config(next_fork: Any, seconds: float, *, last: Any = None, after: float = 0) -> Any:
@@ -158,7 +139,7 @@ def config(next_fork: Any, seconds: float, *, last: Any = None, after: float = 0
     at = int(time.time() + seconds)
     next_fork = next_fork and deepcopy(next_fork) | {"activationTime": at}
     return {
-        "current": CURRENT,
+        "current": OSAKA,
         "next": next_fork,
         "last": (last and last | {"activationTime": at + int(after)}) or next_fork,
     }
@@ -178,7 +159,7 @@ def telling(answer: Any) -> Any:
 FORKS: dict[str, tuple[Any, str]] = {
     "known": (config(AMSTERDAM, 30 * DAY), "notice"),
     "unknown": (config(HEGOTA, 30 * DAY), "fork_unknown"),
-    "without a sign of what changes": (config(CURRENT, 30 * DAY), "fork_unknown"),
+    "without a sign of what changes": (config(OSAKA, 30 * DAY), "fork_unknown"),
     "after the known one": ({**config(AMSTERDAM, 30 * DAY), "current": AMSTERDAM}, "fork_unknown"),
     "of blobs": (config(MORE_BLOBS, 30 * DAY), ""),
     "of blobs, before another": (config(MORE_BLOBS, DAY, last=AMSTERDAM, after=20 * DAY), "notice"),

@@ -1,6 +1,7 @@
 """geth refuses in the words that stand-ins repeat (tests/chains/geth_answers.py). A new release may have others."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -169,6 +170,21 @@ def refusal_of(node: DrivenGeth, body: list[Any]) -> Iterable[Any]:
 def test_geth_refuses_in_the_words_that_stand_ins_repeat(request, case):
     fixture, body = ASKED[case]
     assert without_examples(refusal_of(request.getfixturevalue(fixture), body)) == without_examples(TOLD[case])
+
+
+def test_geth_tells_a_fork_to_come_as_stand_ins_do():
+    fork_time = int(time.time()) + 3600
+    with DrivenGeth(CHAIN_ID, amsterdam_time=fork_time) as node:
+        told = node.rpc("eth_config")
+        node.mine_until_amsterdam()
+        then = node.rpc("eth_config")
+    assert told["last"] == told["next"] == then["current"]
+    assert (then["next"], then["last"]) == (None, None)
+    for rules, fork, at in (
+        (told["current"], geth_answers.OSAKA, 0),
+        (told["next"], geth_answers.AMSTERDAM, fork_time),
+    ):
+        assert rules == {**fork, "activationTime": at, "chainId": hex(CHAIN_ID), "forkId": rules["forkId"]}
 
 
 def test_geth_has_the_header_of_a_block_alone(old):
