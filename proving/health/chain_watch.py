@@ -252,17 +252,19 @@ def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) 
 
 
 def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
-    """Yield a problem if a fork comes soon. It is a notice if this version knows the fork."""
+    """Yield a problem if a fork comes soon.
+
+    It is a notice if this version knows the fork, or if only one of several nodes names it.
+    """
     fork = destination_prices.ask_for_fork(rpc)
     if fork is None or fork.at - time.time() > _FORK_TOLD.total_seconds():
         return
     at = f"{datetime.fromtimestamp(fork.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     sentence = f"{chain.label} forks at {at}, as {'one node says' if fork.nodes == 1 else f'{fork.nodes} nodes say'}. "
-    if fork.is_known:
-        yield Problem("fork_ahead", f"{sentence}This version knows the fork.", subject(chain.id))
-    else:
-        sentence += "This version does not know the fork: look for a newer version before that time."
-        yield Problem("fork_unknown", sentence, subject(chain.id))
+    unknown = "This version does not know the fork: look for a newer version before that time."
+    sentence += "This version knows the fork." if fork.is_known else unknown
+    code = "fork_ahead" if fork.is_known or not fork.is_believed(chain) else "fork_unknown"
+    yield Problem(code, sentence, subject(chain.id))
 
 
 def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bool) -> Iterator[Problem]:

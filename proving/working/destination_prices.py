@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from django.db import Error as DatabaseError
 
+from chains.chains_file import Chain
 from chains.nodes import price_measurement, questions
 from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
@@ -22,7 +23,6 @@ _KEPT_SECONDS, _FOUND_SECONDS = 4, 60
 _NEAR = 3600
 # Blocks before a fork, and seconds after it, in which nothing new is signed until the fork's first block.
 _BLOCKS_BEFORE, SECONDS_AFTER = 2, 120
-# One node alone may name a wrong time.
 _ENOUGH_NODES = 2
 # The blocks in a row by which a single node shows a fork.
 _IN_A_ROW = 3
@@ -38,6 +38,10 @@ class Fork:
     """The number of nodes that name this time."""
     is_known: bool
     """True if this version knows its rules."""
+
+    def is_believed(self, chain: Chain) -> bool:
+        """Return whether enough of the chain's nodes name the fork. One of several may name a wrong one."""
+        return self.nodes >= min(_ENOUGH_NODES, len(chain.rpc_urls))
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,8 @@ def for_estimates(rpc: RpcClient) -> GasPrices:
     prices, fork, after = of(rpc), coming_fork(rpc), rpc.chain.gas_prices[-1]
     if fork is None or not fork.is_known or prices.name == after.name:
         return prices
-    is_believed = fork.nodes >= min(_ENOUGH_NODES, len(rpc.chain.rpc_urls))
-    return replace(after, block_gas=prices.block_gas) if is_believed and fork.at - _now(rpc) < _NEAR else prices
+    is_dear = fork.is_believed(rpc.chain) and fork.at - _now(rpc) < _NEAR
+    return replace(after, block_gas=prices.block_gas) if is_dear else prices
 
 
 def coming_fork(rpc: RpcClient) -> Fork | None:

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -9,6 +10,7 @@ from eth_account import Account
 from chains import chains_file, cross_checks
 from chains.chains_file import Chains, ChainsError, Connection, UnknownChain, load_chains
 from chains.configured_signers import SignerError, SignerKey
+from chains.prices import AMSTERDAM, OSAKA
 from devnet.devchain import ACCOUNTS, PROJECT
 
 Load = Callable[..., Chains]
@@ -473,6 +475,15 @@ OF_CONNECTION = [
     ('"attested"\nthreshold = 1\nattesters = ["https://secret-token@1.example"]', ".attesters[0]: must be a table"),
 ]
 OF_CHAIN = [
+    ('gas_prices = "paris"', "gas_prices: the known records are osaka and amsterdam"),
+    ("gas_prices = 5", "gas_prices: must be the name of a record, or a table of prices"),
+    ('gas_prices = {record = "paris"}', "gas_prices: the known records are osaka and amsterdam"),
+    ("gas_prices = {colour = 1}", "gas_prices: has no price colour; the prices are call, code_byte_state"),
+    ("gas_prices = {scale = 2}", "gas_prices: has no price scale"),
+    ("gas_prices = {word = 2.5}", "gas_prices: word must be a whole number from 0 to 4294967295"),
+    ("gas_prices = {word = -1}", "gas_prices: word must be a whole number from 0 to 4294967295"),
+    ("gas_prices = {word = true}", "gas_prices: word must be a whole number from 0 to 4294967295"),
+    ("charges_gas_limit = 1", "charges_gas_limit: Input should be a valid boolean"),
     ("colour = 1", "colour"),
     ("confirmations = 0", "confirmations: must be a number of blocks"),
     ("confirmations = 'latest'", "confirmations: must be a number"),
@@ -548,6 +559,27 @@ def test_a_fault_is_named_with_its_place_and_shows_no_secret(load, written, faul
     (told,) = faults_of(load, written, {"TOKEN": "secret-token"})
     assert told.startswith(fault)
     assert not [secret for secret in (KEY, "secret", "example") if secret in told]
+
+
+@pytest.mark.parametrize(
+    ("written", "records"),
+    [
+        ("", [OSAKA, AMSTERDAM]),
+        ('gas_prices = "amsterdam"', [AMSTERDAM]),
+        ("gas_prices = {word = 3}", [replace(OSAKA, word=3), replace(AMSTERDAM, word=3)]),
+        ('gas_prices = {record = "osaka", word = 3, most_gas = 9}', [replace(OSAKA, word=3, most_gas=9)]),
+    ],
+)
+def test_gas_prices_are_named_or_changed(load, written, records):
+    (chain,) = load(ONE.replace("[chains.signer]", f"{written}\n[chains.signer]")).chains
+    assert [*chain.gas_prices] == records
+
+
+def test_the_known_networks_have_prices_of_chains_that_charge_otherwise():
+    networks = load_chains(PROJECT / "docs/operating/known-networks.toml", {})
+    assert [chain.name for chain in networks.chains if chain.charges_gas_limit] == ["Monad"]
+    ((monad,), (today, _)) = (networks.chain(chain_id).gas_prices for chain_id in (143, 1))
+    assert (monad.new_word, monad.max_gas, today) == (27_897, 30_000_000, OSAKA)
 
 
 def test_a_destination_may_have_no_signer(load):

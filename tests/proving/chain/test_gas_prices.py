@@ -212,6 +212,11 @@ def test_most_nodes_decide_on_the_time_and_a_fork_that_is_called_off_is_forgotte
         (notice,) = healthz()["notices"]
         assert "2 nodes say" in notice
         assert stored_fork()["at"] == late["next"]["activationTime"]
+    with nodes(settings, service, telling(config(HEGOTA, DAY)), telling(config(None, 0))):
+        work()
+        assert healthz()["codes"] == []
+        (notice,) = healthz()["notices"]
+        assert "one node says. This version does not know" in notice
     with nodes(settings, service, telling(config(None, 0)), telling(None)):
         work()
     assert (healthz()["notices"], stored_fork()) == ([], None)
