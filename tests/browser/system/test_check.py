@@ -24,6 +24,7 @@ from queries.models import Batch
 from tests import fixtures_folder, headers
 from tests.browser.conftest import axe_violations, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
+from tests.chains import geth_answers
 from tests.chains import tries as chain_tries
 from tests.client.forged_bundles import FORGERIES, HASH, with_transactions
 from tests.contracts import tries, worlds
@@ -448,7 +449,7 @@ def test_contradictions_by_a_wallet_are_shown_and_its_refusals_leave_hashes_to_b
     page: Page, wallet: Wallet, proven: Batch
 ):
     other = {"hash": word(1)}
-    revert = (3, "execution reverted: NotProven")
+    revert = geth_answers.REFUSALS["a revert"][:2]
     for lies, refuses, sentence in (
         ({"eth_getBlockByNumber": other}, {}, rf"Wrong: Test Wallet knows another block \d+ .*{word(1)}\."),
         ({"eth_getBlockByNumber": None}, {}, r"Wrong: Test Wallet knows no block \d+ of Development chain"),

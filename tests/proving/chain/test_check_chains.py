@@ -20,6 +20,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import SignedTransaction
 from tests.chain_fixtures import chain_fixture
+from tests.chains.geth_answers import REFUSALS
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, pruned
 from tests.deployed import deploy
 from tests.explorer.batches import beat
@@ -80,11 +81,12 @@ def test_check_chains_tells_of_every_node_and_of_the_signer_and_the_registry(con
     assert registry == f"  {verified} It has the same address everywhere."
 
 
-@pytest.mark.parametrize("says", ['"pending" is not yet supported', "the method does not exist"])
-def test_check_chains_tells_that_a_node_has_no_pending_block(configure, devchain, says):
+# The words of EthereumJS, and those of geth.
+@pytest.mark.parametrize("refusal", [(-32602, '"pending" is not yet supported'), REFUSALS["no pending block"]])
+def test_check_chains_tells_that_a_node_has_no_pending_block(configure, devchain, refusal):
     def without_pending(body):
         if isinstance(body, dict) and body["method"] == "eth_call" and body["params"][1] == "pending":
-            return error(body, -32601, says)
+            return error(body, *refusal)
         return ask(devchain.url, body)
 
     with lying_node(without_pending) as url:
