@@ -204,6 +204,25 @@ def test_a_node_that_lacks_the_newest_blocks_does_not_shorten_later_ranges(devch
         assert rpc.log_range == before
 
 
+def test_a_refused_range_below_others_leaves_no_block_out(devchain, client_of):
+    """The node finds too much in a range that ends with block 650, which has a log."""
+
+    def node(body: Any) -> Any:
+        first, last = (
+            (int(body["params"][0][name], 16) for name in ("fromBlock", "toBlock")) if is_logs(body) else (0, 0)
+        )
+        return error(body, -32000, "too much") if last == 650 and last - first > 12 else ask(devchain.url, body)
+
+    with lying_node(node) as url:
+        rpc = client_of(url)
+        rpc.log_range = 50
+        assert [log.block_number for log in read(rpc)] == list(AT)
+
+
+def is_logs(body: Any) -> bool:
+    return isinstance(body, dict) and body["method"] == "eth_getLogs"
+
+
 def test_few_requests_leave_out_the_first_blocks(devchain, client_of):
     with bounded(devchain.url, REFUSALS["Infura"], most=200) as (_, url):
         assert [log.block_number for log in read(client_of(url), requests=3)] == [650, 699]

@@ -141,6 +141,12 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         about = {"chainId": "31337", "url": "3"}
         assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence, about]]
         assert sentence in Client().get("/healthz").json()["problems"]
+        since = (timezone.now() - timedelta(minutes=11)).isoformat()
+        longer = [node | {"since": since} for node in ChainWatch.objects.get(pk=31337).resting_nodes]
+        assert len(longer) == 2
+        ChainWatch.objects.update(resting_nodes=longer, due_at=None)
+        work()
+        assert seen() == ["wrong_chain", "node_fails"]
 
 
 _STATUS, _WORDS = geth_answers.REFUSED_HTTP["another host name"]
@@ -169,6 +175,10 @@ def test_operators_read_what_the_node_of_an_unavailable_chain_says(service, sett
     beat()
     with lying_node(answer) as url:
         reconfigure(settings, service.url, url)
+        work()
+        since = (timezone.now() - timedelta(minutes=11)).isoformat()
+        longer = [node | {"since": since} for node in ChainWatch.objects.get().resting_nodes]
+        ChainWatch.objects.update(resting_nodes=longer, due_at=None)
         work()
     (of_operator,), (public,) = sentences()
     assert why in of_operator
