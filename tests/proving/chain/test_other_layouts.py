@@ -1,5 +1,7 @@
 """Source chains whose headers have additional fields."""
 
+import csv
+import io
 import json
 from typing import Any
 
@@ -72,8 +74,9 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
 
 
 @pytest.mark.long
-def test_the_properties_of_the_next_fork_are_proven(chain, there, settings, tmp_path, key):
-    relaid, block = Relaid(there, headers.AMSTERDAM, raw=False), 5
+@pytest.mark.parametrize("number", [0, 7, 2**64 - 1])
+def test_the_properties_of_the_next_fork_are_proven(chain, there, settings, tmp_path, key, client, number):
+    relaid, block = Relaid(there, {**headers.AMSTERDAM, "slotNumber": number}, raw=False), 5
     with lying_node(relaid) as url:
         sources.connect(settings, tmp_path, chain, url)
         l1_block.L1Block(chain).tell(block, relaid.hash(block))
@@ -82,12 +85,16 @@ def test_the_properties_of_the_next_fork_are_proven(chain, there, settings, tmp_
         chain_state.header_on_chain(chain, block, field, source=sources.THERE)
         for field in (chain_state.HeaderField.BLOCK_ACCESS_LIST_HASH, chain_state.HeaderField.SLOT_NUMBER)
     )
-    assert (list_hash.to_bytes(32), slot) == (b"\x0a" * 32, 7)
+    assert (list_hash.to_bytes(32), slot) == (b"\x0a" * 32, number)
+    file = client.get(f"/explorer/query/{batch.pk}/facts.csv").content.decode("utf-8-sig")
+    in_file = {row["property"]: row for row in csv.DictReader(io.StringIO(file))}
+    assert in_file["BLOCK_ACCESS_LIST_HASH"]["word"] == "0x" + "0a" * 32
+    assert in_file["SLOT_NUMBER"]["value"] == str(number)
     [query] = verify_bundle(
         json.dumps(bundle_of(batch, 1)), block_hashes={(sources.THERE, block): relaid.hash(block)}
     ).queries.values()
     assert list(query.facts) == list(chain_state.HeaderField.__members__)
-    assert int.from_bytes(query.facts["SLOT_NUMBER"]) == 7
+    assert int.from_bytes(query.facts["SLOT_NUMBER"]) == number
 
 
 @pytest.mark.long
