@@ -266,7 +266,8 @@ class _ServiceOperations(Generic[AnyBatch]):
         """Return the storage slot from which a view call answers, such as `"balanceOf(address)"`, and its layout.
 
         `block` is a number, `"latest"` or `"finalized"`. `position` is the word of an answer of several. Raises
-        `InvalidRequest` with the code `slots_unknown` or `call_failed`, `UnexpectedAnswer`, and the errors of `submit`.
+        `InvalidRequest` with the code `slots_unknown`, `call_failed` or `proof_unavailable`, `UnexpectedAnswer`, and
+        the errors of `submit`.
         """
         document = {
             "sourceChainId": str(chain),
