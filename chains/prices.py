@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 # Gas of a byte of calldata, and of a zero byte (EIP-2028). A word of code that creates a contract (EIP-3860).
 _BYTE, _ZERO_BYTE, _CREATION_WORD = 16, 4, 2
 # Maximum gas of a transaction's execution (EIP-7825).
-_MAX_EXECUTION = 2**24
+MAX_EXECUTION = 2**24
 # Maximum gas limit of a transaction that a wallet sends: many know no other.
-WALLET_GAS = _MAX_EXECUTION
+WALLET_GAS = MAX_EXECUTION
 # A transaction's new words take this part of a block's gas limit at most. The maximum gas of its execution and state.
 _STATE_PART, _MAX_WITH_STATE = 4, 30_000_000
 # A contract that creates or calls another one keeps this part of its execution gas (EIP-150).
@@ -110,7 +110,7 @@ class GasPrices:
         A constructor takes more.
         """
         whole, of_code = self.creation_gas(deployer, data, size), self.code_of(size)
-        return whole + max(0, min(whole, _MAX_EXECUTION) - whole + of_code) // _KEPT_PART
+        return whole + max(0, min(whole, MAX_EXECUTION) - whole + of_code) // _KEPT_PART
 
     def creation_gas(self, deployer: str, data: bytes, size: int) -> int:
         """Return the least gas that the creation takes. Some nodes estimate it, and no limit that suffices for it."""
@@ -165,7 +165,7 @@ class GasPrices:
         return max(
             (load.execution + load.words * self.word) / execution,
             load.words * self.word_state * _STATE_PART / (self.block_gas or _USUAL_BLOCK),
-            self.execution_of(load) / (_MAX_WITH_STATE if self.most_gas > _MAX_EXECUTION else execution),
+            self.execution_of(load) / (_MAX_WITH_STATE if self.most_gas > MAX_EXECUTION else execution),
         )
 
 
@@ -182,7 +182,7 @@ OSAKA = GasPrices(
     code_byte_state=200,
     floor_byte=40,
     floor_zero_byte=10,
-    most_gas=_MAX_EXECUTION,
+    most_gas=MAX_EXECUTION,
 )
 AMSTERDAM = GasPrices(
     name="amsterdam",

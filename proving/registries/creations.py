@@ -28,11 +28,11 @@ from config.configured_chains import get_rpc
 from proving.models import LIVE_STATES, Transaction
 from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
-from proving.sending import orders, signers, signing, transaction_monitor
+from proving.sending import gas_caps, orders, signers, signing, transaction_monitor
 from proving.sending.signers import Unsent
 from proving.working import destination_prices, lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
-from queries.waits import WaitReason
+from queries.waits import WaitReason, wait
 
 
 class DeploymentError(Exception):
@@ -109,6 +109,7 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
         if begun.issuperset(creation.address for creation in ready):
             raise DeploymentError("The deploying transactions did not create the contracts; run the command again.")
         if _require_deployer(chain, rpc):
+            _require_room(rpc, missing)
             begun |= _begin(chain, ready, under_way)
     seconds = transaction_monitor.WAIT_SECONDS
     if not begun and why is None:
@@ -127,15 +128,29 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     """
     if no_signer := signers.why_none(chain):
         raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml. You may remove it afterwards.")
-    prices = destination_prices.find(get_rpc(chain.id))
+    rpc = get_rpc(chain.id)
+    prices = destination_prices.find(rpc)
     try:
         sent = send(chain, [creation.intent(prices) for creation in creations], live)
     except Reverted:
-        # Another operator has created a contract, or a node lags, or a constructor refuses. The deployer hides why.
+        # Another operator has created a contract, a node lags or allows too little gas, or a constructor refuses. The
+        # deployer hides which.
         for creation in creations:
-            _require_constructed(get_rpc(chain.id), creation)
+            if too_little := gas_caps.why_too_low(rpc, creation.least_limit(prices)):
+                raise DeploymentError(f"{creation.contract} can't be created. {too_little}") from None
+            _require_constructed(rpc, creation)
         return set()
     return {creation.address for creation in creations[: len(sent)]}
+
+
+def _require_room(rpc: RpcClient, creations: Sequence[Creation]) -> None:
+    """Raise `DeploymentError` if a block of the chain has no room for one of the creations."""
+    destination_prices.find(rpc)
+    prices = destination_prices.of(rpc, rpc.head())
+    for creation in creations:
+        if (gas := creation.least_limit(prices)) > prices.max_gas:
+            too_large = wait("transaction_too_large", gas=gas, most=prices.max_gas)
+            raise DeploymentError(f"{creation.contract} can't be created. {too_large}")
 
 
 def _require_constructed(rpc: RpcClient, creation: Creation) -> None:

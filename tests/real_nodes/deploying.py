@@ -1,7 +1,8 @@
 """Deploy on a chain whose blocks are mined on request, or for the facts of such a chain."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from tests.deployed import deploy
 
 
 def deployed_on(chain_id: int, mine: Callable[[], None]) -> FactsRegistry:
-    """Deploy the chain's registry for its own facts, and return it. Call `mine` after every 20 database statements."""
+    """Deploy the chain's registry for its own facts, and return it."""
+    with mining(mine):
+        return deploy(chain_id, chain_id)
+
+
+@contextmanager
+def mining(mine: Callable[[], None]) -> Iterator[None]:
+    """Call `mine` after every 20 database statements."""
     statements = itertools.count(1)
 
     def pass_time(execute: Any, *more: Any) -> Any:
@@ -25,7 +33,7 @@ def deployed_on(chain_id: int, mine: Callable[[], None]) -> FactsRegistry:
         return execute(*more)
 
     with connection.execute_wrapper(pass_time):
-        return deploy(chain_id, chain_id)
+        yield
 
 
 def deployed_for(
