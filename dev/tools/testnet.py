@@ -9,6 +9,7 @@ import argparse
 import getpass
 import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,11 +28,25 @@ SEPOLIA, OP_SEPOLIA = 11155111, 11155420
 NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
 # Variables in CHAINS_FILE, each with its chain and default URL.
 NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
+# Places that give test money, and their price.
+FAUCETS = {
+    SEPOLIA: """\
+  https://sepolia-faucet.pk910.de (minutes of your processor)
+  https://cloud.google.com/application/web3/faucet/ethereum/sepolia (an account)
+  https://faucet.quicknode.com/ethereum/sepolia (an account)""",
+    OP_SEPOLIA: """\
+  https://console.optimism.io/faucet (a sign-in)
+  https://faucet.quicknode.com/optimism/sepolia (an account)""",
+}
+AGAIN = "make testnet"
 PORT = 8000
 # Seconds between checks of the signer's balance.
 POLL_SECONDS = 5
 # Seconds between reminders that the signer's balance is too low.
 TELL_SECONDS = 120
+
+# Beginnings of sentences of `check_chains`: the signer has too little money, or enough.
+_LACKING, _COSTS = "To begin on ", "On "
 
 # Each line is flushed, so that it appears immediately in a pipe too.
 say = partial(print, flush=True)
@@ -51,7 +66,7 @@ def main() -> int:
     try:
         Testnet(options.folder.resolve()).run(options.port, options.wait_minutes * 60)
     except (KeyboardInterrupt, EOFError):  # Ctrl-C, and Ctrl-D at a question
-        say("\nStopped. The same command goes on from here.")
+        say(f"\nStopped. This goes on from here: {AGAIN}")
     except (TestnetError, PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
@@ -72,11 +87,15 @@ class Testnet:
     def run(self, port: str | None, wait_seconds: float) -> None:
         """Do all steps, then replace this process by the web server and the worker."""
         for name, (chain_id, default) in NODES.items():
-            self._node(name, chain_id, default)
+            try:
+                self._node(name, chain_id, default)
+            except TestnetError as error:
+                if chain_id == SEPOLIA:  # the facts are about it
+                    raise
+                say(error, f"Going on without {NAMES[chain_id]}. To try it again: {AGAIN}", sep="\n")
         self._key()
         self._migrate()
-        self._deploy(SEPOLIA, wait_seconds)
-        self._deploy(OP_SEPOLIA, 0)
+        self._deploy(wait_seconds)
         self._serve(chosen_port("PORT", port, PORT))
 
     # --- Nodes --------------------------------------------------------------------------------------------------------
@@ -136,33 +155,51 @@ class Testnet:
         self._must("collectstatic", "--no-input", "-v", "0")
         say(f"Database and pages: in {self.state}.")
 
-    def _deploy(self, destination: int, wait_seconds: float) -> None:
-        """Deploy the registry for Sepolia's facts once the signer has enough money. Print how much is missing."""
-        began = time.monotonic()
-        reminded_at = -math.inf
-        while lacking := self._lacking(destination):
-            # The missing amount changes with the gas price at each check.
-            if time.monotonic() - reminded_at > TELL_SECONDS:
-                say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
+    def _deploy(self, wait_seconds: float) -> None:
+        """Deploy the registries for Sepolia's facts where the signer has money. Wait until there is one at least."""
+        began, reminded_at = time.monotonic(), -math.inf
+        left, is_there = [SEPOLIA, OP_SEPOLIA], False
+        while left and not is_there:
+            # The amounts change with the gas price at each check.
+            costs = self._costs()
+            for destination in [*left]:
+                if not costs[destination].startswith(_LACKING):
+                    left.remove(destination)
+                    is_there |= self._is_deployed(destination, costs[destination])
+            if left and (is_there or time.monotonic() - reminded_at > TELL_SECONDS):
+                say(*(f"{costs[destination]} Faucets:\n{FAUCETS[destination]}" for destination in left), sep="\n")
                 reminded_at = time.monotonic()
-            if destination != SEPOLIA:
-                # A user who submits such a batch must know why the batch waits.
-                say(f"Until then batches for {NAMES[destination]} are accepted, and wait: run the same command again.")
-                return
-            if time.monotonic() - began >= wait_seconds:
-                raise TestnetError("The money is not there yet. Run the same command again when it is.")
-            time.sleep(POLL_SECONDS)
-        say(f"Facts of {NAMES[SEPOLIA]} on {NAMES[destination]}: deploying what is missing ...")
-        say(self._must("deploy_registry", str(destination), str(SEPOLIA)).strip())
+            if left and not is_there:
+                if time.monotonic() - began >= wait_seconds:
+                    raise TestnetError(f"The money is not there yet. When it is, run this again: {AGAIN}")
+                time.sleep(POLL_SECONDS)
+        if not is_there:
+            raise TestnetError(f"There is no facts registry, so nothing can be served. To try it again: {AGAIN}")
+        for destination in left:
+            # A user who submits such a batch must know why the batch waits.
+            say(f"Batches for {NAMES[destination]} are accepted, and wait until there is money and you run: {AGAIN}")
 
-    def _lacking(self, destination: int) -> str:
-        """Return the sentence of `check_chains` about the money that the signer needs to begin.
+    def _is_deployed(self, destination: int, costs: str) -> bool:
+        """Deploy a registry, and return whether it can be used. Otherwise print why, and the command that failed."""
+        say(f"Facts of {NAMES[SEPOLIA]} on {NAMES[destination]}: deploying what is missing ...", *filter(None, [costs]))
+        arguments = "deploy_registry", str(destination), str(SEPOLIA)
+        output, refused = self._manage(*arguments)
+        say(refused or output.strip())
+        if refused:
+            say(f"Batches for {NAMES[destination]} wait until this works: {self._whole(*arguments)}")
+        return not refused
 
-        Empty if there is enough.
+    def _costs(self) -> dict[int, str]:
+        """Return the sentences of `check_chains` about what the signer needs to begin on each destination.
+
+        A sentence is empty where all is deployed.
         """
         output, _ = self._manage("check_chains")
-        lines = (line.strip() for line in output.splitlines())
-        return next((line for line in lines if line.startswith("To begin on ") and f"({destination})" in line), "")
+        lines = [line.strip() for line in output.splitlines()]
+        return {
+            chain: next((line for line in lines if line.startswith((_LACKING, _COSTS)) and f"({chain})" in line), "")
+            for chain in NAMES
+        }
 
     # --- Servers ------------------------------------------------------------------------------------------------------
 
@@ -176,8 +213,14 @@ class Testnet:
     def _must(self, *arguments: str) -> str:
         output, refused = self._manage(*arguments)
         if refused:
-            raise TestnetError(f"manage.py {arguments[0]}: {refused}")
+            raise TestnetError(f"{refused} The command was: {self._whole(*arguments)}")
         return output
+
+    def _whole(self, *arguments: str) -> str:
+        """Return a command of manage.py as it may be typed anywhere, without secrets."""
+        changed = {name: value for name, value in self.environment.items() if os.environ.get(name) != value}
+        variables = [f"{name}={shlex.quote(value)}" for name, value in changed.items() if name not in NODES]
+        return " ".join([*variables, shlex.join([sys.executable, str(PROJECT / "manage.py"), *arguments])])
 
     def _manage(self, *arguments: str) -> tuple[str, str]:
         """Return the output of a command of manage.py, and its last line if it fails."""

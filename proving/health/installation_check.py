@@ -270,13 +270,16 @@ def _tell_of_signer(
         balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
         say(f"  The signer {address} holds {in_units(balance)} {currency}; it stops below {minimum} {currency}.")
-        if missing and balance < (needed := registry_setup.needed(chain, missing, rpc)).least:
+        if missing:
+            needed = registry_setup.needed(chain, missing, rpc)
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
-            say(
-                f"  To begin on {chain.label}, send {chain.cost(needed.to_send(balance))} to {address}: deploying "
-                f"{registries} takes at most {chain.cost(needed.deploying)} at present, and each balance that is "
-                f"proven about {chain.cost(needed.each_balance)}."
+            costs = (
+                f"deploying {registries} takes at most {chain.cost(needed.deploying)} at present, and each balance "
+                f"that is proven about {chain.cost(needed.each_balance)}."
             )
+            is_enough = balance >= needed.least
+            send = f"send {chain.cost(needed.to_send(balance))} to {address}: "
+            say(f"  On {chain.label}, {costs}" if is_enough else f"  To begin on {chain.label}, {send}{costs}")
     except SignerError as error:
         say(f"  {error}")
     except ChainError as error:

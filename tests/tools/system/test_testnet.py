@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from chains.chains_file import load_chains
+from chains.contract_artifacts import DEPLOYER
 from demo import client
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.chain_fixtures import chain_fixture
@@ -141,7 +142,7 @@ def test_make_testnet_asks_waits_for_money_deploys_serves_and_goes_on_where_it_w
     registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
     # The command goes on without OP Sepolia if the signer has no ETH there.
     command.until(rf"To begin on OP Sepolia \(11155420\), send \S+ ETH to {address}")
-    command.until("Until then batches for OP Sepolia are accepted, and wait")
+    command.until("Batches for OP Sepolia are accepted, and wait until there is money and you run: make testnet")
     service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
     wait_until(lambda: answers(f"{service}/explorer"))
     prove(service, sepolia, sepolia, sepolia.head())
@@ -169,21 +170,61 @@ def test_make_testnet_asks_waits_for_money_deploys_serves_and_goes_on_where_it_w
 def test_make_testnet_reads_its_answers_from_the_environment_and_may_be_stopped(command, sepolia, op_sepolia, tmp_path):
     nodes = {"SEPOLIA_RPC_URL": sepolia.url, "OP_SEPOLIA_RPC_URL": op_sepolia.url}
     command.start(typed="\n", **nodes)
-    command.until("To begin on Sepolia")
+    for name in ("Sepolia", "OP Sepolia"):
+        command.until(rf"To begin on {name} \(\d+\), send .+: deploying 1 registry takes at most .+\n  https://\S+ \(")
     command.stop()
-    assert command.said.endswith("Stopped. The same command goes on from here.\n")
+    assert command.said.endswith("Stopped. This goes on from here: make testnet\n")
     # For an empty passphrase, the command makes a random one.
     assert sorted(files(tmp_path)) == ["testnet.json", "testnet.password"]
     assert len(files(tmp_path)["testnet.password"][1]) > 40
     command.start("--wait-minutes", "0", **nodes)
     assert command.ended() == 1
-    assert command.said.endswith("The money is not there yet. Run the same command again when it is.\n")
+    assert command.said.endswith("The money is not there yet. When it is, run this again: make testnet\n")
     # If the key can't be decrypted, nobody should send ETH to it.
     (tmp_path / "secrets" / "testnet.password").write_text("another one")
     command.start(**nodes)
     assert command.ended() == 1
     assert command.said.endswith("testnet.json can't be decrypted with its password.\n")
     assert "To begin" not in command.said
+
+
+@pytest.mark.release
+def test_make_testnet_serves_op_sepolia_where_sepolia_s_registry_can_not_be_deployed(command, sepolia, op_sepolia):
+    """The printed command deploys it once that is possible."""
+    command.start(typed="\n", SEPOLIA_RPC_URL=sepolia.url, OP_SEPOLIA_RPC_URL=op_sepolia.url)
+    address = command.until(r"Signer: (0x\w{40}), a new key")[1]
+    command.until("To begin on OP Sepolia")
+    deployer = sepolia.rpc("eth_getCode", DEPLOYER, "latest")
+    sepolia.rpc("anvil_setCode", DEPLOYER, "0x00")
+    fund(sepolia, address, 1)
+    command.until(r"Sepolia \(11155111\) has other code than the deterministic deployer's")
+    line = command.until(r"Batches for Sepolia wait until this works: (.+)")[1]
+    fund(op_sepolia, address, 1)
+    command.until(r"The facts registry for chain 11155111 on chain 11155420 is at 0x")
+    command.until("Serving until Ctrl-C: http")
+    sepolia.rpc("anvil_setCode", DEPLOYER, deployer)
+    environment = {"PATH": os.environ["PATH"], "SEPOLIA_RPC_URL": sepolia.url, "OP_SEPOLIA_RPC_URL": op_sepolia.url}
+    done = subprocess.run(line, shell=True, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    assert re.match("The facts registry for chain 11155111 on chain 11155111 is at 0x", done.stdout), done.stderr
+
+
+@pytest.mark.release
+def test_make_testnet_goes_on_to_op_sepolia_while_sepolia_has_no_money_and_without_it_while_its_node_is_away(
+    command, sepolia, op_sepolia
+):
+    command.start(typed="\n", SEPOLIA_RPC_URL=sepolia.url, OP_SEPOLIA_RPC_URL=op_sepolia.url)
+    address = command.until(r"Signer: (0x\w{40}), a new key")[1]
+    fund(op_sepolia, address, 1)
+    command.until(r"On OP Sepolia \(11155420\), deploying 1 registry takes at most 0\.\d+ ETH at present")
+    command.until(r"The facts registry for chain 11155111 on chain 11155420 is at 0x")
+    command.until(rf"To begin on Sepolia \(11155111\), send \S+ ETH to {address}")
+    command.until("Batches for Sepolia are accepted, and wait until there is money and you run: make testnet")
+    command.until("Serving until Ctrl-C: http")
+    fund(sepolia, address, 1)
+    command.start(SEPOLIA_RPC_URL=sepolia.url, OP_SEPOLIA_RPC_URL="http://127.0.0.1:1")
+    command.until(r"OP_SEPOLIA_RPC_URL can't be used\. .+\nGoing on without OP Sepolia\. To try it again: make testnet")
+    command.until(r"The facts registry for chain 11155111 on chain 11155111 is at 0x")
+    command.until("Serving until Ctrl-C: http")
 
 
 @pytest.mark.long
