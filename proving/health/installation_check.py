@@ -277,9 +277,10 @@ def _tell_of_signer(
                 f"deploying {registries} takes at most {chain.cost(needed.deploying)} at present, and each balance "
                 f"that is proven about {chain.cost(needed.each_balance)}."
             )
-            is_enough = balance >= needed.least
-            send = f"send {chain.cost(needed.to_send(balance))} to {address}: "
-            say(f"  On {chain.label}, {costs}" if is_enough else f"  To begin on {chain.label}, {send}{costs}")
+            if balance < needed.least:
+                say(f"  To begin on {chain.label}, send {chain.cost(needed.to_send(balance))} to {address}: {costs}")
+            elif needed.deploying:
+                say(f"  On {chain.label}, {costs}")
     except SignerError as error:
         say(f"  {error}")
     except ChainError as error:
