@@ -162,9 +162,9 @@ def test_no_creation_is_signed_with_less_than_it_takes(geth, settings):
 
     def say_less(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_estimateGas" and int(reply.get("result", "0x0"), 16) > 2**24:
-            reply["result"] = hex(30_000_000)
+            reply["result"] = hex(29_800_000)
         return [reply]
 
-    with service.changed_replies(settings, geth, say_less), pytest.raises(CommandError, match="30000000"):
+    with service.changed_replies(settings, geth, say_less), pytest.raises(CommandError, match="29800000"):
         run(geth, "deploy_registry", CHAIN_ID, CHAIN_ID)
     assert gas_of_creations() == [NATIVE_SOURCE, MULTICALL]
