@@ -37,6 +37,7 @@ from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, re
 from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 from tests.headers import with_hash
+from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
 
 # Nothing listens on port 1, because tests have no right to use it.
 DEAD = "http://127.0.0.1:1/secret-path"
@@ -377,6 +378,18 @@ def test_a_refusal_may_pass_if_the_node_ran_out_of_time(devchain, client_of, ref
                 call(client)
             assert caught.value.may_pass
             assert not client.resting_nodes()
+
+
+@pytest.mark.geth
+def test_a_call_that_geth_aborts_for_want_of_time_may_pass(client_of):
+    endless = {"data": "0x5b5f56"}
+    with DrivenGeth(CHAIN_ID, flags=["--rpc.evmtimeout=1ms"]) as node:
+        client = client_of(node.url, chain_id=CHAIN_ID)
+        with pytest.raises(RpcRefused) as caught:
+            client.call("eth_call", endless, "latest")
+        assert (caught.value.code, caught.value.message) == REFUSALS["a call that takes too long"]
+        assert caught.value.may_pass
+        assert not client.resting_nodes()
 
 
 # --- Several questions, each with its own answer ----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -84,13 +85,29 @@ def test_the_depth_of_proofs_is_told_with_the_settings_that_increase_it(flags):
 _CREATION = "6103e95f55600960116000396009 6000f3".replace(" ", "") + "5f545f5260205ff3"
 
 
+def created(node: DrivenGeth, code: str) -> str:
+    """Return the address of a new contract."""
+    fields = {"chainId": CHAIN_ID, "nonce": 0, "gas": 10**6, "gasPrice": 10**11, "data": f"0x{code}"}
+    raw = Account.sign_transaction(fields, ACCOUNTS[2][1]).raw_transaction.to_0x_hex()
+    sent = node.rpc("eth_sendRawTransaction", raw)
+    # geth may begin a block before its pool has taken the transaction over.
+    while int(node.rpc("eth_getTransactionCount", ACCOUNTS[2][0], "latest"), 16) == 0:
+        node.mine()
+    contract = ""
+
+    def is_indexed() -> bool:
+        nonlocal contract
+        with suppress(NodeErrorReply):
+            contract = node.rpc("eth_getTransactionReceipt", sent)["contractAddress"]
+        return bool(contract)
+
+    until(is_indexed, "the receipt")
+    return contract
+
+
 @pytest.mark.parametrize("configured", ["--gcmode=archive"], indirect=True)
 def test_blocks_that_geth_reads_and_does_not_prove_are_refused_as_for_a_batch(configured, client, key):
-    fields = {"chainId": CHAIN_ID, "nonce": 0, "gas": 10**6, "gasPrice": 10**11, "data": f"0x{_CREATION}"}
-    raw = Account.sign_transaction(fields, ACCOUNTS[2][1]).raw_transaction.to_0x_hex()
-    sent = configured.rpc("eth_sendRawTransaction", raw)
-    configured.mine()
-    contract, number = configured.rpc("eth_getTransactionReceipt", sent)["contractAddress"], configured.head()
+    contract, number = created(configured, _CREATION), configured.head()
     of_accounts = service.request(service.ALICE, block=number, chain_id=CHAIN_ID)
     of_accounts["destinationChainId"] = str(CHAIN_ID)
     of_slots = {"sourceChainId": str(CHAIN_ID), "contract": contract, "signature": "f()", "block": f"block:{number}"}
