@@ -1,0 +1,108 @@
+"""The service on a geth that charges Amsterdam's prices, and on one that reaches the fork."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from devnet import genesis
+from proving.models import SignedTransaction, Signer, Stop, Transaction, TransactionState
+from queries.models import Batch, BatchStatus
+from tests import service
+from tests.proving.estimated_batches import estimate
+from tests.real_nodes.deploying import deployed_on
+from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
+
+pytestmark = [pytest.mark.django_db, pytest.mark.geth, pytest.mark.outside]
+
+_ALICE = service.ALICE
+# Requests of every kind, about a block with transactions.
+KINDS: dict[str, dict[str, Any]] = {
+    "a balance": {"accounts": {_ALICE: {"props": ["BALANCE"]}}},
+    "an account": {"accounts": {_ALICE: {"props": service.ACCOUNT_FIELDS}}},
+    "a header's field": {"header": ["TIMESTAMP"]},
+    "five fields": {"header": ["GAS_USED", "GAS_LIMIT", "TIMESTAMP", "BLOCK_ACCESS_LIST_HASH", "SLOT_NUMBER"]},
+    "slots": {"accounts": {genesis.HOLDS_SLOTS: {"slots": ["0x0", "0x1"]}}},
+    "zero slots": {"accounts": {genesis.HOLDS_SLOTS: {"slots": [hex(2**20 + n) for n in range(20)]}}},
+}
+
+
+def connect(settings, tmp_path, node: DrivenGeth) -> None:
+    settings.CHAINS_FILE = service.chains_toml(tmp_path, node.url, chain_id=CHAIN_ID)
+
+
+def request(number: int, of_block: dict[str, Any]) -> dict[str, Any]:
+    return service.asking({f"block:{number}": of_block}, source=CHAIN_ID, destination=CHAIN_ID)
+
+
+def submit(key, node: DrivenGeth, of_block: dict[str, Any], number: int | None = None) -> Batch:
+    return service.submit(key, request(node.head() - 1 if number is None else number, of_block))
+
+
+@pytest.fixture
+def amsterdam(settings, tmp_path) -> Iterator[DrivenGeth]:
+    """Yield a geth with Amsterdam's prices, on which the registry is deployed."""
+    with DrivenGeth(CHAIN_ID, amsterdam_time=0) as node:
+        node.mine(3)
+        connect(settings, tmp_path, node)
+        deployed_on(CHAIN_ID, node.mine)
+        yield node
+
+
+def test_every_kind_of_batch_is_done_at_the_first_try(amsterdam, client, key):
+    for name, of_block in KINDS.items():
+        before = set(Transaction.objects.values_list("pk", flat=True))
+        amsterdam.mine(2)
+        body = request(amsterdam.head() - 1, of_block)
+        estimated = estimate(client, key, body)["gas"]["expected"]
+        batch = service.done(service.submit(key, body), amsterdam)
+        sent = Transaction.objects.exclude(pk__in=before)
+        assert sent, name
+        for tx in sent:
+            assert tx.succeeded, name
+            # The limit leaves a margin, and no more than that of an estimate.
+            assert 1 <= tx.newest.gas / tx.gas_used <= 1.6, name
+        most_off = 0.1 if "zero" in name else 0.06
+        assert batch.gas_used == pytest.approx(estimated, rel=most_off), name
+
+
+def test_cancellations_are_believed_and_stop_no_signer(amsterdam, key):
+    for _ in range(3):
+        amsterdam.mine(2)
+        batch = submit(key, amsterdam, KINDS["a balance"])
+        service.work()
+        assert Transaction.objects.filter(state=TransactionState.PENDING).count() == 1
+        answer = Client().post(f"/batch-queries/{batch.pk}/cancel", headers=service.header(key))
+        assert answer.status_code == 200
+        service.work(rounds=4)
+        service.work(rounds=8, chain=amsterdam)
+    versions = SignedTransaction.objects.filter(is_cancellation=True)
+    cancelled = [(each.transaction.state, each.transaction.gas_used, each.gas) for each in versions]
+    assert cancelled == [(TransactionState.FINAL, 12_000, 21_000)] * 3
+    assert not Stop.objects.exists()
+    assert Signer.objects.get().receipt_fault is None
+    service.done(submit(key, amsterdam, KINDS["a balance"]), amsterdam)
+
+
+def test_what_is_signed_before_the_fork_fails_once_at_most(key, settings, tmp_path):
+    with DrivenGeth(CHAIN_ID, amsterdam_time=int(time.time()) + 300) as node:
+        node.mine(3)
+        connect(settings, tmp_path, node)
+        deployed_on(CHAIN_ID, node.mine)
+        node.mine(2)
+        names = ("a balance", "an account", "a header's field", "zero slots")
+        batches = [submit(key, node, KINDS[name]) for name in names]
+        service.work()
+        signed_before = list(Transaction.objects.filter(state=TransactionState.PENDING))
+        assert signed_before
+        node.mine_until_amsterdam()
+        later = submit(key, node, KINDS["five fields"], node.head() + 3)
+        for batch in (*batches, later):
+            service.done(batch, node, rounds=25)
+        failed = Transaction.objects.filter(succeeded=False)
+        assert {tx.pk for tx in failed} <= {tx.pk for tx in signed_before}
+        nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
+        assert list(nonces) == list(range(nonces[0], nonces[0] + len(nonces)))
+        assert {service.fresh(batch).status for batch in batches} == {BatchStatus.DONE}
