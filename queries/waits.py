@@ -1,13 +1,13 @@
 """Waits as data: a code with values says why a batch waits, or what went wrong.
 
 A page or the API builds the sentence, in its own formats, from the table `wait_sentences.toml`. The code says who must
-act. Users see the values, so they contain no secrets and no words of a node.
+act. Users see the values, so they contain no secrets and no words of a node. Only operators see a node's `words`.
 """
 
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 
 from chains.encoding import in_units
-from chains.nodes.node_errors import ChainError
+from chains.nodes.node_errors import ChainError, with_words
 
 if TYPE_CHECKING:
     from config.chain_names import ChainName
@@ -48,9 +48,17 @@ class WaitReason:
 
     code: str
     values: "tuple[tuple[str, Value], ...]" = ()
+    words: str = field(default="", compare=False)
+    """A node's own words about it. No sentence for users has them, because a node may echo our key in any form."""
 
     def __str__(self) -> str:
         return Words().sentence(self)
+
+    @property
+    def for_operators(self) -> str:
+        """Return the sentence with the node's words, or with those about an inner reason."""
+        inner = (value for _, value in self.values if isinstance(value, WaitReason))
+        return with_words(str(self), self.words or next((reason.words for reason in inner if reason.words), ""))
 
     @property
     def parts(self) -> "tuple[WaitReason, ...]":
@@ -92,8 +100,8 @@ def joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
 
 
 def fault(error: ChainError) -> WaitReason:
-    """Return the reason that users see for an error of a chain's nodes."""
-    return wait(NODE_FAILS, problem=str(error))
+    """Return the reason for an error of a chain's nodes. Users see its sentence, and operators the node's words too."""
+    return replace(wait(NODE_FAILS, problem=str(error)), words=error.message)
 
 
 # --- Sentences --------------------------------------------------------------------------------------------------------
@@ -209,7 +217,8 @@ _OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
 def _as_json(value: Value) -> Any:
     match value:
         case WaitReason():
-            return {"code": value.code, "values": {name: _as_json(each) for name, each in value.values}}
+            values = {name: _as_json(each) for name, each in value.values}
+            return {"code": value.code, "values": values} | ({"words": value.words} if value.words else {})
         case tuple():
             return list(map(_as_json, value))
     return value
@@ -217,8 +226,9 @@ def _as_json(value: Value) -> Any:
 
 def _of_json(content: Any) -> Any:
     match content:
-        case {"code": code, "values": values}:
-            return WaitReason(code, tuple((name, _of_json(value)) for name, value in sorted(values.items())))
+        case {"code": code, "values": values, **more}:
+            named = tuple((name, _of_json(value)) for name, value in sorted(values.items()))
+            return WaitReason(code, named, str(more.get("words", "")))
         case list():
             return tuple(map(_of_json, content))
     return content

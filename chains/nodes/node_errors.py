@@ -31,8 +31,8 @@ class ChainError(Exception):
 
     @property
     def for_operators(self) -> str:
-        """Return the sentence with the node's words in quotes, for logs and commands."""
-        return f"{str(self).removesuffix('.')}; the node said: “{self.message}”." if self.message else str(self)
+        """Return the sentence with the node's words, for logs, commands and problems."""
+        return with_words(str(self), self.message)
 
 
 class NodeUnavailable(ChainError):
@@ -135,6 +135,11 @@ class Reverted(RpcRefused):
 
 # Refusals by the chain itself, which every node would repeat. Any other refusal may come from a single node.
 FINAL = (OtherAccounts, Reverted)
+
+
+def with_words(sentence: str, words: str) -> str:
+    """Return the sentence with a node's words in quotes, if there are any."""
+    return f"{sentence.removesuffix('.')}; the node said: “{words}”." if words else sentence
 
 
 # --- Recognising errors -----------------------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
             try:
                 sent.append((block, action, _order(context, block, action, proofs)))
             except ChainError as error:
-                why_not[block.pk] = Fail(waits.fault(error), for_operators=error.for_operators)
+                why_not[block.pk] = Fail(waits.fault(error))
         outcomes = orders.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in sent])
         sendings = []
         for (block, action, _), outcome in zip(sent, outcomes, strict=True):
@@ -406,7 +406,7 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
             return Requeue(refused, context.poll_seconds)
         case ChainError():
-            return Fail(waits.fault(outcome), for_operators=outcome.for_operators)
+            return Fail(waits.fault(outcome))
 
 
 def _postponed(context: WorkContext, reason: WaitReason) -> Requeue:

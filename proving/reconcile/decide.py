@@ -186,7 +186,6 @@ class Fail:
 
     reason: WaitReason
     queries: Collection[int] | None = None  # ids of the affected queries; None means all of the block
-    for_operators: str = ""  # the sentence for the log, if it differs
     for_path: bool = False  # True if no path to the block can be made now
 
 

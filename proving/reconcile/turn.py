@@ -187,7 +187,7 @@ class _Turn:
 
 def _failed(error: ChainError) -> Fail:
     for_path = isinstance(error, building.BranchUnavailable)
-    return Fail(waits.fault(error), for_operators=error.for_operators, for_path=for_path)
+    return Fail(waits.fault(error), for_path=for_path)
 
 
 def _reopen_lost_by_unused_registries(lane: HeldLane, blocks: Sequence[Block]) -> None:
@@ -359,7 +359,7 @@ def _end_blocks(lane: HeldLane, claim: Claim[Block], blocks: Sequence[Block], en
             continue
         seconds = due_rows.backoff(block.attempts).total_seconds()
         with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
-            sentence = end.for_operators or end.reason
+            sentence = end.reason.for_operators
             # One line a minute is written for each connection and code.
             subject = f"{end.reason.told.code} from chain {block.source_chain_id} to chain {block.destination_chain_id}"
             logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)

@@ -9,7 +9,7 @@ asked for counts at its maximum until the nonce is final.
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from math import inf
@@ -411,7 +411,8 @@ def _note(version: SignedTransaction, answer: bytes | ChainError, cause: Refusal
     """Store the result of a broadcast. `cause` is that of a refusal."""
     tx, now, problem = version.transaction, timezone.now(), None
     if isinstance(answer, ChainError) and cause != RefusalCause.SENT:
-        problem = _WAITS[cause] if cause in _WAITS else waits.fault(answer)
+        known = _WAITS.get(cause, waits.fault(answer))
+        problem = known and replace(known, words=answer.message)
         why = f"{cause.value}. {answer.for_operators}" if cause else answer.for_operators
         logger.warning("broadcasting for %s: %s: %s", tx.signer.address, version.hash, why)
         SignedTransaction.objects.filter(pk=version.pk).update(refused_at=now)
@@ -419,6 +420,6 @@ def _note(version: SignedTransaction, answer: bytes | ChainError, cause: Refusal
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=now, refused_at=None)
-    if problem != tx.error:
+    if (problem, problem and problem.words) != (tx.error, tx.error and tx.error.words):
         tx.error = problem
         tx.save(update_fields=["error"])
