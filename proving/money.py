@@ -50,6 +50,10 @@ from queries.waits import WaitReason, wait
 # Both fees of a replacement, in percent of the previous fees. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
+# Wei of gas limit times maximum fee, at most. Nodes refuse to take a transaction that may cost more than geth's usual
+# `--rpc.txfeecap`, one ether.
+_MOST_FOR_GAS = 9 * 10**17
+
 # Last transactions whose tips are the usual ones.
 _USUAL_TRANSACTIONS = 50
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
@@ -78,6 +82,18 @@ class MarketFees:
     offer: OfferedFees
     least: int
     """The lowest offer that is enough for the next block after any change of the base fee (EIP-1559)."""
+
+    def limit_for(self, gas: int) -> int:
+        """Return the highest fee of a transaction with this gas limit, so that nodes take it with their usual settings.
+
+        If the base fee is too high for that, the limit is the offer: no fee is raised above it.
+        """
+        limit = _MOST_FOR_GAS // gas
+        return limit if limit >= self.least else self.offer.max_fee_per_gas
+
+    def offer_for(self, gas: int) -> OfferedFees:
+        """Return the offer for a transaction with this gas limit."""
+        return self.offer.at_most(self.limit_for(gas))
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:

@@ -324,7 +324,9 @@ class _Reservation:
         outcomes: dict[int, Sent | Unsent] = {}
         sharing = dict(parcel)
         while len(sharing) > 1:
-            outcome = self._of_order(_joined(list(sharing.values())), least=self.fees.offer.max_fee_per_gas)
+            joined = _joined(list(sharing.values()))
+            offer = self.fees.offer_for(joined.intents[0].gas_limit)
+            outcome = self._of_order(joined, least=offer.max_fee_per_gas)
             if isinstance(outcome, Sent):
                 return outcomes | dict.fromkeys(sharing, outcome)
             alone = [place for place, order in sharing.items() if order.is_for(outcome.batches)] or list(sharing)
@@ -352,7 +354,8 @@ class _Reservation:
         sender = self.sender
         if not sender.has_room:
             return _NO_ROOM
-        offer = self.fees.offer.at_most(max(0, sender.free - intent.data_fee) // intent.gas_limit)
+        affordable = max(0, sender.free - intent.data_fee) // intent.gas_limit
+        offer = self.fees.offer_for(intent.gas_limit).at_most(affordable)
         if offer.max_fee_per_gas < least:
             return self._short(Unsent(signers.too_poor(self.chain, sender, intent.cost(least))))
         tx = _create(sender.row, nonce, intent)

@@ -22,7 +22,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.money import RISE_PERCENT, OfferedFees, market_fees
+from proving.money import RISE_PERCENT, MarketFees, OfferedFees, market_fees
 from proving.packing.packs import GAS_MARGIN, MOST_TIMES_BOUND
 from proving.sending import signers, signing
 from proving.sending.signers import Unsent
@@ -80,11 +80,16 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, prices: 
 def _resend_pause(chain: Chain, tx: Transaction) -> timedelta:
     """Return the time from the last broadcast of the newest version to the next one."""
     refused_at = tx.newest.refused_at
-    if refused_at and tx.error and tx.error.code == NODE_FAILS:
+    if refused_at and _is_unexplained(tx):
         began = max([tx.spent_at, *(version.broadcast_at for version in tx.versions.all() if version.broadcast_at)])
         # After n refusals, the pauses add up to 2 ** n - 1 times the first one.
         return min(_UNEXPLAINED + max(refused_at - began, timedelta()), _LONGEST_UNEXPLAINED)
     return timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
+
+
+def _is_unexplained(tx: Transaction) -> bool:
+    """Return whether nodes refuse the newest version, and nothing on the chain shows why."""
+    return bool(tx.newest.refused_at and tx.error and tx.error.code == NODE_FAILS)
 
 
 def is_wanted(tx: Transaction) -> bool:
@@ -182,12 +187,12 @@ def _replace(
         # A false estimate lowers no gas limit, unless no block has room for it.
         is_hopeless = newest.gas < takes or newest.gas > prices.max_gas >= now
         gas = now if is_hopeless else newest.gas
-    required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
-    priority = max(market.offer.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
-    offer = OfferedFees(max(market.offer.max_fee_per_gas, required.max_fee_per_gas, priority), priority)
+    is_same = (newest.is_cancellation and newest.gas >= to_cancel) if cancel else not is_hopeless
+    if (fees := _fees(chain, market, tx, newest, gas, is_same=is_same)) is None:
+        return newest
+    offer, least = fees
     most = chain.max_fee_per_gas if is_hopeless else _MAX_TIMES_MARKET * market.offer.max_fee_per_gas
-    raised = offer.at_most(min(most, rpc.balance(tx.signer.address) // gas))
-    least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
+    raised = offer.at_most(min(most, market.limit_for(gas), rpc.balance(tx.signer.address) // gas))
     tx.refresh_from_db(fields=["versions"])
     # The lock is needed because other workers may send within the same limits.
     with signers.locked(chain), lane.writing():
@@ -200,7 +205,8 @@ def _replace(
             is_stuck = is_hopeless or (is_cheap and version is not _TOO_DEAR)
             cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
-            version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=to_cancel)
+            to_pay = offer.at_most(market.limit_for(to_cancel))
+            version = signing.reserve_cancellation(chain, tx, to_pay, portions, least=least, gas=to_cancel)
         if isinstance(version, SignedTransaction):
             is_first = cancel and not newest.is_cancellation
             counters.count(chain.id, ChainEvent.CANCELLED if is_first else ChainEvent.REPLACED)
@@ -210,6 +216,26 @@ def _replace(
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer needed, or too expensive: cancelled", newest.hash)
     return version
+
+
+def _fees(
+    chain: Chain, market: MarketFees, tx: Transaction, newest: SignedTransaction, gas: int, *, is_same: bool
+) -> tuple[OfferedFees, int] | None:
+    """Return the fees to offer instead of the newest version's, and the lowest maximum fee. None: that version stays.
+
+    If nodes refuse the newest version without a known cause, another version that `is_same` but for its fees doesn't
+    offer more: a node that limits what a transaction may cost would refuse it too. It offers what a new transaction
+    does, if this is less, or if the operator has raised the minimum priority fee.
+    """
+    if is_same and _is_unexplained(tx):
+        present = market.offer_for(gas)
+        is_less = _raised(present.max_fee_per_gas) <= newest.max_fee_per_gas
+        may_be_taken = is_less or newest.max_priority_fee_per_gas < chain.min_priority_fee
+        return (present, market.least) if may_be_taken else None
+    required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
+    priority = max(market.offer.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
+    offer = OfferedFees(max(market.offer.max_fee_per_gas, required.max_fee_per_gas, priority), priority)
+    return offer, max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
 
 
 def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
@@ -233,8 +259,8 @@ def fill(
     """Use up a nonce that no stored transaction has, within the daily limit, because later nonces wait for it."""
     if stops.why_signer_is_stopped(chain.id, signer.address) or not holds_key(chain, signer):
         return
-    market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer, prices)
+    market = market_fees(rpc).offer_for(gas)
     with signers.locked(chain), lane.writing():
         if signer.transactions.filter(nonce=nonce).exists():
             return
