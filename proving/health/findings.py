@@ -18,6 +18,7 @@ from django.db.models import Exists, Min, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Now
 
 from chains.chains_file import Chain
+from chains.nodes.node_errors import with_words
 from config.configured_chains import get_chains
 from config.database import due_rows
 from proving.models import (
@@ -39,11 +40,11 @@ from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
 from queries import clock, database_check, webhooks
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
-from queries.waits import wait
+from queries.waits import NODE_FAILS, wait
 
 CODES = (
     *("storage", "no_worker", "standstill", "clock", "chain_unavailable", "wrong_chain", "wrong_history"),
-    *("chain_not_watched", "head_went_back", "no_proofs", "node_fails"),
+    *("chain_not_watched", "head_went_back", "node_syncing", "no_proofs", "node_fails"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
@@ -136,8 +137,8 @@ def stopped(*, tells_who: bool = True) -> Iterator[Problem]:
             yield Problem("connection_paused", sentence, _connection(stop.source_chain_id, stop.chain_id))
 
 
-def troubled_signers() -> Iterator[Problem]:
-    """Yield the problems of signers that workers have stored with them."""
+def troubled_signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
+    """Yield the problems of signers that workers have stored with them. Only operators see nodes' words."""
     destinations = [chain.id for chain in get_chains().destinations()]
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
         nonce_fault=None, receipt_fault=None, signing_problem=None, foreign_count=0
@@ -153,7 +154,7 @@ def troubled_signers() -> Iterator[Problem]:
         }
         for code, fault in faults.items():
             if fault and signer.is_watched:
-                yield Problem(code, str(fault), of_signer)
+                yield Problem(code, fault.for_operators if quotes_nodes else str(fault), of_signer)
         if signer.foreign_since:
             since, count = signer.foreign_since.timestamp(), signer.foreign_count
             foreign = wait("foreign_nonces", since=since, signer=signer.address, chain=signer.chain_id, count=count)
@@ -168,8 +169,8 @@ def _connection(source: int, destination: int) -> dict[str, str]:
     return {"sourceChainId": str(source), "destinationChainId": str(destination)}
 
 
-def signers() -> Iterator[Problem]:
-    """Yield the problems of signers on chains where batches or transactions wait."""
+def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
+    """Yield the problems of signers on chains where batches or transactions wait. Only operators see nodes' words."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
@@ -179,19 +180,30 @@ def signers() -> Iterator[Problem]:
     # A signer that is stuck gets a notice only where another one sends.
     pending = Signer.objects.filter(~Exists(stops), transactions__state=TransactionState.PENDING)
     since = pending.annotate(nonce=Min("transactions__nonce"), since=Min("transactions__spent_at")).order_by("pk")
+    refused = Transaction.objects.filter(state=TransactionState.PENDING).exclude(error=None).order_by("-nonce")
+    rows = refused.values_list("signer", "nonce", "error")
+    errors = {(signer, nonce): error for signer, nonce, error in rows if error and error.words}
+    unsent = {signer: nonce for (signer, nonce), error in errors.items() if error.code == NODE_FAILS}
     for chain in get_chains().destinations():
         # Several signers of a chain may have the same notice. It is about the first one.
         signer_by_notice: dict[str, str] = {}
         for signer in hindered:
-            if signer.chain_id == chain.id:
-                signer_by_notice.setdefault(str(signer.wait), signer.address)
+            if signer.chain_id == chain.id and signer.wait:
+                notice = signer.wait.for_operators if quotes_nodes else str(signer.wait)
+                signer_by_notice.setdefault(notice, signer.address)
         for notice, address in signer_by_notice.items():
             yield Problem("signer_waits", notice, subject(chain.id, signer=address))
         for signer in since:
             is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > patience(chain)
-            if is_stuck and signer.address not in signer_by_notice.values():
-                sentence = f"The transaction with nonce {signer.nonce} of the signer {signer.address} on {chain.label} "
-                sentence += "is pending for long, and later ones wait for it."
+            nonce = unsent.get(signer.pk, signer.nonce if is_stuck else None)
+            if signer.chain_id == chain.id and nonce is not None and signer.address not in signer_by_notice.values():
+                fault = "can't be sent" if signer.pk in unsent else "is pending for long"
+                sentence = (
+                    f"The transaction with nonce {nonce} of the signer {signer.address} on {chain.label} {fault}, "
+                )
+                sentence += "and later ones wait for it."
+                error = errors.get((signer.pk, nonce)) if quotes_nodes else None
+                sentence = with_words(sentence, error.words if error else "")
                 yield Problem("signer_waits", sentence, subject(chain.id, signer=signer.address))
 
 
@@ -248,8 +260,10 @@ def users_webhooks() -> Iterator[Problem]:
 
 Check: TypeAlias = Callable[[], Iterator[Problem]]
 """It raises `django.db.DatabaseError` where the database does not answer."""
-_OF_CHAINS: tuple[Check, ...] = (troubled_signers, signers, facts_registries)
-CHECKS: tuple[Check, ...] = (workers, standstills, chains, stopped, *_OF_CHAINS, storing)
+CHECKS: tuple[Check, ...] = (
+    *(workers, standstills, chains, stopped),
+    *(troubled_signers, signers, facts_registries, storing),
+)
 
 
 @dataclass(frozen=True)
@@ -290,7 +304,8 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
 
 def of_chains() -> Findings:
     """Return what workers have found about chains and connections, for public pages."""
-    return findings([partial(chains, quotes_nodes=False), partial(stopped, tells_who=False), *_OF_CHAINS])
+    unquoted = (partial(check, quotes_nodes=False) for check in (chains, troubled_signers, signers))
+    return findings([*unquoted, partial(stopped, tells_who=False), facts_registries])
 
 
 # --- Standstills ------------------------------------------------------------------------------------------------------

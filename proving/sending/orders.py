@@ -24,9 +24,9 @@ from django.db.models.functions import Coalesce, Greatest, Least, Now
 from chains import rollups
 from chains.chains_file import Chain
 from chains.nodes import questions
-from chains.nodes.node_errors import ChainError, ImplausibleGas, Reverted
+from chains.nodes.node_errors import ChainError, ImplausibleGas, Reverted, RpcRefused
 from chains.nodes.questions import BlockIdentifier
-from chains.nodes.rpc import FEE_QUESTIONS, result
+from chains.nodes.rpc import FEE_QUESTIONS, RpcClient, result
 from chains.prices import GasPrices, Load
 from chains.tries.header import Header
 from config.configured_chains import get_rpc
@@ -106,7 +106,7 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
     fitting = {place: order for place, order in enumerate(simulation.orders) if isinstance(order, Order)}
     parcels = _pack(fitting, simulation.prices)
     # If the database transaction is repeated, its first run reserved nothing and nothing was signed.
-    reserved = statements.retried(partial(_reserve, chain, lane, simulation.state, parcels))
+    reserved = statements.retried(partial(_reserve, chain, lane, simulation, parcels))
     # If another worker has taken the lane, it goes on with the reserved versions.
     with suppress(LaneLost):
         signing.send_reserved(get_rpc(chain.id), lane, reserved.versions)
@@ -283,8 +283,9 @@ class _ReservedOrders:
     """The result of each order, by its index among all orders."""
 
 
-def _reserve(chain: Chain, lane: HeldLane, state: _ChainState, parcels: Sequence[_Parcel]) -> _ReservedOrders:
+def _reserve(chain: Chain, lane: HeldLane, simulation: _Simulation, parcels: Sequence[_Parcel]) -> _ReservedOrders:
     """Reserve as much as possible in one database transaction."""
+    state = simulation.state
     firsts = [order.intents[0] for parcel in parcels for order in parcel.values()]
     least = min((intent.cost(state.fees.least) for intent in firsts), default=0)
     outcomes: dict[int, Sent | Unsent] = {}
@@ -305,6 +306,10 @@ def _reserve(chain: Chain, lane: HeldLane, state: _ChainState, parcels: Sequence
             row = Signer.objects.filter(pk=versions[0].transaction.signer_id)
             # A worker that is monitoring the signer notices the changed time.
             row.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
+        refused = next((order for order in simulation.orders if type(order) is RpcRefused), None)
+        if refused and not (notices := choice.notices)[address := next(iter(state.balances))]:
+            reason = wait("estimate_refused", signer=address, chain=chain.id)
+            notices[address] = replace(reason, words=refused.message)
         signers.show(rows.values(), choice.notices)
     return _ReservedOrders(versions, outcomes)
 

@@ -28,6 +28,8 @@ Notices: TypeAlias = dict[str, WaitReason | None]
 
 # A signer is stuck if its lowest pending nonce has waited for the longer of these times.
 _PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
+# The time in which a refused estimate is asked for again. The longest pause of a failing block is a minute.
+_REFUSED_AGAIN = timedelta(seconds=90)
 # Maximum that may be pending: transactions, about as many as nodes keep per account, and the gas of a few blocks.
 _TRANSACTIONS, _GAS = 64, 120_000_000
 
@@ -186,9 +188,15 @@ def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:
 
 
 def show(rows: Collection[Signer], notices: Notices) -> None:
-    """Store the signers' notices for pages, and log each change."""
+    """Store the signers' notices for pages, and log each change.
+
+    A refused estimate stays until its batch must have been tried again, because other batches' estimates may succeed.
+    """
     for row in rows:
         notice = notices[row.address]
+        is_refused = row.wait is not None and row.wait.code == "estimate_refused"
+        if is_refused and not notice and row.wait_seen_at and timezone.now() - row.wait_seen_at < _REFUSED_AGAIN:
+            continue
         if row.wait != notice:
             logger.warning("the signer %s: %s", row, notice or "It sends again.")
         if row.wait or notice:

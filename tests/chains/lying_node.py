@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -87,6 +87,18 @@ def result(body: Any, value: Any) -> dict[str, Any]:
 def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any]:
     more = {} if data is None else {"data": data}
     return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message} | more}
+
+
+def refusing(url: str, refusals: Mapping[str, tuple[int, str]]) -> AbstractContextManager[str]:
+    """Return a node, placed before a real one, that refuses these methods with a code and words, and passes on nothing
+    of them. The `refusals` may change.
+    """
+
+    def answer(question: Any) -> Any:
+        refusal = refusals.get(question["method"])
+        return error(question, *refusal) if refusal else ask(url, question)
+
+    return lying_node(each(answer))
 
 
 def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractContextManager[str]:
