@@ -175,10 +175,14 @@ def _monitor(
     for tx in watched:
         with logs.about(transaction=tx.latest_hash, nonce=tx.nonce):
             receipt = receipts.canonical(tx)
+            # A refusal may pass. For example, geth refuses receipts of unknown transactions while it indexes.
+            if isinstance(receipt, RpcRefused) and _is_open(tx, used):
+                receipt = None
             if isinstance(receipt, ChainError):
                 # An unusable receipt doesn't keep other nonces from being monitored.
-                fault = _note_problem(chain, tx, receipt)
-                receipt_fault = receipt_fault or fault
+                if not isinstance(receipt, RpcRefused) or _is_deep(rpc, tx, heads.latest):
+                    fault = _note_problem(chain, tx, receipt)
+                    receipt_fault = receipt_fault or fault
                 doubtful += isinstance(receipt, ImplausibleReceipt)
                 continue
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
@@ -186,7 +190,7 @@ def _monitor(
                 # One that no node took was signed with a nonce that had been used before.
                 is_doubtful = tx.was_taken and not comparison.is_of_several
                 doubtful += tx.state == TransactionState.DISPLACED and is_doubtful
-            elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
+            elif _is_open(tx, used):
                 _write(lane, signer, changes)
                 changes = []
                 is_pending = tx.state == TransactionState.PENDING
@@ -297,9 +301,8 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     """Return whether a final block has used the nonce, and none of the transaction's versions is in the chain."""
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
-    # Receipts are requested again, because the earlier ones may be older than the final block.
-    receipts = rpc.answers(_questions_of([tx]))
-    return not any(receipts)
+    # Receipts are requested again, because the earlier ones may be older than the final block. An error may hide one.
+    return not any(rpc.ask(_questions_of([tx])))
 
 
 def _mend_nonces(
@@ -411,6 +414,8 @@ class _Receipts:
         is used or the block is there.
         """
         receipt = self.canonical(tx)
+        if isinstance(receipt, RpcRefused) and _is_open(tx, used):
+            return False
         if isinstance(receipt, Receipt):
             return receipt.status != 1 and tx.succeeded is not False
         if receipt is None and tx.block_number is not None:
@@ -443,6 +448,20 @@ class _Receipts:
 def _is_down(answer: object) -> bool:
     """Return whether a node gave no answer, instead of an unusable one."""
     return isinstance(answer, NodeUnavailable) and not isinstance(answer, InvalidReply | UnreadableHeader)
+
+
+def _is_open(tx: Transaction, used: int) -> bool:
+    """Return whether the transaction's nonce may still be used, so that it needs no receipt yet."""
+    return tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used
+
+
+def _is_deep(rpc: RpcClient, tx: Transaction, latest: Header) -> bool:
+    """Return whether the block that used the nonce is so deep that nodes should have the receipt."""
+    deep = max(0, latest.number - _DEEP_BLOCKS)
+    if tx.block_number is not None:
+        return tx.block_number <= deep
+    (nonce,) = rpc.ask([questions.nonce(tx.signer.address, deep)])
+    return not isinstance(nonce, int) or nonce > tx.nonce
 
 
 class ImplausibleReceipt(InvalidReply):
@@ -480,8 +499,9 @@ def _intrinsic_gas(raw: bytes, prices: GasPrices) -> int:
 def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> WaitReason:
     """Store why a receipt can't be used, and return it."""
     reasons = problem.reasons if isinstance(problem, NodeUnavailable) else ()
-    why = "; ".join(reasons) or str(problem).removesuffix(".")
-    reason = wait("receipt_unusable", transaction=tx.latest_hash, chain=chain.id, problem=why)
+    why = "; ".join(reasons) or (problem.about("it") if isinstance(problem, RpcRefused) else str(problem))
+    reason = wait("receipt_unusable", transaction=tx.latest_hash, chain=chain.id, problem=why.removesuffix("."))
+    reason = replace(reason, words=problem.message)
     if tx.error != reason:
         logger.error("%s: the receipt of %s can't be used: %s", tx.signer, tx.latest_hash, problem.for_operators)
         Transaction.objects.filter(pk=tx.pk).update(error=reason)

@@ -171,12 +171,18 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
         service.reconfigure(settings, f'"{costly.url}"', urls)
         other = service.submit(key, service.request(service.BOB, block=costly.head(), fee=prices.ETHER))
         assert service.work_until_done(other, costly).status == BatchStatus.DONE
+        # A refusal is told once the block is deep.
+        costly.mine()
+        service.work(2)
         wait = Client().get(f"/batch-queries/{first.pk}", headers=service.header(key)).json()["waits"][0]["sentence"]
         problems = told_operators()
     assert service.fresh(first).status == BatchStatus.IN_PROGRESS
     assert "receipt_unusable" in problems["codes"]
     sentence = next(sentence for sentence in problems["problems"] if tx_hash in sentence)
-    assert sentence in wait
+    public, _, words = sentence.partition("; the node said: ")
+    assert public.removesuffix(".") in wait
+    assert words == ("“transaction indexing is in progress”." if told is refused else "")
+    assert "indexing" not in wait
     assert "A block comes" not in wait
     service.reconfigure(settings, urls, f'"{costly.url}"')
     assert service.work_until_done(first, costly).status == BatchStatus.DONE
