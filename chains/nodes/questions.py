@@ -228,6 +228,19 @@ def nonce(address: str, block: BlockIdentifier = "latest") -> Question[int]:
     return Question(("eth_getTransactionCount", [address, _block(block)]), _read_nonce)
 
 
+def syncing() -> Question[bool]:
+    """Ask whether the node lacks blocks of its chain. A node that only indexes blocks says that it syncs, too."""
+
+    def read(result: Any) -> bool:
+        if not isinstance(result, dict):
+            return bool(result)
+        current, highest = (_number(result.get(name)) for name in ("currentBlock", "highestBlock"))
+        # geth names no highest block before it has found a peer.
+        return not current or highest is None or current < highest
+
+    return Question(("eth_syncing", []), read)
+
+
 def base_fee(number: int) -> Question[int]:
     """Ask for a block's base fee, in wei per gas."""
     return Question(("eth_feeHistory", [hex(1), hex(number), []]), _read_base_fee)

@@ -134,6 +134,14 @@ class RpcClient:
         errors = {index: node.wrong_chain() for index, node in enumerate(self._nodes.all)}
         return {index: wrong for index, wrong in errors.items() if wrong}
 
+    def syncing_nodes(self) -> list[str]:
+        """Ask every node that answers whether it syncs. Return the hosts of those that do."""
+        hosts: list[str] = []
+        for node in self._nodes.all:
+            with suppress(NodeUnavailable):
+                hosts += [node.host for _, syncs in node.ask({0: questions.syncing()}) if syncs is True]
+        return hosts
+
     def resting_nodes(self) -> dict[str, NodeUnavailable]:
         """Return the last fault of each node that rests now, by its host."""
         return {node.host: node.problem for node in self._nodes.all if node.problem and node.is_resting}
@@ -275,16 +283,6 @@ class RpcClient:
 
     def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
         return self.answer(questions.nonce(address, block))
-
-    def compared_nonce(self, address: str, nonce: int, block: int) -> int:
-        """Return the account's next nonce at this block, the newest, for which a node has told `nonce`.
-
-        Where nodes differ, the one that is proven counts. If none is, the lowest counts, because nothing is mined
-        behind a gap.
-        """
-        told = {nonce, *self.answers_of_each(questions.nonce(address)).values()}
-        account = self.proven_account(address, block) if len(told) > 1 else None
-        return account.nonce if account else min(told)
 
     # Transactions
 

@@ -60,6 +60,9 @@ _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 _FORK_TOLD = timedelta(days=60)
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
+# Seconds after which a newest block is too old to tell how many nonces a signer has used, also on a test network. The
+# node may have stopped long ago.
+_OLD_SECONDS = 3600
 _MOST_WEI = (1 << 256) - 1
 # Time after which a node that always fails is a problem, although another one works.
 _MAY_FAIL = timedelta(minutes=10)
@@ -112,6 +115,9 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
         for place, error in rpc.wrong_chains().items()
     ]
     head, balances, nonces = None, dict[str, int](), dict[str, int | None]()
+    syncing = rpc.syncing_nodes()
+    heads.let_syncing_rest(rpc, syncing)
+    problems += [_syncing(chain, host) for host in syncing]
     try:
         head = rpc.head()
         if heads.let_wrong_rest(chain, rpc, head, highest):
@@ -123,14 +129,11 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
             signers = list(dict.fromkeys(addresses))
-            of_signers = [ask(signer) for ask in (questions.balance, questions.nonce) for signer in signers]
-            numbers = rpc.answers(of_signers)
-            balances = dict(zip(signers, numbers, strict=False))
+            balances = dict(zip(signers, rpc.answers([*map(questions.balance, signers)]), strict=True))
             problems += _of_balances(chain, rpc, balances)
-            # A node that is behind tells the nonce of a time when the signer had used fewer.
-            if not heads.is_late(chain, head):
-                nonces = dict(zip(signers, numbers[len(signers) :], strict=True))
-                problems += _of_nonces(chain, rpc, head, nonces)
+            if not heads.is_late(chain, head) and time.time() - head.timestamp < _OLD_SECONDS:
+                nonces = dict.fromkeys(signers)
+                problems += _of_nonces(chain, rpc, head, nonces, highest=max(head.number, highest))
     except ChainError as error:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
@@ -290,6 +293,15 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
     return Problem("chain_unavailable", sentence, subject(chain.id, **{QUOTING: quoting}))
 
 
+def _syncing(chain: Chain, host: str) -> Problem:
+    sentence = (
+        f"{host}, a node of {chain.label}, says that it syncs. Until it has all blocks, it is asked last, and no "
+    )
+    return Problem(
+        "node_syncing", f"{sentence}transaction is signed with a nonce from it.", subject(chain.id, node=host)
+    )
+
+
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     age = time.time() - head.timestamp
     if heads.is_late(chain, head):
@@ -419,16 +431,23 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
             )
 
 
-def _of_nonces(chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int | None]) -> Iterator[Problem]:
-    """Replace each nonce by the lowest that a node tells, or by a proven one above it. One lie hides or makes no thief.
+def _of_nonces(
+    chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int | None], *, highest: int
+) -> Iterator[Problem]:
+    """Set each signer's nonce: the lowest that a current node tells, or a proven one above it. One lie hides or makes
+    no thief.
 
-    It is None where an earlier nonce is higher and no node proves it. Yield a problem if nodes differ about a recent
-    block, and no node proves the signer's account.
+    It stays None where no node is current, or an earlier nonce is higher and no node proves it. Yield a problem if
+    nodes differ about a recent block, and no node proves the signer's account.
     """
     number = max(1, head.number - KEPT_BELOW)
-    for address, nonce in nonces.items():
-        told = rpc.ask_each([questions.nonce(address), questions.nonce(address, number)])
-        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=nonce or 0)
+    asked = [ask for signer in nonces for ask in (questions.nonce(signer), questions.nonce(signer, number))]
+    current = heads.of_current_nodes(chain, rpc, highest, asked) if nonces else {}
+    for place, address in enumerate(nonces):
+        told = {host: answers[2 * place : 2 * place + 2] for host, (_, answers) in current.items()}
+        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=None)
+        if lowest is None:
+            continue
         earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
         nonces[address] = lowest
         if max(earlier.values(), default=0) <= lowest:

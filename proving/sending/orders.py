@@ -137,13 +137,11 @@ class _Simulation:
     """The orders with their intents' gas, or why they can't be sent."""
 
 
-def _compared(chain: Chain, head: Header, state: _ChainState, cost: int) -> _ChainState:
+def _compared(chain: Chain, head: Header, state: _ChainState, cost: int) -> _ChainState | Unsent:
     """Ask each node about signers that can't pay this cost, in wei, and about nonces that no stored transaction shows.
 
     The highest balance counts, because the chain refuses what isn't there.
     """
-    if len(chain.rpc_urls) < 2:
-        return state
     rpc, balances, nonces = get_rpc(chain.id), {**state.balances}, {**state.nonces}
     rows = {row.address: row for row in Signer.objects.filter(chain_id=chain.id)}
     for address, balance in state.balances.items():
@@ -153,8 +151,25 @@ def _compared(chain: Chain, head: Header, state: _ChainState, cost: int) -> _Cha
         if balance < chain.minimum_signer_balance_wei or free < cost:
             balances[address] = max([balance, *rpc.answers_of_each(questions.balance(address)).values()])
         if nonce > stored or not stored:
-            nonces[address] = rpc.compared_nonce(address, nonce, head.number)
+            compared = _compared_nonce(chain, rpc, address, head)
+            if compared is None:
+                return Unsent(wait("nodes_behind", chain=chain.id))
+            nonces[address] = compared
     return _ChainState(state.fees, balances, nonces)
+
+
+def _compared_nonce(chain: Chain, rpc: RpcClient, address: str, head: Header) -> int | None:
+    """Return the account's next nonce as current nodes tell it. None: none does.
+
+    Where they differ, the one that is proven counts. If none is, the lowest counts, because nothing is mined behind a
+    gap.
+    """
+    highest = max(head.number, heads.highest_lately(chain.id))
+    current = heads.of_current_nodes(chain, rpc, highest, [questions.nonce(address)]).values()
+    nonces = {nonce for _, (nonce,) in current if isinstance(nonce, int)}
+    if len(nonces) > 1 and (account := rpc.proven_account(address, min(newest.number for newest, _ in current))):
+        return account.nonce
+    return min(nonces, default=None)
 
 
 def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
@@ -198,7 +213,11 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
         simulated.append(refused or replace(order, intents=sized))
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
-    return _Simulation(_compared(chain, head, _ChainState(fees, balances, nonces), cost), prices, simulated)
+    state = _ChainState(fees, balances, nonces)
+    compared = _compared(chain, head, state, cost)
+    if isinstance(compared, Unsent):
+        return _Simulation(state, prices, [compared] * len(orders))
+    return _Simulation(compared, prices, simulated)
 
 
 def _gas_limit(

@@ -130,6 +130,8 @@ def monitor_for(chain: Chain) -> Iterator[None]:
     Commands that wait for their transactions use it, in case no worker runs.
     """
     deadline = time.monotonic() + WAIT_SECONDS
+    # Nodes that are behind rest from now on.
+    chain_heads.read(chain, get_rpc(chain.id))
     while True:
         # If another worker has the lane, it monitors the signers.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
@@ -201,7 +203,8 @@ def _monitor(
         _write(lane, signer, changes)
         changes = []
     _stop_where_doubtful(signer, doubtful)
-    nonce_fault = _mend_nonces(chain, rpc, lane, signer, watched, used=used) or comparison.nonce_fault
+    mended = _mend_nonces(chain, rpc, lane, signer, watched, latest=heads.latest, used=used)
+    nonce_fault = mended or comparison.nonce_fault
     _show_faults(signer, nonce=nonce_fault, receipt=receipt_fault)
     # Final transactions are no longer watched.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
@@ -306,7 +309,14 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
 
 
 def _mend_nonces(
-    chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, watched: Sequence[Transaction], *, used: int
+    chain: Chain,
+    rpc: RpcClient,
+    lane: HeldLane,
+    signer: Signer,
+    watched: Sequence[Transaction],
+    *,
+    latest: Header,
+    used: int,
 ) -> WaitReason | None:
     """Repair a gap of nonces below pending ones, which would never be mined. Return what was found. None: no gap.
 
@@ -316,8 +326,12 @@ def _mend_nonces(
     lowest = min((tx.nonce for tx in pending), default=used)
     gap = range(used, lowest)
     if gap:
+        highest = max(latest.number, chain_heads.highest_lately(chain.id))
+        current = chain_heads.of_current_nodes(chain, rpc, highest, [questions.nonce(signer.address)])
+        if not current:
+            return signer.nonce_fault
         # No nonce is paid for that one node alone calls unused.
-        used = max([used, *rpc.answers_of_each(questions.nonce(signer.address)).values()])
+        used = max([used, *(nonce for _, (nonce,) in current.values() if isinstance(nonce, int))])
         gap = range(used, lowest)
     if gap:
         # Final blocks should hold these transactions. A node that lags also reports such a low nonce.

@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from django.db.models import Q
@@ -12,12 +13,14 @@ from django.utils import timezone
 
 from chains.chains_file import Chain
 from chains.nodes import questions
-from chains.nodes.chain_nodes import MAX_REST_SECONDS
+from chains.nodes.chain_nodes import MAX_REST_SECONDS, Question
 from chains.nodes.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.nodes.rpc import RpcClient, result
 from chains.tries.header import Header
 from proving.models import ChainHead, ChainWatch
 from queries.waits import WaitReason, wait
+
+Answer = TypeVar("Answer")
 
 # Blocks until finality on chains without a `finalized` tag. Two epochs of Ethereum are the usual depth.
 _FINAL_DEPTH = 64
@@ -131,7 +134,11 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
     if not (is_due and is_odd) and not is_early and not is_far_behind(chain, highest - latest.number):
         return False
     last.compared_at = time.monotonic()
-    newest = {host: header for host, header in rpc.answers_of_each(QUESTIONS[0]).items() if header}
+    each = rpc.ask_each([QUESTIONS[0], questions.syncing()])
+    newest = {host: header for host, (header, _) in each.items() if isinstance(header, Header)}
+    if syncing := {host for host in newest if each[host][1] is True}:
+        let_syncing_rest(rpc, syncing)
+        newest = {host: header for host, header in newest.items() if host not in syncing} or newest
     future = {host for host, header in newest.items() if is_in_future(chain, header)}
     if future == newest.keys():
         future = set()  # This machine's clock may be behind.
@@ -144,12 +151,43 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
     if wrong and rpc.ask_each([questions.header(max(0, told[ahead] - _BLOCKS_BEHIND))]).get(ahead) == [None]:
         wrong = {ahead}
     else:
-        # Where a newest block is young, a node that is far ahead may have invented all that it has above.
-        wrong = {host for host in wrong if chain.test_network or is_late(chain, newest[host])}
+        wrong = {host for host in wrong if _lags(chain, newest[host], told[ahead])}
     for host in wrong:
         right = max(told.keys() - wrong, key=told.__getitem__)
         rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {right} block {told[right]}")
-    return bool(wrong or future)
+    return bool(wrong or future or syncing)
+
+
+def let_syncing_rest(rpc: RpcClient, hosts: Collection[str]) -> None:
+    """Let nodes rest that say that they sync, if there are others."""
+    for host in hosts if len(hosts) < len(rpc.chain.hosts) else ():
+        rpc.rest(host, f"{host} says that it syncs")
+
+
+def of_current_nodes(
+    chain: Chain, rpc: RpcClient, highest: int, asked: Sequence[Question[Answer]]
+) -> dict[str, tuple[Header, list[Answer | ChainError]]]:
+    """Return the newest block and the answers of each node that is current, by its host. Empty: none is.
+
+    A node isn't current while it says that it syncs, or while its newest block is far behind the `highest`. It tells
+    nonces of earlier times: with one of these the service would sign a used nonce, or later take the signer's own
+    transactions for a thief's. Therefore no nonce counts that isn't from here, except next to stored ones.
+    """
+    both: list[Question[Any]] = [QUESTIONS[0], questions.syncing(), *asked]
+    told = rpc.ask_each(both) or {rpc.chain.hosts[0]: rpc.ask(both)}
+    return {
+        host: (newest, answers)
+        for host, (newest, syncs, *answers) in told.items()
+        if isinstance(newest, Header) and syncs is not True and not _lags(chain, newest, highest)
+    }
+
+
+def _lags(chain: Chain, newest: Header, highest: int) -> bool:
+    """Return whether a node is wrong whose newest block is this one, where another node has told a `highest` one.
+
+    Where its newest block is young, the other node may have invented all blocks above.
+    """
+    return is_far_behind(chain, highest - newest.number) and (chain.test_network or is_late(chain, newest))
 
 
 def _let_contradicting_rest(rpc: RpcClient, answers: Sequence[Header | ChainError | None]) -> bool:

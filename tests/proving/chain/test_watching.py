@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import ChainWatch, ProblemReport, Transaction, TransactionState
+from proving.models import ChainWatch, ProblemReport, Signer, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import metrics, users
 from tests.chains import geth_answers
@@ -428,6 +428,114 @@ def test_a_nonce_that_is_proven_of_another_chains_block_makes_no_thief(observed,
         reconfigure(settings, f'"{observed.url}"', f'"{other.url}", "{observed.url}"')
         (sentence,) = doubts()
     assert all(chain.url.removeprefix("http://") in sentence for chain in (observed, other))
+
+
+# --- Nodes that sync or are behind: their nonces are of earlier times ------------------------------------------------
+
+# geth 1.17.10 answers this before it has found a peer.
+SYNCS = {"startingBlock": "0x0", "currentBlock": "0x0", "highestBlock": "0x0", "txIndexRemainingBlocks": "0x1"}
+FIRST_NONCES = {"eth_syncing": SYNCS, "eth_getTransactionCount": "0x0"}
+DEPLOY = ("deploy_registry", "31337", "31337")
+
+
+def of_earlier(question: Any, reply: Any) -> list[Any]:
+    """Answer as a node that syncs and has no block yet."""
+    return [reply | {"result": FIRST_NONCES.get(question["method"], reply.get("result"))}]
+
+
+@pytest.fixture
+def used(chain: DevChain, settings, tmp_path) -> DevChain:
+    """Return a chain whose signer has used three nonces, without a deployment."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    steal(chain)
+    chain.mine(40)
+    return chain
+
+
+def test_nothing_is_signed_with_a_nonce_from_a_node_that_syncs(used, settings):
+    with between(used.url, of_earlier) as url:
+        reconfigure(settings, used.url, url)
+        with pytest.raises(CommandError, match="sync, or are behind"):
+            call_command(*DEPLOY, stdout=StringIO())
+        host = url.removeprefix("http://").rstrip("/")
+        with pytest.raises(CommandError, match=f"node_syncing: {host}"):
+            call_command("check_chains", stdout=StringIO())
+        assert f"{host}, a node of Development chain (31337), says that it syncs" in Client().get("/chains").text
+    assert not Transaction.objects.exists()
+    reconfigure(settings, url, used.url)
+    assert told() == [], "The nonces of the node that syncs are no first observation."
+
+
+@pytest.mark.long
+def test_a_first_node_without_blocks_leads_to_no_used_nonce(used, settings, caplog):
+    with DevChain() as empty:
+        reconfigure(settings, f'"{used.url}"', f'"{empty.url}", "{used.url}"')
+        call_command(*DEPLOY, stdout=StringIO())
+        work()
+        assert told() == []
+    nonces = Transaction.objects.order_by("nonce").values_list("nonce", "succeeded")
+    assert [*nonces] == [(3 + place, True) for place in range(len(nonces))]
+    assert "foreign" not in caplog.text
+
+
+@pytest.mark.long
+def test_a_node_that_indexes_is_asked_as_any_other(used, settings):
+    def indexes(question: Any, reply: Any) -> list[Any]:
+        head = hex(used.head())
+        is_asked = question["method"] == "eth_syncing"
+        return [reply | {"result": SYNCS | {"currentBlock": head, "highestBlock": head}} if is_asked else reply]
+
+    with between(used.url, indexes) as url:
+        reconfigure(settings, used.url, url)
+        call_command(*DEPLOY, stdout=StringIO())
+        work()
+        assert seen() == []
+
+
+@pytest.mark.long
+def test_the_nonce_of_a_node_whose_newest_block_is_hours_old_is_no_first_observation(settings, tmp_path):
+    with DevChain(extra_args=["--timestamp", str(int(time.time()) - 3 * 3600)]) as chain:
+        chain.mine(5)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        assert told() == []
+        assert not Signer.objects.exclude(accounted_nonce=None).exists()
+        steal(chain)
+        chain.rpc("evm_setNextBlockTimestamp", int(time.time()))
+        chain.mine()
+        assert told() == []
+        steal(chain, 1)
+        (sentence,) = told()
+        assert "has used 1 nonce for" in sentence
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_a_node_that_syncs_is_named_wherever_it_stands_and_hides_no_thief(observed, settings, is_first):
+    with beside_a_liar(observed, settings, of_earlier, is_first=is_first) as host:
+        work()
+        assert seen() == ["node_syncing"]
+        assert any(host in sentence for sentence in Client().get("/healthz").json()["problems"])
+        prove(observed)
+        steal(observed, 1)
+        (sentence,) = told()
+        assert "has used 1 nonce for" in sentence
+
+
+@pytest.mark.long
+def test_no_pending_transaction_is_given_up_for_the_nonces_of_a_node_that_syncs(used, settings):
+    call_command(*DEPLOY, stdout=StringIO())
+    Transaction.objects.all().delete()
+    steal(used, 20)
+    used.rpc("evm_setAutomine", False)
+    batch = submit(users.a_key(), request(users.ALICE, block=used.head()))
+    tx = money.pending(batch)
+    with between(used.url, of_earlier) as url:
+        reconfigure(settings, used.url, url)
+        work(2)
+    assert fresh(tx).state == TransactionState.PENDING
+    reconfigure(settings, url, used.url)
+    assert work_until_done(batch, used).status == BatchStatus.DONE
+    assert [*Transaction.objects.values_list("nonce", flat=True)] == [tx.nonce]
 
 
 # --- Databases that lack transactions ---------------------------------------------------------------------------------
