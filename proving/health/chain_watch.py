@@ -152,7 +152,7 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
     if seen.head:
         columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
         columns |= _state(chain, rpc, seen.head, problems)
-        problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults)]
+        problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults, problems)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
@@ -195,14 +195,18 @@ def _resting_nodes(chain: Chain, faults: Mapping[str, NodeUnavailable]) -> list[
 
 
 def _failing(
-    chain: Chain, resting: Sequence[Mapping[str, str]], faults: Mapping[str, NodeUnavailable]
+    chain: Chain,
+    resting: Sequence[Mapping[str, str]],
+    faults: Mapping[str, NodeUnavailable],
+    known: Sequence[Problem],
 ) -> Iterator[Problem]:
-    """Yield a problem for each node that has rested for long. One of another chain has a problem of its own."""
+    """Yield a problem for each node that has rested for long, except those with a `known` one, or of another chain."""
+    syncing = {problem.values.get("node") for problem in known}
     for node in resting:
         fault = faults[node["host"]]
-        if timezone.now() - datetime.fromisoformat(node["since"]) > _MAY_FAIL and not isinstance(
-            fault, NodeOfWrongChain
-        ):
+        if isinstance(fault, NodeOfWrongChain) or node["host"] in syncing:
+            continue
+        if timezone.now() - datetime.fromisoformat(node["since"]) > _MAY_FAIL:
             minutes = _MAY_FAIL.total_seconds() / 60
             sentence = f"A node of {chain.label} has failed for {minutes:.0f} minutes, and others work: "
             quoting = f"{sentence}{fault.for_operators.removesuffix('.')}."
