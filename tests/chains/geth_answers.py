@@ -31,10 +31,18 @@ REFUSED_SENDS: Mapping[str, str] = {
     "fee too low": "transaction gas price below minimum: gas tip cap 0, minimum needed 1",
     "fee too high": "tx fee (1.60 ether) exceeds the configured cap (1.00 ether)",
     "insufficient funds": f"{_NO_FUNDS}: balance 0, tx cost 210000000000001, overshot 210000000000001",
+    "insufficient funds behind others": (
+        f"{_NO_FUNDS}: balance 1000000000000000000, queued cost 600000000000000001, tx cost 600000000000000001, "
+        "overshot 200000000000000002"
+    ),
     "gas too low": "intrinsic gas too low: gas 20000, minimum needed 21000",
     "gas too low for the data": "insufficient gas for floor data gas cost: gas 38500, minimum needed 61000",
     "gas too high": "transaction gas limit too high (cap: 16777216, tx: 16777217)",
     "exceeds block gas limit": "exceeds block gas limit",
+    "priority fee too high": "max priority fee per gas higher than max fee per gas",
+    "code too long": "max initcode size exceeded: code size 49153 limit 49152",
+    "other chain": "invalid sender: invalid chain id for signer: have 424243 want 424242",
+    "no chain": "only replay-protected (EIP-155) transactions allowed over RPC",
     "data too long": "oversized data: transaction size 131119, limit 131072",
 }
 # With --txpool.nolocals. Without it geth answers with the hash, and tries to add the transaction later.

@@ -89,7 +89,7 @@ def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any
     return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message} | more}
 
 
-def refusing(url: str, refusals: Mapping[str, tuple[int, str]]) -> AbstractContextManager[str]:
+def refusing(url: str, refusals: Mapping[str, geth_answers.Refusal]) -> AbstractContextManager[str]:
     """Return a node, placed before a real one, that refuses these methods with a code and words, and passes on nothing
     of them. The `refusals` may change.
     """

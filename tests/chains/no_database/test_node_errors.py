@@ -2,7 +2,8 @@
 
 import pytest
 
-from chains.nodes.node_errors import MAX_CHARS, LimitsRequests, Reverted, RpcRefused, plain, read_refusal
+from chains.nodes.node_errors import MAX_CHARS, SEND, LimitsRequests, Reverted, RpcRefused, plain, read_refusal
+from tests.chains.geth_answers import REFUSALS, REFUSED_SENDS, REFUSED_SENDS_IF_NOT_KEPT
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 
 KEY = "8f3a0cB71d4e4b6f9a52c0de77aa1b23"
@@ -277,3 +278,15 @@ def test_reverts_are_known_in_every_form(node_error, data):
     refusal = read_refusal("host", "eth_call", node_error)
     assert isinstance(refusal, Reverted)
     assert refusal.data == data
+
+
+@pytest.mark.parametrize("words", [*REFUSED_SENDS.values(), *REFUSED_SENDS_IF_NOT_KEPT.values()])
+def test_no_refused_transaction_of_geth_counts_as_a_limit_of_requests(words):
+    assert type(read_refusal("geth", SEND, {"code": -32000, "message": words})) is RpcRefused
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_each_refusal_of_geth_has_its_type(case):
+    code, words, *data = REFUSALS[case]
+    refusal = read_refusal("geth", "eth_estimateGas", {"code": code, "message": words, "data": next(iter(data), None)})
+    assert type(refusal) is (Reverted if case == "a revert" else RpcRefused)

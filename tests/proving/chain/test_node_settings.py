@@ -1,4 +1,4 @@
-"""Nodes whose settings or state refuse transactions, estimates and receipts. The words are those of geth 1.17.10."""
+"""Nodes whose settings or state refuse transactions, estimates and receipts. The words are geth's."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -11,6 +11,7 @@ from django.test import Client
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import BatchStatus
+from tests.chains.geth_answers import REFUSALS, REFUSED_SENDS, Refusal
 from tests.chains.lying_node import refusing
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import pending, without_limits
@@ -20,18 +21,13 @@ from tests.service import ALICE, SIGNER, fresh, header, reconfigure, request, su
 
 pytestmark = pytest.mark.outside
 
-TOO_DEAR = -32000, "tx fee (1.60 ether) exceeds the configured cap (1.00 ether)"
-TIP_TOO_LOW = (
-    -32000,
-    "transaction gas price below minimum: gas tip cap 1000000, minimum needed 5000000000",
-)
-LITTLE_GAS = -32000, "gas required exceeds allowance (200000)"
-INDEXES = -32000, "transaction indexing is in progress"
+TOO_DEAR, TIP_TOO_LOW = ((-32000, REFUSED_SENDS[case]) for case in ("fee too high", "fee too low"))
+LITTLE_GAS, INDEXES = (REFUSALS[case] for case in ("an estimate above the limit", "transactions that are not indexed"))
 SEND, ESTIMATE, RECEIPT = "eth_sendRawTransaction", "eth_estimateGas", "eth_getTransactionReceipt"
 
 
 @pytest.fixture
-def refusals() -> dict[str, tuple[int, str]]:
+def refusals() -> dict[str, Refusal]:
     """Return what the node refuses. Tests change it."""
     return {}
 

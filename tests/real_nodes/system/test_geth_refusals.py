@@ -1,9 +1,7 @@
-"""Refusals of geth, by the tables of its words, and what the service makes of them."""
+"""Transactions that geth refuses, and the causes that the service finds. tests/chains/geth_answers.py has the words."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,28 +9,19 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
-from chains.nodes import questions
 from chains.nodes.node_errors import SEND, RpcRefused, plain, read_refusal
 from config.configured_chains import get_rpc
 from devnet.devchain import ACCOUNTS
 from proving.models import SignedTransaction, Signer, Transaction
 from proving.sending import signing
 from proving.sending.signing import RefusalCause
+from tests.chains.geth_answers import REFUSED_SENDS
 from tests.chains.lying_node import ask
 from tests.factories import until
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth, geth_fixture
-from tests.service import ALICE, BOB, chains_toml
+from tests.service import ALICE, chains_toml
 
 pytestmark = [pytest.mark.geth, pytest.mark.django_db]
-
-_TESTS = Path(__file__).parents[2]
-
-
-def rows(path: str) -> list[Any]:
-    """Return a pytest parameter for each of the table's rows about geth."""
-    table = json.loads((_TESTS / path).read_text("utf-8"))
-    return [pytest.param(row, id=row["case"]) for row in table if row["client"] == "Geth 1.17"]
-
 
 GWEI, ETHER = 10**9, 10**18
 USUAL = {"gas": 21_000, "maxFeePerGas": 10 * GWEI, "maxPriorityFeePerGas": 2 * GWEI}
@@ -118,46 +107,70 @@ def _replaced(sender: Sender) -> SignedTransaction:
     return first
 
 
-SENDS: Mapping[str, Callable[[Sender], SignedTransaction]] = {
-    "the same bytes again": Sender.sent,
-    "the bytes of a mined transaction": Sender.mined,
-    "another transaction with a used nonce": lambda sender: sender.mined() and sender.version(value=2),
-    "both fees 9 % higher": lambda sender: sender.sent() and sender.version(**raised(109, 109)),
-    "a priority fee 10 %, and a maximum fee 9 % higher": lambda sender: (
-        sender.sent() and sender.version(**raised(109, 110))
+@dataclass(frozen=True)
+class Case:
+    words: str
+    """The name of geth's words in tests/chains/geth_answers.py."""
+    cause: RefusalCause
+    arrange: Callable[[Sender], SignedTransaction]
+    """Returns a version that geth refuses."""
+
+
+REPLACEMENT, GAS, UNEXPLAINED = RefusalCause.REPLACEMENT, RefusalCause.GAS, RefusalCause.UNEXPLAINED
+CASES: Mapping[str, Case] = {
+    "the same bytes again": Case("already known", RefusalCause.SENT, Sender.sent),
+    "the bytes of a mined transaction": Case("nonce too low", RefusalCause.SENT, Sender.mined),
+    "another transaction with a used nonce": Case(
+        "nonce too low", RefusalCause.NONCE_USED, lambda sender: sender.mined() and sender.version(value=2)
     ),
-    "the version that was replaced": _replaced,
-    "no money": Sender.without_money,
-    "no money after earlier ones": lambda sender: (
-        sender.mined(value=9 * ETHER) and sender.sent(1, **DEAR) and sender.version(2, **DEAR)
+    "both fees 9 % higher": Case(
+        "replacement underpriced", REPLACEMENT, lambda sender: sender.sent() and sender.version(**raised(109, 109))
     ),
-    "less gas than a transaction takes": lambda sender: sender.version(gas=20_000),
-    "less gas than its calldata takes (EIP-7623)": lambda sender: sender.version(gas=30_000, data=b"\x11" * 400),
-    "no priority fee": lambda sender: sender.version(maxPriorityFeePerGas=0),
-    "a priority fee above the maximum fee": lambda sender: sender.version(maxPriorityFeePerGas=11 * GWEI),
-    "a fee above --rpc.txfeecap": lambda sender: sender.version(gas=10**7, maxFeePerGas=160 * GWEI),
-    "gas above 2^24 (EIP-7825)": lambda sender: sender.version(gas=2**24 + 1),
-    "too much code to run": lambda sender: sender.version(to=None, gas=10**7, data=bytes(49_153)),
-    "too much data": lambda sender: sender.version(gas=10**7, data=b"\x11" * 131_000),
-    "another chain's": lambda sender: sender.version(chainId=CHAIN_ID + 1),
-    "no chain's": lambda sender: sender.version(type=0),
+    "a priority fee 10 %, and a maximum fee 9 % higher": Case(
+        "replacement underpriced", REPLACEMENT, lambda sender: sender.sent() and sender.version(**raised(109, 110))
+    ),
+    "the version that was replaced": Case("replacement underpriced", REPLACEMENT, _replaced),
+    "no money": Case("insufficient funds", RefusalCause.FUNDS, Sender.without_money),
+    "no money after earlier ones": Case(
+        "insufficient funds behind others",
+        RefusalCause.FUNDS,
+        lambda sender: sender.mined(value=9 * ETHER) and sender.sent(1, **DEAR) and sender.version(2, **DEAR),
+    ),
+    "less gas than a transaction takes": Case("gas too low", GAS, lambda sender: sender.version(gas=20_000)),
+    "less gas than its calldata takes": Case(
+        "gas too low for the data", GAS, lambda sender: sender.version(gas=30_000, data=b"\x11" * 400)
+    ),
+    "no priority fee": Case("fee too low", UNEXPLAINED, lambda sender: sender.version(maxPriorityFeePerGas=0)),
+    "a priority fee above the maximum fee": Case(
+        "priority fee too high", UNEXPLAINED, lambda sender: sender.version(maxPriorityFeePerGas=11 * GWEI)
+    ),
+    "a fee above --rpc.txfeecap": Case(
+        "fee too high", UNEXPLAINED, lambda sender: sender.version(gas=10**7, maxFeePerGas=160 * GWEI)
+    ),
+    "gas above 2^24": Case("gas too high", UNEXPLAINED, lambda sender: sender.version(gas=2**24 + 1)),
+    "too much code to run": Case(
+        "code too long", UNEXPLAINED, lambda sender: sender.version(to=None, gas=10**7, data=bytes(49_153))
+    ),
+    "too much data": Case(
+        "data too long", UNEXPLAINED, lambda sender: sender.version(gas=10**7, data=b"\x11" * 131_000)
+    ),
+    "another chain's": Case("other chain", UNEXPLAINED, lambda sender: sender.version(chainId=CHAIN_ID + 1)),
+    "no chain's": Case("no chain", UNEXPLAINED, lambda sender: sender.version(type=0)),
 }
 
 
-@pytest.mark.parametrize("row", rows("proving/budget/refused_sends.json"))
-def test_the_state_of_the_chain_explains_what_geth_refuses(sender, row, caplog):
-    version = SENDS[row["case"]](sender)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_state_of_the_chain_explains_what_geth_refuses(sender, case, caplog):
+    version = case.arrange(sender)
     refusal = read_refusal("geth", SEND, send(sender.node, bytes(version.raw))["error"])
     assert type(refusal) is RpcRefused
-    assert refusal.is_like(RpcRefused(-32000, plain(row["message"]))), refusal.message
+    assert refusal.is_like(RpcRefused(-32000, plain(REFUSED_SENDS[case.words]))), refusal.message
     signing.broadcast(get_rpc(CHAIN_ID), [version])
     version.refresh_from_db()
-    if row["cause"] == "SENT":
-        assert version.broadcast_at
-    else:
-        (logged,) = (line for line in caplog.messages if line.startswith("broadcasting "))
-        assert RefusalCause[row["cause"]].value in logged
-    assert bool(version.refused_at) == (row["cause"] != "SENT")
+    is_sent = case.cause == RefusalCause.SENT
+    assert (bool(version.broadcast_at), bool(version.refused_at)) == (is_sent, not is_sent)
+    logged = [line for line in caplog.messages if line.startswith("broadcasting ")]
+    assert [case.cause.value in line for line in logged] == [True] * (not is_sent)
 
 
 @pytest.mark.parametrize("fields", [{"nonce": 100}, {"maxFeePerGas": 2, "maxPriorityFeePerGas": 1}])
@@ -166,32 +179,3 @@ def test_geth_takes_a_transaction_that_it_can_mine_only_later(sender, fields):
     signing.broadcast(get_rpc(CHAIN_ID), [version])
     version.refresh_from_db()
     assert version.broadcast_at
-
-
-HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
-REVERTS = {"to": HISTORY, "data": "0x" + "ff" * 32}
-ENDLESS = {"from": BOB, "data": "0x5b5f56"}
-CALLS: Mapping[str, list[Any]] = {
-    "a call that reverts": [REVERTS, "latest"],
-    "a call with too little gas": [{"to": HISTORY, "data": "0x" + "00" * 32, "gas": "0x5300"}, "latest"],
-    "a call that runs out of gas": [ENDLESS, "latest"],
-    "a call of no opcode": [{"data": "0xfe"}, "latest"],
-    "an estimate that reverts": [REVERTS, "latest"],
-    "an estimate above the most gas": [ENDLESS, "latest"],
-    "an estimate without money": [{"from": NO_MONEY.address, "to": ALICE, "value": "0x1"}, "latest"],
-    "a proof of too many slots": [ALICE, [hex(slot) for slot in range(1025)], "latest"],
-    "logs beyond the head": [{"fromBlock": "0x0", "toBlock": "0xffff"}],
-    "logs of no range": [{"fromBlock": "0x2", "toBlock": "0x1"}],
-    "an unknown method": [],
-    "a missing parameter": [],
-}
-
-
-@pytest.mark.parametrize("row", rows("chains/refused_calls.json"))
-def test_a_refused_call_of_geth_has_its_type(node, settings, tmp_path, row):
-    settings.CHAINS_FILE = chains_toml(tmp_path, node.url, chain_id=CHAIN_ID)
-    (answer,) = get_rpc(CHAIN_ID).ask([questions.plain(row["method"], *CALLS[row["case"]])])
-    assert type(answer).__name__ == row["class"]
-    assert isinstance(answer, RpcRefused)
-    assert answer.code == row["code"]
-    assert answer.is_like(RpcRefused(row["code"], plain(row["message"]))), answer.message
