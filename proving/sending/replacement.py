@@ -225,13 +225,14 @@ def _fees(
 
     If nodes refuse the newest version without a known cause, another version that `is_same` but for its fees doesn't
     offer more: a node that limits what a transaction may cost would refuse it too. It offers what a new transaction
-    does, if this is less, or if the operator has raised the minimum priority fee.
+    does, if the operator has raised the minimum priority fee; or if this is less and no node has an earlier version.
     """
     if is_same and _is_unexplained(tx):
-        present = market.offer_for(gas)
-        is_less = _raised(present.max_fee_per_gas) <= newest.max_fee_per_gas
-        may_be_taken = is_less or newest.max_priority_fee_per_gas < chain.min_priority_fee
-        return (present, market.least) if may_be_taken else None
+        present, versions = market.offer_for(gas), tx.versions.all()
+        lowest = min(version.max_fee_per_gas for version in versions)
+        is_less = not tx.was_taken and _raised(present.max_fee_per_gas) <= lowest
+        is_tip_raised = max(version.max_priority_fee_per_gas for version in versions) < chain.min_priority_fee
+        return (present, market.least) if is_less or is_tip_raised else None
     required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
     priority = max(market.offer.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
     offer = OfferedFees(max(market.offer.max_fee_per_gas, required.max_fee_per_gas, priority), priority)

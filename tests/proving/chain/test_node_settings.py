@@ -146,8 +146,7 @@ def test_a_cancellation_that_a_node_refuses_is_raised_no_further(strict, key, re
     assert Client().post(f"/batch-queries/{batch.pk}/cancel", headers=header(key)).status_code == 200
     for _ in range(4):
         try_again(strict, 1)
-    _, first, *later = versions(tx)
-    assert all(version < first for version in later)
+    assert len(versions(tx)) == 2
     refusals.clear()
     finish(strict)
     assert SignedTransaction.objects.get(hash=fresh(tx).hash).is_cancellation
