@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from campaigns.incidents.site import ProxiedNode
+from tests.chains.geth_answers import SYNCS
 from tests.proving.money_node import GWEI, Change, block_with, constant, higher_by, multiplied_by, object_with
 
 
@@ -42,9 +43,10 @@ LIES: Mapping[str, Lie] = {
     "chain-id": Lie(
         "the id of another chain", {"eth_chainId": constant("0x5")}, ["wrong_chain"], is_told_anywhere=True
     ),
+    "syncing": Lie("that it syncs", {"eth_syncing": constant(SYNCS)}, ["node_syncing"], is_told_anywhere=True),
     "stale": Lie("a head 60 blocks behind"),
 }
-"""Lies by name. A node that lags rests for a minute, so such lies come last."""
+"""Lies by name. A node that lags or syncs rests for a minute, so such lies come last."""
 
 
 @contextmanager

@@ -225,6 +225,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "node-hanging": Incident("the node doesn't answer", partial(_node, lie="hanging"), ["chain_unavailable"]),
     "node-limited": Incident("the node answers 429", partial(_node, lie="limited"), ["chain_unavailable"]),
     "node-stale": Incident("the node lags by a minute", partial(_node, lie="stale"), ["head_went_back", "clock"]),
+    "node-syncing": Incident("the node says that it syncs", partial(_node, lie="syncing"), ["node_syncing"]),
     "node-moved": Incident("the node is one of another chain", partial(_node, lie="chain-id"), ["wrong_chain"]),
     "false-proofs": Incident("the node sends false proofs", partial(_node, lie="proofs"), ["no_proofs"]),
     "hidden-receipts": Incident(

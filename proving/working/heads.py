@@ -136,8 +136,8 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
     last.compared_at = time.monotonic()
     each = rpc.ask_each([QUESTIONS[0], questions.syncing()])
     newest = {host: header for host, (header, _) in each.items() if isinstance(header, Header)}
-    if syncing := {host for host in newest if each[host][1] is True}:
-        let_syncing_rest(rpc, syncing)
+    syncing = {host for host in newest if each[host][1] is True}
+    if have_rested := let_syncing_rest(rpc, syncing):
         newest = {host: header for host, header in newest.items() if host not in syncing} or newest
     future = {host for host, header in newest.items() if is_in_future(chain, header)}
     if future == newest.keys():
@@ -155,13 +155,15 @@ def let_wrong_rest(chain: Chain, rpc: RpcClient, latest: Header, highest: int) -
     for host in wrong:
         right = max(told.keys() - wrong, key=told.__getitem__)
         rpc.rest(host, f"{host} tells block {told[host]} as the newest, and {right} block {told[right]}")
-    return bool(wrong or future or syncing)
+    return bool(wrong or future or have_rested)
 
 
-def let_syncing_rest(rpc: RpcClient, hosts: Collection[str]) -> None:
-    """Let nodes rest that say that they sync, if there are others."""
-    for host in hosts if len(hosts) < len(rpc.chain.hosts) else ():
+def let_syncing_rest(rpc: RpcClient, hosts: Collection[str]) -> bool:
+    """Let nodes rest that say that they sync, if there are others. Return whether there are both."""
+    resting = hosts if len(hosts) < len(rpc.chain.hosts) else ()
+    for host in resting:
         rpc.rest(host, f"{host} says that it syncs")
+    return bool(resting)
 
 
 def of_current_nodes(

@@ -86,6 +86,12 @@ REFUSALS: Mapping[str, Refusal] = {
 }
 
 
+# The answer to eth_syncing without a block or a peer
+SYNCS: Mapping[str, str] = {
+    **dict.fromkeys(("startingBlock", "currentBlock", "highestBlock"), "0x0"),
+    "txIndexRemainingBlocks": "0x1",
+}
+
 # Refusals of HTTP requests: the status and the text.
 REFUSED_HTTP: Mapping[str, tuple[int, bytes]] = {
     "another host name": (403, b"invalid host specified\n"),

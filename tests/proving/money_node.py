@@ -102,7 +102,7 @@ class Liar(Node):
     def _reply(self, question: Any, reply: Any) -> Any:
         reply = super()._reply(question, reply)
         change = self.changes.get(question["method"])
-        if not change or not reply.get("result") or question["params"][:1] == ["finalized"]:
+        if not change or reply.get("result") is None or question["params"][:1] == ["finalized"]:
             return reply
         if question["method"] == "eth_getBlockByNumber" and question["params"][0] != "latest":
             return reply
