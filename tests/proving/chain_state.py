@@ -6,6 +6,7 @@ from typing import Any
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
+from devnet.execution_client import ExecutionClient
 from proving.models import FactsRegistry
 from tests.service import SIGNERS
 
@@ -49,7 +50,7 @@ def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
     return events_found
 
 
-def signer_nonce(chain: DevChain, block: str = "latest") -> int:
+def signer_nonce(chain: DevChain | ExecutionClient, block: str = "latest") -> int:
     """Return the number of transactions that all signers have sent."""
     return sum(int(chain.rpc("eth_getTransactionCount", address, block), 16) for address in SIGNERS)
 

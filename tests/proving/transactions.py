@@ -11,6 +11,7 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
+from devnet.execution_client import ExecutionClient
 from proving.models import SignedTransaction, Transaction
 from queries.models import Step
 from tests.service import ALICE, SIGNER_KEY, work
@@ -46,8 +47,8 @@ def sign_otherwise(tx: Transaction, *, gas: int, price: int) -> None:
     tx.save(update_fields=["reserved_gwei"])
 
 
-def send_from_elsewhere(chain: DevChain, nonce: int) -> None:
-    fields = {"chainId": 31337, "nonce": nonce, "gas": 21000, "gasPrice": 10**11, "to": ALICE, "value": 1}
+def send_from_elsewhere(chain: DevChain | ExecutionClient, nonce: int) -> None:
+    fields = {"chainId": chain.chain_id, "nonce": nonce, "gas": 21000, "gasPrice": 10**11, "to": ALICE, "value": 1}
     chain.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, SIGNER_KEY).raw_transaction.to_0x_hex())
 
 

@@ -79,6 +79,11 @@ class DrivenNode(ExecutionClient):
         del self._chain[len(self._chain) - blocks :]
         self.mine(blocks + 1)
 
+    def forget_lost_blocks(self) -> None:
+        """Go on from the client's head, which a kill may have set back."""
+        head = self.rpc("eth_getBlockByNumber", "latest", False)["hash"]
+        del self._chain[1 + [block_hash for block_hash, _ in self._chain].index(head) :]
+
     def _wait_until_built(self, payload_id: str | None) -> None:
         """Wait until the client has a block with the pool's transactions. By default it makes the block when asked."""
 

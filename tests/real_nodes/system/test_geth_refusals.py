@@ -44,7 +44,9 @@ class Sender:
 
     def version(self, nonce: int = 0, **changed: Any) -> SignedTransaction:
         """Store a signed version of the transaction with this nonce."""
-        fields = {"type": 2, "chainId": CHAIN_ID, "nonce": nonce, "to": ALICE, "value": 1} | USUAL | changed
+        fields: dict[str, Any] = (
+            {"type": 2, "chainId": CHAIN_ID, "nonce": nonce, "to": ALICE, "value": 1} | USUAL | changed
+        )
         if fields["type"] == 0:
             fields = {name: fields[name] for name in ("nonce", "to", "value", "gas")} | {"gasPrice": 10 * GWEI}
         # A transaction without a recipient creates a contract.
