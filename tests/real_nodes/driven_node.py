@@ -2,10 +2,16 @@
 
 import hashlib
 import secrets
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Self
 
+from eth_account import Account
+
+from devnet.devchain import ACCOUNTS
 from devnet.execution_client import ExecutionClient
 from devnet.json_rpc import EngineApi
 
@@ -59,6 +65,38 @@ class DrivenNode(ExecutionClient):
         self._chain.append((payload["blockHash"], timestamp))
         self._added[len(self._chain) - 2 :] = [(payload, beacon_root, fork)]
         self.engine.choose(payload["blockHash"], self._final())
+
+    @contextmanager
+    def mining(self, seconds: float = 1) -> Iterator[None]:
+        """Make a block every so many seconds, while the test does something else."""
+        is_over = threading.Event()
+
+        def mine() -> None:
+            while not is_over.wait(seconds):
+                self.mine()
+
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(mine)
+            try:
+                yield
+            finally:
+                is_over.set()
+            made.result()
+
+    def give(self, address: str, wei: int) -> None:
+        """Send money of the first development account, as a faucet does. It comes with the next block."""
+        giver, key = ACCOUNTS[0]
+        fields = {
+            "chainId": self.chain_id,
+            "nonce": int(self.rpc("eth_getTransactionCount", giver, "pending"), 16),
+            "to": address,
+            "value": wei,
+            # Since Amsterdam, a new account takes 204,600.
+            "gas": 250_000,
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**9,
+        }
+        self.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, key).raw_transaction.to_0x_hex())
 
     def follow(self, other: "DrivenNode") -> None:
         """Add the blocks that another client of the chain has built, each of which becomes the head."""

@@ -12,7 +12,6 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
-from devnet.devchain import ACCOUNTS
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from tests import service
 from tests.proving.sources import KEYS
@@ -67,18 +66,7 @@ def to_begin(node: DrivenGeth) -> tuple[int, int]:
 
 
 def send(node: DrivenGeth, wei: int) -> None:
-    """Send money to the signer like a faucet."""
-    address, key = ACCOUNTS[0]
-    fields = {
-        "chainId": CHAIN_ID,
-        "nonce": int(node.rpc("eth_getTransactionCount", address, "latest"), 16),
-        "to": SIGNER.address,
-        "value": wei,
-        "gas": 250_000,
-        "maxFeePerGas": 10**11,
-        "maxPriorityFeePerGas": 10**9,
-    }
-    node.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, key).raw_transaction.to_0x_hex())
+    node.give(SIGNER.address, wei)
     node.mine()
 
 

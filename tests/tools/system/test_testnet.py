@@ -20,6 +20,7 @@ from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import ask, error, lying_node
 from tests.contracts.l1_block import L1Block
+from tests.real_nodes.driven_geth import DrivenGeth
 from tools import testnet
 
 SECONDS = 300
@@ -97,7 +98,7 @@ def fund(chain: DevChain, address: str, ether: float) -> None:
     chain.rpc("eth_sendTransaction", {"from": ACCOUNTS[0][0], "to": address, "value": hex(int(ether * 10**18))})
 
 
-def prove(url: str, destination: DevChain, source: DevChain, block: int) -> None:
+def prove(url: str, destination: DevChain | DrivenGeth, source: DevChain | DrivenGeth, block: int) -> None:
     api_key = client.take_api_key(url, ADDRESS, KEY, destination.chain_id)
     data = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
     body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
@@ -164,6 +165,29 @@ def test_make_testnet_asks_waits_for_money_deploys_serves_and_goes_on_where_it_w
     command.stop()
     output += command.said
     assert "secret" not in output.replace(str(tmp_path / "secrets"), "")
+
+
+@pytest.mark.geth
+@pytest.mark.release
+def test_make_testnet_comes_from_nothing_to_a_done_batch_on_a_sepolia_with_amsterdam_s_rules(command, op_sepolia):
+    with DrivenGeth(testnet.SEPOLIA, amsterdam_time=0) as geth:
+        geth.mine(5)
+        with geth.mining():
+            command.start(typed="\n", SEPOLIA_RPC_URL=geth.url, OP_SEPOLIA_RPC_URL=op_sepolia.url)
+            need = command.until(
+                r"To begin on Sepolia \(11155111\), send (\S+) ETH to (0x\w{40}): deploying 1 registry"
+            )
+            geth.give(need[2], round(float(need[1]) * 10**18))
+            registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
+            service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
+            wait_until(lambda: answers(f"{service}/explorer"))
+            prove(service, geth, geth, geth.head())
+            fund(op_sepolia, need[2], 1)
+            command.start(SEPOLIA_RPC_URL=geth.url, OP_SEPOLIA_RPC_URL=op_sepolia.url)
+            command.until(rf"The facts registry for chain 11155111 on chain 11155111 is at {registry}")
+            command.until(r"The facts registry for chain 11155111 on chain 11155420 is at 0x")
+            command.until("Serving until Ctrl-C: http")
+            command.stop()
 
 
 @pytest.mark.release
