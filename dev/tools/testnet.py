@@ -36,7 +36,7 @@ FAUCETS = {
   https://faucet.quicknode.com/ethereum/sepolia (an account)""",
     OP_SEPOLIA: """\
   https://console.optimism.io/faucet (a sign-in)
-  https://faucet.quicknode.com/optimism/sepolia (an account)""",
+  https://faucet.quicknode.com/optimism (an account)""",
 }
 AGAIN = "make testnet"
 PORT = 8000
