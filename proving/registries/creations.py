@@ -26,6 +26,7 @@ from chains.nodes.rpc import RpcClient, result
 from chains.prices import GasPrices, Load
 from config.configured_chains import get_rpc
 from proving.models import LIVE_STATES, Transaction
+from proving.money import market_fees
 from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
 from proving.sending import gas_caps, orders, signers, signing, transaction_monitor
@@ -33,6 +34,9 @@ from proving.sending.signers import Unsent
 from proving.working import destination_prices, lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
 from queries.waits import WaitReason, wait
+
+# Wei that a transaction may cost at most, by geth's usual `--rpc.txfeecap`.
+_USUAL_FEE_CAP = 10**18
 
 
 class DeploymentError(Exception):
@@ -103,21 +107,24 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
             return
         if (first := live.order_by("nonce").first()) and first.waits_for and first.waits_for != why:
             why = first.waits_for
-            tell(str(why))
+            tell(why.for_operators)
         if not missing or (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
             continue
         if begun.issuperset(creation.address for creation in ready):
             raise DeploymentError("The deploying transactions did not create the contracts; run the command again.")
         if _require_deployer(chain, rpc):
             _require_room(rpc, missing)
+            if too_dear := _why_above_fee_cap(rpc, ready):
+                tell(too_dear)
             begun |= _begin(chain, ready, under_way)
     seconds = transaction_monitor.WAIT_SECONDS
     if not begun and why is None:
         names = ", ".join(creation.contract for creation in missing)
         raise DeploymentError(f"For {seconds} s nothing could be sent to create {names}; run it again.")
+    because = why.for_operators if why else ""
     raise DeploymentError(
-        f"The deploying transactions were not confirmed within {seconds} s. {why or ''} The service has stored them: "
-        f"run the command again to go on waiting."
+        f"The deploying transactions were not confirmed within {seconds} s. {because} The service has stored them: run "
+        f"the command again to go on waiting."
     )
 
 
@@ -151,6 +158,19 @@ def _require_room(rpc: RpcClient, creations: Sequence[Creation]) -> None:
         if (gas := creation.least_limit(prices)) > prices.max_gas:
             too_large = wait("transaction_too_large", gas=gas, most=prices.max_gas)
             raise DeploymentError(f"{creation.contract} can't be created. {too_large}")
+
+
+def _why_above_fee_cap(rpc: RpcClient, creations: Sequence[Creation]) -> str:
+    """Return a sentence if geth, with its usual settings, refuses to take one of the creations. Empty if it doesn't."""
+    prices, market = destination_prices.of(rpc), market_fees(rpc)
+    for creation in creations:
+        gas = creation.least_limit(prices)
+        if (cost := gas * market.offer_for(gas).max_fee_per_gas) > _USUAL_FEE_CAP:
+            most = f"above {rpc.chain.cost(_USUAL_FEE_CAP)} unless --rpc.txfeecap allows it"
+            return (
+                f"Creating {creation.contract} may cost {rpc.chain.cost(cost)} now. geth takes no transaction {most}."
+            )
+    return ""
 
 
 def _require_constructed(rpc: RpcClient, creation: Creation) -> None:

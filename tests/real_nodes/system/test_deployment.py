@@ -40,9 +40,13 @@ def geth(request, settings, tmp_path: Path) -> Iterator[DrivenGeth]:
     """Yield a node with the options of the test's parameter, as the only chain of the service."""
     with DrivenGeth(CHAIN_ID, amsterdam_time=0, **getattr(request, "param", {})) as node:
         node.mine(2)
-        settings.CHAINS_FILE = service.chains_toml(tmp_path, node.url, chain_id=CHAIN_ID)
-        (tmp_path / "signer.key").write_text(SIGNER.key.to_0x_hex())
+        configure(node, settings, tmp_path)
         yield node
+
+
+def configure(node: DrivenGeth, settings: Any, folder: Path) -> None:
+    settings.CHAINS_FILE = service.chains_toml(folder, node.url, chain_id=CHAIN_ID)
+    (folder / "signer.key").write_text(SIGNER.key.to_0x_hex())
 
 
 def run(node: DrivenGeth, command: str, *arguments: object) -> str:
@@ -143,6 +147,29 @@ def test_a_shortage_is_named_and_nothing_is_sent_that_must_fail(geth, milliether
     with pytest.raises(CommandError, match=why):
         run(geth, "deploy_registry", CHAIN_ID, CHAIN_ID)
     assert gas_of_creations() == [NATIVE_SOURCE, MULTICALL][:created]
+
+
+@pytest.mark.long
+def test_a_creation_above_the_node_s_cap_of_fees_names_its_flag_and_is_sent_when_gas_is_cheaper(settings, tmp_path):
+    node = DrivenGeth(CHAIN_ID, amsterdam_time=0)
+    node.genesis["baseFeePerGas"] = hex(60 * 10**9)
+    told = io.StringIO()
+
+    def mine() -> None:
+        """Empty blocks make gas cheaper."""
+        latest, pending = (node.rpc("eth_getTransactionCount", SIGNER.address, tag) for tag in ("latest", "pending"))
+        if latest != pending or "exceeds the configured cap (1.00 ether)" in told.getvalue():
+            node.mine()
+
+    with node:
+        configure(node, settings, tmp_path)
+        send(node, 10**19)
+        with mining(mine):
+            call_command("deploy_registry", str(CHAIN_ID), str(CHAIN_ID), stdout=io.StringIO(), stderr=told)
+    assert re.match(
+        r"Creating FactsRegistry may cost \d\.\d+ ETH now\. .+ unless --rpc\.txfeecap allows it\.", told.getvalue()
+    )
+    assert Transaction.objects.filter(gas_used=REGISTRY, succeeded=True).count() == 1
 
 
 def test_no_creation_is_signed_with_less_than_it_takes(geth, settings):

@@ -87,10 +87,10 @@ def command(tmp_path) -> Iterator[Command]:
 
 
 # The command reads proofs at older blocks.
-sepolia = chain_fixture(lambda chain: chain.mine(5), chain_id=testnet.SEPOLIA, block_seconds=1)
+sepolia = chain_fixture(lambda chain: chain.mine(5), scope="function", chain_id=testnet.SEPOLIA, block_seconds=1)
 
 
-op_sepolia = chain_fixture(chain_id=testnet.OP_SEPOLIA, block_seconds=1)
+op_sepolia = chain_fixture(scope="function", chain_id=testnet.OP_SEPOLIA, block_seconds=1)
 
 
 def fund(chain: DevChain, address: str, ether: float) -> None:
