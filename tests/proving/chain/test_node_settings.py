@@ -1,12 +1,14 @@
 """Nodes whose settings or state refuse transactions, estimates and receipts. The words are geth's."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
@@ -216,6 +218,11 @@ def test_a_node_that_refuses_receipts_of_waiting_transactions_troubles_nobody(st
     tx = pending(submit(key, request(ALICE, block=strict.head() - 1, fee=ETHER)))
     assert told("receipt_unusable") == []
     assert "can't be used" not in caplog.text
+    # A transaction that the node has lost is sent again meanwhile.
+    strict.rpc("anvil_dropAllTransactions")
+    tx.versions.update(broadcast_at=timezone.now() - timedelta(minutes=1))
+    work()
+    assert strict.rpc("eth_getTransactionByHash", tx.latest_hash)
     refusals.clear()
     mine_at(strict, 1)
     work()
