@@ -24,29 +24,32 @@ def no_state(root: str) -> Refusal:
 
 # Refusals of sent transactions, all with the code -32000. geth queues a transaction after a gap of nonces, keeps one
 # below the base fee, and answers both with the hash.
-REFUSED_SENDS: Mapping[str, str] = {
+REFUSED_SENDS: dict[str, str] = {
     "already known": "already known",
     "replacement underpriced": "replacement transaction underpriced",
     "nonce too low": "nonce too low: next nonce 1, tx nonce 0",
     "fee too low": "transaction gas price below minimum: gas tip cap 0, minimum needed 1",
     "fee too high": "tx fee (1.60 ether) exceeds the configured cap (1.00 ether)",
     "insufficient funds": f"{_NO_FUNDS}: balance 0, tx cost 210000000000001, overshot 210000000000001",
-    "insufficient funds behind others": (
-        f"{_NO_FUNDS}: balance 1000000000000000000, queued cost 600000000000000001, tx cost 600000000000000001, "
-        "overshot 200000000000000002"
-    ),
     "gas too low": "intrinsic gas too low: gas 20000, minimum needed 21000",
     "gas too low for the data": "insufficient gas for floor data gas cost: gas 38500, minimum needed 61000",
     "gas too high": "transaction gas limit too high (cap: 16777216, tx: 16777217)",
     "exceeds block gas limit": "exceeds block gas limit",
+    "data too long": "oversized data: transaction size 131119, limit 131072",
+}
+# The service sends none of these but the first.
+RARELY_REFUSED_SENDS: dict[str, str] = {
+    "insufficient funds behind others": (
+        f"{_NO_FUNDS}: balance 1000000000000000000, queued cost 600000000000000001, tx cost 600000000000000001, "
+        "overshot 200000000000000002"
+    ),
     "priority fee too high": "max priority fee per gas higher than max fee per gas",
     "code too long": "max initcode size exceeded: code size 49153 limit 49152",
     "other chain": "invalid sender: invalid chain id for signer: have 424243 want 424242",
     "no chain": "only replay-protected (EIP-155) transactions allowed over RPC",
-    "data too long": "oversized data: transaction size 131119, limit 131072",
 }
 # With --txpool.nolocals. Without it geth answers with the hash, and tries to add the transaction later.
-REFUSED_SENDS_IF_NOT_KEPT: Mapping[str, str] = {
+REFUSED_SENDS_IF_NOT_KEPT: dict[str, str] = {
     "pool full": "transaction underpriced",
     "gap in a full pool": "future transaction tries to replace pending",
     "gap of a delegated account": "gapped-nonce tx from delegated accounts",

@@ -3,7 +3,7 @@
 import pytest
 
 from chains.nodes.node_errors import MAX_CHARS, SEND, LimitsRequests, Reverted, RpcRefused, plain, read_refusal
-from tests.chains.geth_answers import REFUSALS, REFUSED_SENDS, REFUSED_SENDS_IF_NOT_KEPT
+from tests.chains.geth_answers import RARELY_REFUSED_SENDS, REFUSALS, REFUSED_SENDS, REFUSED_SENDS_IF_NOT_KEPT
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 
 KEY = "8f3a0cB71d4e4b6f9a52c0de77aa1b23"
@@ -280,7 +280,7 @@ def test_reverts_are_known_in_every_form(node_error, data):
     assert refusal.data == data
 
 
-@pytest.mark.parametrize("words", [*REFUSED_SENDS.values(), *REFUSED_SENDS_IF_NOT_KEPT.values()])
+@pytest.mark.parametrize("words", [*(REFUSED_SENDS | RARELY_REFUSED_SENDS | REFUSED_SENDS_IF_NOT_KEPT).values()])
 def test_no_refused_transaction_of_geth_counts_as_a_limit_of_requests(words):
     assert type(read_refusal("geth", SEND, {"code": -32000, "message": words})) is RpcRefused
 

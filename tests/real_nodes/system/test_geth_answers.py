@@ -148,8 +148,7 @@ ASKED: Mapping[str, tuple[str, list[Any]]] = {
 }
 TOLD: Mapping[str, geth_answers.Refusal] = {
     **geth_answers.REFUSALS,
-    # test_geth_refusals.py asks for the others.
-    **{name: (-32000, words) for name, words in geth_answers.REFUSED_SENDS.items() if name in ASKED},
+    **{name: (-32000, words) for name, words in geth_answers.REFUSED_SENDS.items()},
     **{name: (-32000, words) for name, words in geth_answers.REFUSED_SENDS_IF_NOT_KEPT.items()},
 }
 

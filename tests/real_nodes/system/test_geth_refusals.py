@@ -15,7 +15,7 @@ from devnet.devchain import ACCOUNTS
 from proving.models import SignedTransaction, Signer, Transaction
 from proving.sending import signing
 from proving.sending.signing import RefusalCause
-from tests.chains.geth_answers import REFUSED_SENDS
+from tests.chains.geth_answers import RARELY_REFUSED_SENDS, REFUSED_SENDS
 from tests.chains.lying_node import ask
 from tests.factories import until
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth, geth_fixture
@@ -27,7 +27,7 @@ GWEI, ETHER = 10**9, 10**18
 USUAL = {"gas": 21_000, "maxFeePerGas": 10 * GWEI, "maxPriorityFeePerGas": 2 * GWEI}
 DEAR = {"gas": 6_000_000, "maxFeePerGas": 100 * GWEI}
 NO_MONEY = Account.create()
-node = geth_fixture(lambda node: node.mine(2))
+node = geth_fixture(lambda node: node.mine(2), namespaces="eth,txpool")
 
 
 def send(node: DrivenGeth, raw: bytes) -> Any:
@@ -118,6 +118,7 @@ class Case:
     """Returns a version that geth refuses."""
 
 
+WORDS = {**REFUSED_SENDS, **RARELY_REFUSED_SENDS}
 REPLACEMENT, GAS, UNEXPLAINED = RefusalCause.REPLACEMENT, RefusalCause.GAS, RefusalCause.UNEXPLAINED
 CASES: Mapping[str, Case] = {
     "the same bytes again": Case("already known", RefusalCause.SENT, Sender.sent),
@@ -166,7 +167,7 @@ def test_the_state_of_the_chain_explains_what_geth_refuses(sender, case, caplog)
     version = case.arrange(sender)
     refusal = read_refusal("geth", SEND, send(sender.node, bytes(version.raw))["error"])
     assert type(refusal) is RpcRefused
-    assert refusal.is_like(RpcRefused(-32000, plain(REFUSED_SENDS[case.words]))), refusal.message
+    assert refusal.is_like(RpcRefused(-32000, plain(WORDS[case.words]))), refusal.message
     signing.broadcast(get_rpc(CHAIN_ID), [version])
     version.refresh_from_db()
     is_sent = case.cause == RefusalCause.SENT

@@ -30,7 +30,7 @@ DEPLOY = ("deploy_registry", str(CHAIN_ID), str(CHAIN_ID))
 @contextmanager
 def serving(settings, folder, *, base_fee: int = GWEI, chain: str = "", **options: Any) -> Iterator[DrivenGeth]:
     """Start a geth and name it in chains.toml."""
-    node = DrivenGeth(CHAIN_ID, **options)
+    node = DrivenGeth(CHAIN_ID, namespaces="eth,txpool", **options)
     node.genesis["baseFeePerGas"] = hex(base_fee)
     with node:
         settings.CHAINS_FILE = chains_toml(folder, node.url, chain_id=CHAIN_ID, chain=chain)
