@@ -12,6 +12,8 @@ from chains.tries.header import Header
 
 # Bytes of init code before the call's data: copy the data into memory, STATICCALL, STOP.
 _INIT_BYTES = 42
+# Wei that pay for any call.
+_FUNDS = 10**30
 
 Storage = Mapping[str, Mapping[int, int]]
 """Words by contract and slot."""
@@ -44,15 +46,19 @@ def answer(call: ViewCall, at: Header, changed: Storage | None = None) -> Questi
     return _at_block("eth_call", call, at, [overrides] if overrides else [], read_data)
 
 
-def access_list(call: ViewCall, at: Header) -> Question[ReadSlots]:
+def access_list(call: ViewCall, at: Header, *, is_funded: bool = False) -> Question[ReadSlots]:
     """Ask for the slots that a call reads by `eth_createAccessList`.
 
     The call is made by the init code of a contract creation, because some nodes leave the callee and more out of the
     list of a plain call. A list with an error is no answer.
+
+    geth before 1.17, and nodes made from it, refuse a caller that can't pay for the gas. Only such nodes need one that
+    `is_funded`, and others may not know how to fund one.
     """
     size, to = len(call.data), call.to[2:].lower()
     init = bytes.fromhex(f"61{size:04x}61{_INIT_BYTES:04x}6000396000600061{size:04x}600073{to}5afa00")
     transaction = {"from": _caller(), "gas": hex(call.gas), "data": hex_data(init + call.data)}
+    more = [{transaction["from"]: {"balance": hex(_FUNDS)}}] if is_funded else []
 
     def read(result: Any) -> ReadSlots:
         told = read_object(result)
@@ -64,7 +70,9 @@ def access_list(call: ViewCall, at: Header) -> Question[ReadSlots]:
 
     method = "eth_createAccessList"
     return Question(
-        (method, [transaction, {"blockHash": hex_data(at.hash)}]), read, (method, [transaction, hex(at.number)])
+        (method, [transaction, {"blockHash": hex_data(at.hash)}, *more]),
+        read,
+        (method, [transaction, hex(at.number), *more]),
     )
 
 

@@ -203,8 +203,12 @@ class _Search:
         self._decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
         read = lists[0]
         # Nodes may leave the callee out of a list that they call optimised.
-        if isinstance(read, ChainError) or self._asked.contract not in read.slots:
-            (read,) = self._rpc.ask([view_calls.prestate(self._whole, self._at)])
+        if not self._tells(read):
+            is_refused = isinstance(read, RpcRefused)
+            funded = [view_calls.access_list(self._whole, self._at, is_funded=True)] if is_refused else []
+            (read,), others = self._rpc.ask([view_calls.prestate(self._whole, self._at)], funded)
+            if isinstance(read, ChainError):
+                read = next(filter(self._tells, others), read)
         if isinstance(read, NodeUnavailable) and not isinstance(read, InvalidReply):
             raise read
         if isinstance(read, ChainError) or not read.slots:
@@ -215,6 +219,10 @@ class _Search:
         if (count := sum(map(len, read.slots.values()))) > _MOST_SLOTS:
             raise SlotsUnknown(f"The call reads {count} slots, and {_MOST_SLOTS} can be searched.")
         return read
+
+    def _tells(self, read: ReadSlots | ChainError) -> bool:
+        """Return whether a list tells of the called contract, which may read no slot of its own."""
+        return isinstance(read, ReadSlots) and self._asked.contract in read.accounts
 
     def _word_of(self, answer: bytes | ChainError) -> int:
         if isinstance(answer, Reverted):

@@ -57,7 +57,6 @@ REFUSED_SENDS_IF_NOT_KEPT: dict[str, str] = {
 }
 
 _INDEXING = "transaction indexing is in progress"
-_HASH, _CALLER = f"0x{'1e2c' * 16}", f"0x{'77' * 20}"
 REFUSALS: Mapping[str, Refusal] = {
     "a block number to come": (-32000, "header not found"),
     "an unknown block hash": (-32000, "header for hash not found"),
@@ -81,11 +80,6 @@ REFUSALS: Mapping[str, Refusal] = {
     "a long range of logs": (-32602, "exceed maximum block range 5"),
     "logs above the head": (-32602, "block range extends beyond current head block"),
     "too many parameters": (-32602, "too many arguments, want at most 2"),
-    # 1.16.9 only: later ones answer.
-    "an access list for a caller without ether": (
-        -32000,
-        f"failed to apply transaction: {_HASH} err: {_NO_FUNDS}: address {_CALLER} have 0 want 1",
-    ),
 }
 
 

@@ -562,9 +562,6 @@ UNUSABLE_LISTS: dict[str, Change] = {
     "optimised": without_contract,
     "with an error": with_error,
     "refused": refuse,
-    "refused to a caller without ether": lambda question, _: error(
-        question, *geth_answers.REFUSALS["an access list for a caller without ether"]
-    ),
     "malformed": told({"accessList": [{"address": "0x12"}], "gasUsed": "0x1"}),
     "huge": told(
         {"accessList": [{"address": f"0x{at:040x}", "storageKeys": [f"0x{1:064x}"]} for at in range(5000)]}

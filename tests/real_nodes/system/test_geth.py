@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 
+from accounts.models import ApiKey
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
+from devnet.geth import GETH, GETH_1_16
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus
 from tests import service
 from tests.chains import geth_answers
 from tests.chains.lying_node import ask, between, error, lying_node, recording, result
+from tests.factories import until
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_for, deployed_on
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
@@ -108,6 +112,42 @@ def test_an_old_state_is_proven_if_geth_keeps_its_tries(old, key, settings, tmp_
         else:
             assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
             assert "need an archive node" in batch.rejection_reason
+
+
+# --- Slots ------------------------------------------------------------------------------------------------------------
+
+# The first contract returns its slot 7, whatever is called. The second one returns what the first returns.
+_HOLDER, _ASKER = f"0x{0xC0D7:040x}", f"0x{0xC0D8:040x}"
+_VIEWS = {_HOLDER: "0x6007545f5260205ff3", _ASKER: f"0x60205f5f5f73{_HOLDER[2:]}5afa5060205ff3"}
+
+
+def search(client: Client, key: ApiKey, contract: str) -> Any:
+    """Return the slots behind a view. On a busy machine it takes several searches, which may last five seconds each."""
+    body = {"sourceChainId": str(CHAIN_ID), "contract": contract, "signature": "total()", "arguments": []}
+    answers: list[Any] = []
+
+    def is_over() -> bool:
+        answers.append(client.post("/find-slots", body, content_type="application/json", headers=service.header(key)))
+        return bool(answers[-1].status_code != 503)
+
+    until(is_over, "the slots")
+    return answers[-1].json()
+
+
+@pytest.mark.parametrize("program", [GETH, GETH_1_16], ids=["newest", "1.16"])
+def test_slots_are_found_without_a_tracer(db, client, key, settings, tmp_path, program):
+    """geth 1.16 makes no list of slots for a caller that can't pay for the gas."""
+    node = DrivenGeth(CHAIN_ID, program=program, namespaces="eth")
+    for address, code in _VIEWS.items():
+        node.genesis["alloc"][address] = {"balance": "0x0", "code": code, "storage": {f"0x{7:064x}": f"0x{42:064x}"}}
+    with node:
+        node.mine()
+        connect(settings, tmp_path, node.url)
+        for contract in _VIEWS:
+            found = search(client, key, contract)
+            (slot,) = found["slots"]
+            assert (slot["account"].lower(), slot["slot"], slot["value"]) == (_HOLDER, f"0x{7:064x}", "42")
+            assert found["foundBy"] == "eth_createAccessList"
 
 
 # --- Pruned history ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import requests
 from eth_account import Account
 
 from devnet.devchain import ACCOUNTS
-from devnet.geth import GETH_1_16
 from tests.chains import geth_answers
 from tests.chains.lying_node import ask
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth, geth_fixture
@@ -79,7 +78,6 @@ delegated = geth_fixture(delegate, flags=["--txpool.nolocals"])
 full = geth_fixture(fill, flags=["--txpool.nolocals", *LIMITS])
 # Older blocks than this one count as pruned.
 pruned = geth_fixture(flags=[f"--history.chain=1000:{UNKNOWN_HASH}"])
-geth_1_16 = geth_fixture(program=GETH_1_16)
 
 
 def signed(nonce: int, *, account: int = 0, **fields: Any) -> str:
@@ -126,10 +124,6 @@ ASKED: Mapping[str, tuple[str, list[Any]]] = {
     "a long range of logs": ("old", calling("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"})),
     "logs above the head": ("old", calling("eth_getLogs", {"fromBlock": "0x82", "toBlock": "0x83"})),
     "too many parameters": ("old", calling("eth_getBalance", SOMEBODY, "latest", {})),
-    "an access list for a caller without ether": (
-        "geth_1_16",
-        calling("eth_createAccessList", {"from": POOR, "to": SOMEBODY}, "latest"),
-    ),
     "already known": ("old", sending(signed(0), signed(0))),
     "replacement underpriced": ("old", sending(signed(0), signed(0, value=2))),
     "nonce too low": ("delegated", sending(signed(0))),
