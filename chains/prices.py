@@ -148,6 +148,10 @@ class GasPrices:
         """Return the same prices, with the limit of transactions that wallets send."""
         return replace(self, most_gas=WALLET_GAS)
 
+    def with_state(self, execution: int) -> int:
+        """Return the maximum gas of execution and state, where a transaction may have this `execution`."""
+        return _MAX_WITH_STATE if self.most_gas > MAX_EXECUTION else execution
+
     def fits(self, load: Load, execution: int) -> bool:
         """Return whether a transaction may have this load, without its calldata, where it may have this `execution`.
 
@@ -165,7 +169,7 @@ class GasPrices:
         return max(
             (load.execution + load.words * self.word) / execution,
             load.words * self.word_state * _STATE_PART / (self.block_gas or _USUAL_BLOCK),
-            self.execution_of(load) / (_MAX_WITH_STATE if self.most_gas > MAX_EXECUTION else execution),
+            self.execution_of(load) / self.with_state(execution),
         )
 
 

@@ -38,12 +38,14 @@ from chains.nodes.node_errors import (
 )
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
+from chains.prices import prices_at
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
 from proving import facts, money, sources
 from proving.health.findings import QUOTING, Problem, subject
 from proving.models import ChainWatch, Signer
 from proving.packing.packs import MOST_GAS_OF_PROOFS
+from proving.sending import gas_caps
 from proving.sending.signers import locked, note_nonce
 from proving.working import destination_prices, heads
 from proving.working.heads import Heads
@@ -556,8 +558,10 @@ class Abilities:
     provable: ProvableBlocks
     has_unproven_state: bool
     """True if nodes refuse to prove only older blocks, and read the state of the next older one all the same."""
-    call_gas: int | None
-    """The gas that nodes leave to calls, at most `MOST_GAS_OF_PROOFS`. None if they don't tell."""
+    most_gas: int
+    """The most gas of a transaction's proofs."""
+    gas_cap: int | None
+    """The cap on the gas of calls and estimates, if it is below `most_gas`."""
     knows_pending: bool
     """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
 
@@ -571,7 +575,7 @@ def probe(rpc: RpcClient) -> Abilities:
     (finalized,), (keeps,) = rpc.ask([questions.header("finalized")], [questions.keeps_hashes(head, rpc.chain)])
     final = None if isinstance(finalized, RpcRefused | UnreadableHeader) else result(finalized)
     blocks = provable(rpc, head)
-    (gas,) = rpc.ask([questions.gas_of_call(MOST_GAS_OF_PROOFS)])
+    most_gas = prices_at(head).with_state(MOST_GAS_OF_PROOFS)
     is_refused = blocks.oldest is not None and isinstance(blocks.end, RpcRefused)
     return Abilities(
         head=head,
@@ -579,7 +583,8 @@ def probe(rpc: RpcClient) -> Abilities:
         keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
         provable=blocks,
         has_unproven_state=is_refused and _has_state(rpc, blocks.not_proven or 0),
-        call_gas=gas if isinstance(gas, int) else None,
+        most_gas=most_gas,
+        gas_cap=gas_caps.below(rpc, most_gas),
         # Asked last, because the call may make a node fail that can prove.
         knows_pending=_knows_pending(rpc),
     )

@@ -28,13 +28,10 @@ from proving.health import attester_checks, chain_watch, findings
 from proving.health.chain_watch import Abilities, probe
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
-from proving.packing.packs import MOST_GAS_OF_PROOFS
 from proving.registries import deployments, registry_setup
 from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
 
-# Gas that a node leaves to a call with `MOST_GAS_OF_PROOFS`, unless it has a lower limit.
-_LEAST_CALL_GAS = 0.9 * MOST_GAS_OF_PROOFS
 _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
 
@@ -167,10 +164,10 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
     for line in _aligned([_COLUMNS, *rows]):
         say(f"  {line}")
     for host, abilities in abilities_by_host:
-        if isinstance(abilities, Abilities) and abilities.call_gas and abilities.call_gas < _LEAST_CALL_GAS:
+        if isinstance(abilities, Abilities) and abilities.gas_cap is not None:
             say(
-                f"  {host} gives calls and estimates only {abilities.call_gas:,} gas, and proofs may need "
-                f"{MOST_GAS_OF_PROOFS:,}. The setting of geth is --rpc.gascap."
+                f"  {host} gives calls and estimates only {abilities.gas_cap:,} gas, and proofs may need "
+                f"{abilities.most_gas:,}. The setting of geth is --rpc.gascap."
             )
         if isinstance(abilities, Abilities) and (end := abilities.provable.end):
             older = "" if abilities.provable.oldest is None else "older "

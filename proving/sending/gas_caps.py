@@ -1,6 +1,6 @@
 """Caps of nodes on the gas of calls and estimates, such as geth's `--rpc.gascap`.
 
-Above its cap, a node answers as if the transaction reverted, without data.
+Above its cap, a node may answer as if the transaction reverted, without data.
 """
 
 from chains.nodes import questions
@@ -15,14 +15,21 @@ _BEFORE_EXECUTION = 1_000_000
 
 def why_too_low(rpc: RpcClient, gas: int) -> WaitReason | None:
     """Return the reason if nodes run no transaction with this gas. None if nothing shows that."""
+    cap = below(rpc, gas)
+    return None if cap is None else wait("node_gas_cap", chain=rpc.chain.id, gas=gas, cap=cap)
+
+
+def below(rpc: RpcClient, gas: int) -> int | None:
+    """Return the highest cap of the nodes if it is below this gas. None if it isn't, or if they don't show it."""
     half = gas // 2
     asked = [questions.gas_of_call(half), questions.gas_of_call(gas)]
     of_nodes = [*rpc.ask_each(asked).values()] or [rpc.ask(asked)]
     caps = [
-        half + of_whole - of_half
+        # What comes before the code falls out of the difference.
+        of_whole if of_whole < half else half + of_whole - of_half
         for of_half, of_whole in of_nodes
         if not isinstance(of_half, ChainError) and not isinstance(of_whole, ChainError)
     ]
     cap = max(caps, default=gas)
     is_of_execution = 0 <= MAX_EXECUTION - cap < _BEFORE_EXECUTION
-    return None if cap >= gas or is_of_execution else wait("node_gas_cap", chain=rpc.chain.id, gas=gas, cap=cap)
+    return None if cap >= gas or is_of_execution else cap

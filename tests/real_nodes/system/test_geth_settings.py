@@ -181,6 +181,16 @@ def test_a_cap_of_gas_below_that_of_proofs_is_told_with_the_setting():
     assert fault == ""
 
 
+@pytest.mark.parametrize("cap", [29_000_000, 30_000_000])
+def test_amsterdam_needs_a_higher_cap_of_gas(cap):
+    with DrivenGeth(CHAIN_ID, amsterdam_time=0, flags=[f"--rpc.gascap={cap}"]) as node:
+        node.mine(2)
+        told = "\n".join(check_node(node.url)[0])
+    assert ("only 29,000,000 gas, and proofs may need 30,000,000. The setting of geth is --rpc.gascap." in told) == (
+        cap < 30_000_000
+    )
+
+
 def test_geth_sends_no_transaction_above_its_cap_of_fees():
     with DrivenGeth(CHAIN_ID, flags=["--rpc.txfeecap=0.5"]) as node:
         node.mine()
