@@ -75,14 +75,15 @@ def test_a_price_that_differs_by_one_unit_is_noticed(node, measure, change):
 
 
 def scaling(url: str, factor: float, *, obeys_gas: bool = True, more: int = 0) -> AbstractContextManager[str]:
-    """Return a node with changed estimates, placed before a real one. It may ignore the gas of calls."""
+    """Return a node, placed before a real one, that changes estimates. It ignores the gas of calls, or takes `more`."""
 
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_estimateGas":
             return [reply | {"result": hex(int(int(reply["result"], 16) * factor) + more)}]
-        if question["method"] == "eth_call" and not obeys_gas:
+        if question["method"] == "eth_call" and "gas" in question["params"][0]:
             call, *others = question["params"]
-            return [ask(url, question | {"params": [{**call, "gas": hex(10**7)}, *others]})]
+            gas = int(call["gas"], 16) - more if obeys_gas else 10**7
+            return [ask(url, question | {"params": [{**call, "gas": hex(max(0, gas))}, *others]})]
         return [reply]
 
     return between(url, change)
@@ -124,7 +125,7 @@ def test_a_node_that_refuses_all_tells_nothing(node, measure):
 @pytest.mark.parametrize(("factor", "fits"), [(1, True), (1.1, False), (0.9, False)])
 def test_only_differences_count_on_a_chain_that_charges_gas_for_data(devchain, client_of, factor, fits):
     devchain.rpc("anvil_setCode", ARB_GAS_INFO, "0x00")
-    with scaling(devchain.url, factor, obeys_gas=False, more=40_000) as url:
+    with scaling(devchain.url, factor, more=40_000) as url:
         (measured,) = price_measurement.measure(client_of(url, chain_id=devchain.chain_id), [OSAKA, AMSTERDAM])
     devchain.rpc("anvil_setCode", ARB_GAS_INFO, "0x")
     assert measured.fitting == ({OSAKA.name} if fits else set())

@@ -1,14 +1,17 @@
 """Proofs of a block stay when its header arrives again. A head that a stale node tells is compared."""
 
+import time
+
 import pytest
 from django.utils import timezone
 
 from config.configured_chains import get_chains, get_rpc
-from proving.models import ChainHead
+from proving.models import ChainHead, ChainWatch
 from proving.working import heads
 from tests.chains.lying_node import lying_node
 from tests.proving.money_node import STALE_BLOCKS, Liar, Node, block_with
-from tests.service import reconfigure
+from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
+from tests.service import chains_toml, reconfigure
 
 
 @pytest.mark.parametrize("knows_by", ["an earlier reading", "another process"])
@@ -43,3 +46,17 @@ def test_a_node_rests_that_lacks_the_blocks_before_the_newest_that_it_tells(serv
         assert heads.read(chain, rpc).latest.number == service.head()
         (problem,) = rpc.resting_nodes().values()
     assert f"tells block {service.head() + 50} as the newest" in str(problem)
+
+
+@pytest.mark.geth
+def test_the_watch_is_due_when_a_head_shows_a_fork(db, settings, tmp_path):
+    """The watch measures the prices."""
+    with DrivenGeth(CHAIN_ID, amsterdam_time=int(time.time()) + 1000) as node:
+        settings.CHAINS_FILE = chains_toml(tmp_path, node.url, chain_id=CHAIN_ID)
+        ChainWatch.objects.create(chain_id=CHAIN_ID, due_at=timezone.now())
+        due = []
+        for mine in (node.mine, node.mine, node.mine_until_amsterdam):
+            mine()
+            heads.read(get_chains().chain(CHAIN_ID), get_rpc(CHAIN_ID))
+            due.append(ChainWatch.objects.get().due_at is None)
+    assert due == [False, False, True]

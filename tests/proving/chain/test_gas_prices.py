@@ -126,6 +126,9 @@ def test_a_node_alone_that_scales_what_it_tells_is_believed_and_two_are_compared
             work()
             assert (stored(), healthz()["codes"]) == (("osaka", 1), [])
             assert estimate(client, key, body)["gas"]["expected"] == right
+    with nodes(settings, service, scaled, with_estimates(1.2, obeys_gas=False, url=service.url)):
+        work()
+        assert (stored()[1], healthz()["codes"]) == (pytest.approx(1.2, rel=0.001), ["unknown_gas_prices"])
 
 
 # --- Forks to come ----------------------------------------------------------------------------------------------------
@@ -222,6 +225,19 @@ def test_most_nodes_decide_on_the_time_and_a_fork_that_is_called_off_is_forgotte
     assert (healthz()["notices"], stored_fork()) == ([], None)
 
 
+@pytest.mark.parametrize(("seconds", "asked"), [(DAY, 1), (1800, 3)])
+def test_nodes_are_asked_for_forks_once_an_hour_and_more_often_shortly_before_one(service, settings, seconds, asked):
+    answer, questions = telling(config(AMSTERDAM, seconds)), list[str]()
+
+    def record(question: Any, reply: Any) -> list[Any]:
+        questions.append(question["method"])
+        return list(answer(question, reply))
+
+    with nodes(settings, service, record):
+        work(rounds=3)
+    assert questions.count("eth_config") == asked
+
+
 @pytest.mark.long("one of two nodes", "later")
 @pytest.mark.parametrize(
     ("fork", "seconds", "tellers", "factor"),
@@ -266,7 +282,7 @@ def test_nothing_is_signed_from_just_before_a_fork_until_its_first_block(
             chain.mine()
         assert Transaction.objects.filter(queries__batch=batch).exists() == (not waits)
         assert any("forks at" in sentence for sentence in waiting()) == waits
-        chain.rpc("evm_setNextBlockTimestamp", answer["next"]["activationTime"] + waits * 1000)
+        chain.rpc("evm_setNextBlockTimestamp", answer["next"]["activationTime"])
         chain.mine()
         forget_chains()
         done(batch, chain)
