@@ -13,6 +13,7 @@ from chains.prices import AMSTERDAM, OSAKA, GasPrices
 from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, between, error
 from tests.proving.rollups import ARB_GAS_INFO
+from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
 from tests.real_nodes.driven_geth import DrivenGeth
 
 CHAIN_ID = 424242
@@ -130,3 +131,12 @@ def test_only_differences_count_on_a_chain_that_charges_gas_for_data(devchain, c
     devchain.rpc("anvil_setCode", ARB_GAS_INFO, "0x")
     assert measured.fitting == ({OSAKA.name} if fits else set())
     assert measured.scale[OSAKA.name] == pytest.approx(factor, abs=0.001)
+
+
+@pytest.mark.long
+def test_ethereumjs_which_ignores_a_lack_of_gas_for_code_is_measured_by_its_estimates(client_of, measure):
+    with DrivenEthereumJs(CHAIN_ID) as node:
+        node.mine(2)
+        rpc = client_of(node.url, chain_id=CHAIN_ID)
+        assert not price_measurement.fit(rpc.ask(price_measurement.calls(OSAKA)))
+        assert measure(node.url).fitting == {OSAKA.name}
