@@ -25,7 +25,7 @@ def below(rpc: RpcClient, gas: int) -> int | None:
     asked = [questions.gas_of_call(half), questions.gas_of_call(gas)]
     of_nodes = [*rpc.ask_each(asked).values()] or [rpc.ask(asked)]
     caps = [
-        # What comes before the code falls out of the difference.
+        # The difference leaves out the gas before the code.
         of_whole if of_whole < half else half + of_whole - of_half
         for of_half, of_whole in of_nodes
         if not isinstance(of_half, ChainError) and not isinstance(of_whole, ChainError)
