@@ -127,7 +127,8 @@ def test_the_page_of_chains_tells_which_recorded_blocks_make_their_roots():
 def test_each_setting_of_geth_on_the_page_is_tried():
     page = (PROJECT / "docs" / "operating" / "needs.md").read_text()
     section = page.partition("\n### Settings of geth\n")[2].partition("\n## ")[0]
-    tests = (PROJECT / "tests" / "real_nodes" / "system" / "test_geth_settings.py").read_text()
+    of_geth = (PROJECT / "tests" / "real_nodes" / "system").glob("test_geth*.py")
+    tests = "".join(path.read_text() for path in of_geth)
     named = set(re.findall(r"`(--[a-z.-]+)", section))
     # geth's driver gives it --http, and the table's --authrpc stands for the URL of the Engine API.
     assert named - set(re.findall(r"--[a-z.-]+", tests)) == {"--http", "--http.api", "--authrpc"}
