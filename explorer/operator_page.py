@@ -44,7 +44,7 @@ _LISTS = {
         "proving/signer",
     ),
     **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused"), "proving/stop"),
-    **dict.fromkeys(("no_registry", "registry_refused", ""), "proving/factsregistry"),
+    **dict.fromkeys(("no_registry", "registry_refused", "transactions_fail", ""), "proving/factsregistry"),
 }
 _DAY_SECONDS = 24 * 3600
 # Funds that last for longer are not worth a number.

@@ -47,6 +47,9 @@ class FactsRegistry(DueRow):
     # A notice for the operator, for example about an attester that contradicts our nodes, and when it was last so.
     risk = WaitField(null=True, blank=True)
     risk_seen_at = models.DateTimeField(null=True)
+    # Why no more transactions are sent for some facts or a path, and when a block last waited for that.
+    given_up = WaitField(null=True, blank=True)
+    given_up_at = models.DateTimeField(null=True)
     deployed_at = models.DateTimeField(null=True)  # null: an older version has begun, and not ended, to deploy it
     # keccak-256 of the code at the address when it was last compared. Empty before the first comparison.
     code_hash = models.CharField(max_length=66, blank=True)
@@ -75,6 +78,12 @@ class FactsRegistry(DueRow):
         """Return the risks that were seen lately. Nobody looks whether one is over where nothing is asked."""
         is_current = self.risk_seen_at and timezone.now() - self.risk_seen_at < AttesterWatch.STALE
         return self.risk.parts if self.risk and is_current else ()
+
+    @property
+    def current_given_up(self) -> WaitReason | None:
+        """Return why transactions for its facts fail, if a block waited for that lately."""
+        is_current = self.given_up_at and timezone.now() - self.given_up_at < SEEN
+        return self.given_up if is_current else None
 
     @property
     def refusal(self) -> WaitReason:
@@ -229,6 +238,14 @@ SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
 
 
+class FailureCause(models.TextChoices):
+    """Why a mined transaction failed."""
+
+    OUT_OF_GAS = "out_of_gas"
+    OUTDATED = "outdated"  # after its simulation, a reorganisation changed what it rests on
+    REVERTED = "reverted"  # for any other reason
+
+
 class Transaction(models.Model):
     """One nonce of a signer: its purpose and its state. Its signed versions compete for the nonce."""
 
@@ -261,6 +278,8 @@ class Transaction(models.Model):
     block_number = models.PositiveBigIntegerField(null=True)
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
+    # Empty if it didn't fail, or if an earlier version stored it.
+    failure = models.CharField(max_length=10, choices=FailureCause.choices, blank=True, db_default="", default="")
     gas_used = models.PositiveBigIntegerField(default=0)
     # The expected gas, by which later estimates are corrected (`proving.packing.gas`). 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)

@@ -24,13 +24,14 @@ from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
 from config.database import statements
 from config.database.statements import chunks
-from proving import facts
+from proving import facts, failures
 from proving.facts import Fact
 from proving.models import (
     GWEI,
     SPENT_STATES,
     AccountProof,
     FactsRegistry,
+    FailureCause,
     Share,
     SignedTransaction,
     Signer,
@@ -203,17 +204,18 @@ def to_user(user_id: int, chain_id: int) -> int:
 def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
     """Return the spending of each batch in wei. Transactions that aren't final count with their maximum cost.
 
-    A reorganisation may roll these back, and then they may cost more. A fee of `auto` covers no false estimate, so a
-    transaction that ran out of gas doesn't use it up.
+    A reorganisation may roll these back, and then they may cost more. A fee of `auto` covers no false estimate, so
+    transactions that ran out of gas don't use it up. They use up as much again, which the operator pays.
     """
-    caused: Counter[str] = Counter()
+    caused, lost = Counter[str](), Counter[str]()
     shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
-    shares = shares.exclude(Q(batch__fee_is_estimate=True) & _ran_out_of_gas())
+    shares = shares.annotate(is_lost=Q(batch__fee_is_estimate=True) & _ran_out_of_gas())
+    columns = ("batch", "transaction__state", "wei", "reserved_gwei", "is_lost")
     # The few shares of a batch are added up here, because databases can't add up numbers of 256 bits.
-    for batch, state, wei, gwei in shares.values_list("batch", "transaction__state", "wei", "reserved_gwei"):
+    for batch, state, wei, gwei, is_lost in shares.values_list(*columns):
         is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
-        caused[batch] += wei if is_over else max(wei, GWEI * gwei)
-    return caused
+        (lost if is_lost else caused)[batch] += wei if is_over else max(wei, GWEI * gwei)
+    return caused | lost
 
 
 def _shares() -> QuerySet[Share]:
@@ -237,14 +239,16 @@ def _goes_to_replaced_registry() -> Exists:
 
 
 def _ran_out_of_gas() -> Q:
-    """Select shares of transactions that are final, and reverted because a node's estimate of gas was too low."""
+    """Select shares of transactions that are final, and ran out of gas."""
     with_so_little = SignedTransaction.objects.filter(
         hash=OuterRef("transaction__hash"),
         is_cancellation=False,
-        # A call keeps back a 64th of its gas (EIP-150), and there are calls within calls.
-        transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * 15 / 16,
+        transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * failures.USED,
     )
-    return Q(Exists(with_so_little), transaction__state=TransactionState.FINAL, transaction__succeeded=False)
+    # An earlier version has stored no cause.
+    is_presumed = Q(Exists(with_so_little), transaction__failure="")
+    is_short = is_presumed | Q(transaction__failure=FailureCause.OUT_OF_GAS)
+    return Q(is_short, transaction__state=TransactionState.FINAL, transaction__succeeded=False)
 
 
 def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:

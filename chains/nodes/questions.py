@@ -26,7 +26,7 @@ from chains.nodes import coming_forks
 from chains.nodes.chain_nodes import Question
 from chains.nodes.coming_forks import ComingFork
 from chains.nodes.node_batches import Request
-from chains.nodes.node_errors import SEND, ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
+from chains.nodes.node_errors import FINAL, SEND, ImplausibleGas, OtherAccounts, Reverted, RpcRefused, UnreadableHeader
 from chains.tries.header import Header, InvalidHeader, UnknownLayout
 from chains.tries.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
 
@@ -197,6 +197,12 @@ def gas_of_call(most: int) -> Question[int]:
     """Ask how much gas the node leaves to a call that may have `most`. Nodes lower it to a limit of their own."""
     transaction = {"data": hex_data(_RETURN_GAS), "gas": hex(most)}
     return Question(("eth_call", [transaction, "latest"]), _read_word)
+
+
+def run(sender: str, to: str | None, data: bytes, block: BlockIdentifier, *, gas: int) -> Question[bytes]:
+    """Ask for the return data of a transaction with this gas limit after a block."""
+    transaction = {"from": sender, "data": hex_data(data), "gas": hex(gas)} | ({} if to is None else {"to": to})
+    return _on_top("eth_call", transaction, block, read_data, FINAL)
 
 
 def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:

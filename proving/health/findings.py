@@ -48,7 +48,7 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
-    *("connection_missing", "fork_ahead"),
+    *("connection_missing", "fork_ahead", "transactions_fail"),
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
@@ -218,6 +218,9 @@ def facts_registries() -> Iterator[Problem]:
             yield Problem("no_registry", lacking, _connection(*ends))
         elif row.refused:
             yield Problem("registry_refused", str(row.refusal), _connection(*ends))
+        elif why := row.current_given_up:
+            sentence = f"Batches for facts of chain {ends[0]} on chain {ends[1]} wait until their deadlines: {why}"
+            yield Problem("transactions_fail", sentence, _connection(*ends))
     for source, destination in rows:
         if get_chains().connection(source, destination):
             continue

@@ -1,3 +1,4 @@
+import queries.waits
 from django.db import migrations, models
 
 
@@ -5,6 +6,19 @@ class Migration(migrations.Migration):
     dependencies = [("proving", "0002_version_0_4")]
 
     operations = [
+        migrations.AddField(
+            "transaction",
+            "failure",
+            models.CharField(
+                blank=True,
+                choices=[("out_of_gas", "Out Of Gas"), ("outdated", "Outdated"), ("reverted", "Reverted")],
+                db_default="",
+                default="",
+                max_length=10,
+            ),
+        ),
+        migrations.AddField("factsregistry", "given_up", queries.waits.WaitField(blank=True, null=True)),
+        migrations.AddField("factsregistry", "given_up_at", models.DateTimeField(null=True)),
         migrations.AddField("chainhead", "gas_limit", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("chainhead", "gas_prices", models.CharField(db_default="", default="", max_length=20)),
         migrations.AddField("chainhead", "gas_scale", models.FloatField(db_default=1, default=1)),

@@ -5,16 +5,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Self
 
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.nodes import questions
-from chains.nodes.chain_nodes import Question
-from chains.nodes.node_errors import ChainError, ImplausibleGas
-from chains.nodes.questions import BlockIdentifier
-from chains.nodes.rpc import result
 from chains.prices import NO_LOAD, GasPrices, Load
 from chains.tries import packed
 from chains.tries.header import Header
@@ -73,8 +67,6 @@ _ENTRY_NODES_BYTES, _ENTRY_NODES_GAS = 1_000, 20_000
 # fields, or a hash.
 _LOG_GAS, _HASHED_BYTE_GAS = 3_000, 3
 _STORED = Load(execution=3_900, words=1)
-# An estimate of more than this multiple of the upper bound is false. Forks make operations dearer, but not so much.
-MOST_TIMES_BOUND = 2
 
 
 @dataclass(frozen=True)
@@ -99,6 +91,8 @@ class Intent:
     """The least that executing it takes, without its calldata."""
     gas_limit: int = 0
     """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
+    own_limit: int = 0
+    """A lower gas limit, if money doesn't suffice for the other one. 0: there is none."""
     data_fee: int = 0
     """The wei that it takes beside gas, on rollups, by its simulation."""
 
@@ -116,36 +110,9 @@ class Intent:
         """Return what its gas limit pays for. Words that it may or may not store count as execution."""
         return Load(execution=max(0, self.gas_limit - self.least.words * prices.new_word), words=self.least.words)
 
-    def simulation(self, sender: str, block: BlockIdentifier, prices: GasPrices, *, is_bounded: bool) -> Question[int]:
-        """Ask for a plausible estimate of its gas. It has no upper bound on a rollup that charges gas for data."""
-        bound = self.gas_bound(prices) if is_bounded else None
-        most = None if bound is None else MOST_TIMES_BOUND * bound
-        # A pending transaction may write a part of the words.
-        least = prices.before_execution(self.to, self.data) if block == "pending" else self._least_gas(prices)
-        return questions.gas_estimate(sender, self.to or None, self.data, block, least=least, most=most)
-
-    def _least_gas(self, prices: GasPrices) -> int:
+    def least_gas(self, prices: GasPrices) -> int:
+        """Return the least gas that it takes after the latest block."""
         return prices.before_execution(self.to, self.data) + int(prices.execution_of(self.least))
-
-    def gas_limit_by(
-        self,
-        estimates: Sequence[int | ChainError],
-        prices: GasPrices,
-        *,
-        otherwise: Callable[[Self, GasPrices], int | None],
-    ) -> int:
-        """Return its gas limit, which is the highest estimate with a margin.
-
-        If no node has a plausible estimate, return that of `otherwise`. If there is none, raise the first error.
-        """
-        gas = max((estimate for estimate in estimates if isinstance(estimate, int)), default=0)
-        if gas >= self._least_gas(prices):
-            return max(int(gas * GAS_MARGIN), prices.least_limit(self.to, self.data))
-        is_false = gas or any(isinstance(error, ImplausibleGas) for error in estimates)
-        if is_false and (limit := otherwise(self, prices)):
-            return limit
-        result(estimates[0])
-        raise ImplausibleGas(f"A node's estimate of {gas} gas is less than the transaction takes.")
 
     def proves(self) -> Collection[int]:
         """Return the ids of the queries whose facts it proves. For other queries it only makes their blocks known."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from chains.encoding import HISTORY_CONTRACT
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable
@@ -19,11 +18,11 @@ from chains.tries import packed
 from chains.tries.header import Header
 from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
 from config.configured_chains import get_chains
-from config.database import due_rows, statements
+from config.database import statements
 from proving import sources
 from proving.connections import OpenConnection
 from proving.facts import Missing
-from proving.models import SignedTransaction, Transaction, TransactionState
+from proving.models import Transaction, TransactionState
 from proving.packing import packs
 from proving.packing.packs import Intent
 from proving.paths import checkpoints, planning
@@ -37,9 +36,6 @@ from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
 # Bytes of a call without its trie nodes and headers. Packing makes no node longer.
 _CALL_BYTES = 500
-# Maximum number of reverted transactions that count, and the first and longest pause after them in seconds.
-_FAILURES = 10
-_FIRST_PAUSE, _LONGEST_PAUSE = 10, 600
 # Maximum number of other queries for which a path may stop.
 _MOST_BESIDE = 1000
 
@@ -244,22 +240,6 @@ def _history_to_prove(connection: OpenConnection, following: Header, answer: Ver
             "history."
         )
     return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history={slot.slot: slot.nodes})
-
-
-def pause_after_failures(connection: OpenConnection) -> float:
-    """Return the seconds until the registry's trust may be extended again. They grow with each revert."""
-    # A cancelled transaction wasn't needed any more, so it doesn't count as a failure.
-    needed = Transaction.objects.filter(~SignedTransaction.mined_cancellations(), extends=connection.registry.row_id)
-    mined = needed.exclude(succeeded=None)
-    newest = mined.order_by("-pk")
-    sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
-    failures = len(list(itertools.takewhile(lambda row: not row[0], sent)))
-    if not failures:
-        return 0
-    # The pause is also the upper bound, in case the clock was ahead when the transaction was sent.
-    pause = due_rows.backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-    remaining = min(pause, sent[0][1] + pause - timezone.now())
-    return max(0, remaining.total_seconds())
 
 
 def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:

@@ -47,7 +47,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.proofs import Fetched
 from proving.registries import deployments
-from proving.registries.deployments import revert_reason
+from proving.registries.deployments import OUTDATED, revert_reason
 from proving.sending import orders
 from proving.sending.signers import Unsent
 from proving.working import counters
@@ -59,6 +59,8 @@ from queries.waits import WaitReason, wait
 
 # Maximum transactions of one block that are sent in one turn.
 _TRANSACTIONS_PER_TURN = 16
+# The codes of waits that are about some facts, and not about the chain, the signer or money.
+_OF_FACTS = {"transaction_too_large", "gas_doubted"}
 # Maximum queries whose rows a database transaction writes, so that other writers don't wait for long.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
@@ -311,11 +313,19 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
         outcomes = orders.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in sent])
         sendings = []
         for (block, action, _), outcome in zip(sent, outcomes, strict=True):
-            if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(block, action, outcome.batches)):
+            poor = outcome.batches if isinstance(outcome, Unsent) else frozenset()
+            if poor and (other := _instead(block, action, poor)):
                 sendings.append((block, other))
             elif not isinstance(outcome, orders.Sent) and not (isinstance(action, Prove) and action.is_optional):
                 why_not[block.pk] = _why_not(context, outcome)
+                if isinstance(action, Prove) and action.otherwise and _is_about_facts(outcome):
+                    sendings.append((block, action.otherwise))
     return why_not
+
+
+def _is_about_facts(outcome: Unsent | ChainError) -> bool:
+    """Return whether facts can't be sent for a reason that other facts needn't have."""
+    return isinstance(outcome, Reverted) or (isinstance(outcome, Unsent) and outcome.reason.code in _OF_FACTS)
 
 
 def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | None:
@@ -325,7 +335,7 @@ def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | N
     able = asking.difference(Query.objects.filter(block=block, batch__in=poor).values_list("pk", flat=True))
     if able and able != asking:
         return _for_these(action, able)
-    if isinstance(action, ProveTime):
+    if isinstance(action, ProveTime | Prove):
         return action.otherwise
     if isinstance(action, ExtendPath):
         # Without this, all blocks of these batches would have their turn before other batches' blocks.
@@ -377,15 +387,20 @@ def _order(
                 proofs=proofs,
             )
             return orders.Order(
-                list(itertools.islice(intents, most)), multicall="" if action.is_alone else registry.multicall
+                list(itertools.islice(intents, most)),
+                multicall="" if action.is_alone else registry.multicall,
+                least_limit=action.least_limit,
             )
         case ProveTime(timestamp, following, queries):
-            return orders.Order([packs.proof_of_time(block, registry, following, timestamp, queries)])
+            intent = packs.proof_of_time(block, registry, following, timestamp, queries)
+            return orders.Order([intent], least_limit=action.least_limit)
         case PreparePath(preparation, queries):
-            return orders.Order([building.intent_before(connection, preparation, queries)])
+            intent = building.intent_before(connection, preparation, queries)
+            return orders.Order([intent], least_limit=action.least_limit)
         case ExtendPath(path, target, missing, jump):
             extension = building.next_transactions(connection, block, path, target=target, missing=missing, jump=jump)
-            return orders.Order([extension.first], partial(_note_path, context, path, extension.leg))
+            note = partial(_note_path, context, path, extension.leg)
+            return orders.Order([extension.first], note, least_limit=action.least_limit)
 
 
 def _note_path(context: WorkContext, path: Path, leg: Leg) -> None:
@@ -400,9 +415,9 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
             return Requeue(why, context.poll_seconds) if outcome.is_brief else _postponed(context, why)
         case Reverted():
             reason = revert_reason(outcome.data)
-            if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
+            if reason.name not in OUTDATED:
                 return Fail(wait("proof_not_accepted", revert=str(reason)))
-            # The chain has changed since it was observed, so the next turn decides again.
+            # The next turn decides again.
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
             return Requeue(refused, context.poll_seconds)
         case ChainError():

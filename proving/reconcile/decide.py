@@ -12,6 +12,7 @@ from chains.encoding import hex_data
 from chains.tries.header import Header
 from chains.tries.packed import HeaderParts
 from proving.facts import Missing, TimeFact, needs_header
+from proving.failures import NO_TRIES, Tries
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
@@ -39,6 +40,8 @@ from queries.waits import WaitReason, wait
 _UNSERVED_PROOF_WAIT = timedelta(minutes=10)
 # More facts than this nearly fill a transaction, so sharing it has no advantage.
 _MOST_THAT_GATHERS = 50
+# Maximum facts that failed, each of a batch, for which a turn tries to send something if the first can't be sent.
+_MOST_FURTHER = 8
 # Seconds until a block that waits for others' transactions is reconciled, if nodes serve no events. If they do, the
 # registry's events show others' transactions (`proving.paths.checkpoints`).
 _PAUSE_FOR_OTHERS = 300
@@ -123,6 +126,8 @@ class Prove:
     jump: HeaderParts = ()  # proves the header's hash if nothing vouches for it
     calls: Sequence[Call] = ()  # make the block hash source vouch for the header first
     roots: Collection[HeaderField] = ()  # those of receipts and transactions that are facts
+    least_limit: int = 0  # the least gas limit, because lower ones have failed
+    otherwise: "Prove | None" = None  # the action for other facts, if these can't be sent
 
     @property
     def with_header(self) -> bool:
@@ -140,6 +145,7 @@ class ProveTime:
     timestamp: int
     following: Header
     queries: Collection[int]
+    least_limit: int = 0
     otherwise: "ProveTime | Prove | None" = None
     """The action for other queries, if no batch of these can pay."""
 
@@ -150,6 +156,7 @@ class PreparePath:
 
     preparation: Preparation
     queries: Collection[int]
+    least_limit: int = 0
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,7 @@ class ExtendPath:
     target: Header
     missing: Missing
     jump: HeaderParts = ()
+    least_limit: int = 0
 
 
 Change = Complete | Reopen | MoveToBlock | Reject | TakeHeader | StoreProofs | NoteRefused | NoteChecked | ShowPath
@@ -313,7 +321,20 @@ def unfetched(seen: Unfetched) -> Decision:
 
 
 def prove(seen: Observation) -> Decision:
-    """Complete the steps whose facts the registry holds, and decide how to prove the missing facts."""
+    """Complete the steps whose facts the registry holds, and decide how to prove the missing facts.
+
+    Facts that were sent in vain too often wait. Other facts of the block don't wait for them.
+    """
+    decision = _prove(seen)
+    given_up = seen.unproven.given_up if seen.unproven else ()
+    if not given_up or not isinstance(decision.then, Continue):
+        return decision
+    queries = {pk for attempt in given_up for asking in attempt.missing.values() for pk in asking}
+    tries = given_up[-1].tries
+    return replace(decision, then=Fail(wait("reverted", count=tries.count, reason=tries.last), tuple(sorted(queries))))
+
+
+def _prove(seen: Observation) -> Decision:
     if not seen.root_is_confirmed and seen.queries and any(seen.view.state_root):
         return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
     completed = list(_completed(seen))
@@ -361,8 +382,8 @@ def _ready(seen: Observation, unproven: UnprovenFacts, completed: Sequence[Actio
         provable = {
             fact: queries for fact, queries in unproven.to_send.items() if fact not in unproven.to_send_with_header
         }
-        prove = replace(_proof_of(unproven, provable), root_is_known=True, is_optional=True)
-        if trust is None or (trust.is_extending and not trust.may_jump) or trust.pause_after_failures:
+        prove = replace(_proof_of(unproven, provable, unproven.tries), root_is_known=True, is_optional=True)
+        if trust is None or (trust.is_extending and not trust.may_jump) or trust.path_tries.is_over:
             return Decision(Continue(), [*completed, prove])
         return Decision(FindPath(trust.header, unproven.to_send_with_header), [*completed, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
@@ -374,7 +395,7 @@ def _ready(seen: Observation, unproven: UnprovenFacts, completed: Sequence[Actio
 
 def _gathering(seen: Observation, unproven: UnprovenFacts) -> Requeue | None:
     """Wait for other blocks to share a transaction with, if the operator wants that. All wait until the same moment."""
-    is_alone = _is_alone(unproven) or len(unproven.to_send) > _MOST_THAT_GATHERS
+    is_alone = _is_alone(unproven, unproven.tries) or len(unproven.to_send) > _MOST_THAT_GATHERS
     if seen.waits_since is None or is_alone or any(isinstance(fact, TimeFact) for fact in unproven.to_send):
         return None
     waited = (seen.now - seen.waits_since).total_seconds()
@@ -392,11 +413,8 @@ def _held_back(seen: Observation, unproven: UnprovenFacts, *, needs_path: bool) 
         return Requeue(wait("block_after", block=seen.number), seen.source_poll_seconds)
     if needs_path and trust and trust.is_extending and not trust.may_jump:
         return wait_for_path(seen)
-    if needs_path and trust and trust.pause_after_failures:
-        return Requeue(wait("path_reverted"), trust.pause_after_failures)
-    if unproven.failures > seen.attempts:
-        # These transactions reverted, although their simulations didn't. Each revert costs gas.
-        return Fail(wait("reverted", count=unproven.failures))
+    if needs_path and trust and trust.path_tries.is_over:
+        return Fail(wait("path_reverted", count=trust.path_tries.count, reason=trust.path_tries.last))
     if unproven.is_accumulating and not unproven.root_is_known:
         return Requeue(wait("header"), seen.poll_seconds)
     return None
@@ -442,10 +460,10 @@ def _completed(seen: Observation) -> Iterator[Action]:
 
 def _sending(seen: Observation, unproven: UnprovenFacts) -> Decision:
     """Decide what can be sent now. Only one transaction carries the header, and the others wait for it."""
-    missing = unproven.to_send
+    missing, tries = unproven.to_send, unproven.tries
     times = {fact.timestamp: queries for fact, queries in missing.items() if isinstance(fact, TimeFact)}
     if not times:
-        return Decision(Continue(), [_proof_of(unproven, missing)])
+        return Decision(Continue(), [replace(_proof_of(unproven, missing, tries), otherwise=_further(unproven))])
     assert unproven.trust is not None, "`prove` waits for it"
     following = unproven.trust.header
     for timestamp, queries in times.items():
@@ -457,23 +475,40 @@ def _sending(seen: Observation, unproven: UnprovenFacts) -> Decision:
     others = {fact: [pk for pk in queries if pk not in timed] for fact, queries in missing.items()}
     others = {fact: queries for fact, queries in others.items() if queries}
     # The proof of a time also accumulates the header, so the other facts can follow without it.
-    sending: ProveTime | Prove | None = _proof_of(unproven, others) if others else None
+    sending: ProveTime | Prove | None = _proof_of(unproven, others, tries) if others else None
     for timestamp, queries in reversed(times.items()):
-        sending = ProveTime(timestamp, following, queries, otherwise=sending)
+        sending = ProveTime(timestamp, following, queries, tries.least_limit, otherwise=sending)
     assert sending is not None, "there are times"
     return Decision(Continue(), [sending])
 
 
-def _proof_of(unproven: UnprovenFacts, missing: Missing) -> Prove:
-    return Prove(missing, root_is_known=unproven.root_is_known, is_alone=_is_alone(unproven), roots=unproven.roots)
+def _further(unproven: UnprovenFacts) -> Prove | None:
+    """Return the action for facts that have failed, in case that the first facts can't be sent."""
+    action: Prove | None = None
+    for attempt in reversed(unproven.next_attempts[1 : 1 + _MOST_FURTHER]):
+        proof = _proof_of(unproven, attempt.missing, attempt.tries)
+        has_time = any(isinstance(fact, TimeFact) for fact in attempt.missing)
+        if not has_time and (unproven.hash_is_vouched_for or not proof.with_header):
+            action = replace(proof, otherwise=action)
+    return action
 
 
-def _is_alone(unproven: UnprovenFacts) -> bool:
+def _proof_of(unproven: UnprovenFacts, missing: Missing, tries: Tries) -> Prove:
+    return Prove(
+        missing,
+        root_is_known=unproven.root_is_known,
+        is_alone=_is_alone(unproven, tries),
+        roots=unproven.roots,
+        least_limit=tries.least_limit,
+    )
+
+
+def _is_alone(unproven: UnprovenFacts, tries: Tries) -> bool:
     """Return whether a proof may revert.
 
     Other proofs in the same transaction would revert too, at their batches' expense.
     """
-    return bool(unproven.failures) or (unproven.trust is not None and not unproven.trust.is_vouched_for_long)
+    return tries.count > 0 or (unproven.trust is not None and not unproven.trust.is_vouched_for_long)
 
 
 def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
@@ -500,15 +535,21 @@ def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotY
             # The block could have used a jump, so it hasn't waited for the pending path before.
             return Decision(wait_for_path(seen))
         case PathFound():
-            extend = [ExtendPath(plan.path, step.target, step.missing, plan.jump)] if plan.is_first else []
+            least_limit = _path_tries(seen).least_limit
+            extend = [ExtendPath(plan.path, step.target, step.missing, plan.jump, least_limit)] if plan.is_first else []
             return Decision(wait_for_path(seen), [*_path_steps(seen, plan), *extend])
         case Preparation():
-            return Decision(Requeue(wait("recording"), seen.poll_seconds), [PreparePath(plan, queries)])
+            prepare = PreparePath(plan, queries, _path_tries(seen).least_limit)
+            return Decision(Requeue(wait("recording"), seen.poll_seconds), [prepare])
         case NotYet():
             return Decision(Requeue(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
             # Admission found a path. A node that lags or belongs to another chain may hide it temporarily.
             return Decision(Fail(wait("node_doubted", reason=plan.reason)))
+
+
+def _path_tries(seen: Observation) -> Tries:
+    return seen.unproven.trust.path_tries if seen.unproven and seen.unproven.trust else NO_TRIES
 
 
 def _is_extending(seen: Observation) -> bool:
@@ -530,11 +571,9 @@ def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
     """Send the block's own proofs, in one transaction with the jump or the calls that make its hash trusted."""
     assert seen.unproven is not None, "a path is only sought for missing facts"
     calls = plan.path.calls if isinstance(plan.path, Start) else None
-    is_alone = bool(seen.unproven.failures) or calls is not None
-    jump, roots = plan.jump, seen.unproven.roots
-    return Prove(
-        step.missing, seen.unproven.root_is_known, is_alone=is_alone, jump=jump, calls=calls or (), roots=roots
-    )
+    proof = _proof_of(seen.unproven, step.missing, seen.unproven.tries)
+    is_alone = seen.unproven.tries.count > 0 or calls is not None
+    return replace(proof, is_alone=is_alone, jump=plan.jump, calls=calls or ())
 
 
 def wait_for_path(seen: Observation) -> Requeue:

@@ -4,14 +4,16 @@ Each stage of costly reads has its own type: an `Observation` has no `UnprovenFa
 these have no `Trust` if nothing needs the header.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Self
 
 from chains.tries.header import Header
 from proving.facts import Fact, Missing, RegistryView, needs_header
+from proving.failures import NO_TRIES, FailedFacts, Tries
 from queries.columns import HeaderField
 from queries.models import Query, QueryKind, Sender, StepKind
 from queries.waits import WaitReason
@@ -100,10 +102,18 @@ class Trust:
     """True if that holds for some more blocks. Otherwise the transaction may revert, with all blocks that share it."""
     is_extending: bool = False
     """A transaction that extends the registry's trust is under way."""
-    pause_after_failures: float = 0
-    """Seconds until the next transaction that extends the registry's trust may be sent."""
+    path_tries: Tries = NO_TRIES
+    """How often transactions that extend the registry's trust failed, since one succeeded."""
     may_jump: bool = False
     """True if a jump may lead to the header, which needs no extension of the registry's trust."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Facts to send together, and how often they were sent in vain."""
+
+    missing: Missing
+    tries: Tries = NO_TRIES
 
 
 @dataclass(frozen=True)
@@ -119,8 +129,10 @@ class UnprovenFacts:
     """Ids of the queries whose transactions others send."""
     sent_for: Collection[Fact] = ()
     """The facts that transactions under way may prove."""
-    failures: int = 0
-    """The number of reverted transactions for the missing facts."""
+    failed: Sequence[FailedFacts] = ()
+    """The failed transactions for facts of the block."""
+    batches: Mapping[int, str] = field(default_factory=dict)
+    """The batches (ids) of the block's queries, by the queries' ids. Empty if no transaction failed."""
     is_accumulating: bool = False
     """A transaction that brings the header is under way."""
     trust: Trust | None = None
@@ -132,8 +144,8 @@ class UnprovenFacts:
         return self.trust is not None and self.trust.is_vouched_for
 
     @cached_property
-    def to_send(self) -> Missing:
-        """Return the facts to send. All decisions that cost money depend on them.
+    def attempts(self) -> Sequence[Attempt]:
+        """Return the facts that may be sent, in the order of their tries. Those of a batch that failed go alone.
 
         Facts in pending transactions are left out, because nothing may be paid for twice. Facts that only self-funded
         batches request are left out, too.
@@ -144,7 +156,41 @@ class UnprovenFacts:
             for fact, queries in self.missing.items()
             if fact not in self.sent_for
         }
-        return {fact: queries for fact, queries in queries_by_fact.items() if queries}
+        unsent = {fact: queries for fact, queries in queries_by_fact.items() if queries}
+        alike: dict[tuple[str, tuple[int, ...]], dict[Fact, Collection[int]]] = defaultdict(dict)
+        for fact, queries in unsent.items():
+            failed = tuple(place for place, each in enumerate(self.failed) if each.is_about(fact))
+            alike[self.batches[min(queries)] if failed else "", failed][fact] = queries
+        attempts = [
+            Attempt(
+                missing,
+                Tries.of(
+                    (each.transaction, each.is_alone_about(missing)) for each in map(self.failed.__getitem__, failed)
+                ),
+            )
+            for (_, failed), missing in alike.items()
+        ]
+        return sorted(attempts, key=lambda attempt: attempt.tries.count)
+
+    @property
+    def given_up(self) -> Sequence[Attempt]:
+        """Return the facts that aren't sent again."""
+        return [attempt for attempt in self.attempts if attempt.tries.is_over]
+
+    @cached_property
+    def next_attempts(self) -> Sequence[Attempt]:
+        """Return the facts to send. Later ones are for the case that nobody can pay for the first."""
+        return [attempt for attempt in self.attempts if not attempt.tries.is_over]
+
+    @property
+    def to_send(self) -> Missing:
+        """Return the facts to send first. All decisions that cost money depend on them."""
+        return self.next_attempts[0].missing if self.next_attempts else {}
+
+    @property
+    def tries(self) -> Tries:
+        """Return how often the facts to send first were sent in vain."""
+        return self.next_attempts[0].tries if self.next_attempts else NO_TRIES
 
     @cached_property
     def to_send_with_header(self) -> Missing:
@@ -170,7 +216,6 @@ class Observation:
     number: int
     hash: bytes
     timestamp: int | None
-    attempts: int  # consecutive failed attempts
     path_left: int
 
     # Fields about the chains.

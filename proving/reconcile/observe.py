@@ -22,10 +22,11 @@ from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient, result
 from chains.tries.header import Header
 from config.database.statements import chunks
-from proving import facts, sources
+from proving import facts, failures, sources
 from proving.connections import Context
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest, proves_facts
-from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState
+from proving.failures import NO_TRIES, Tries
+from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.paths import building, planning
 from proving.reconcile.observation import (
     BlockOfTime,
@@ -281,9 +282,11 @@ def registry(
         if isinstance(observation, Observation):
             of_block = list(map(OpenQuery.of, awaiting_header[pk]))
             observations[pk] = replace(observation, awaiting_header=of_block, waits_since=waits_since.get(pk))
-    unproven = _with_earlier_transactions(_unproven(blocks, observations), confirmed, accumulations.under_way)
-    pause = building.pause_after_failures(context.connection) if unproven else 0
-    return _with_trust(context, observations, unproven, vouched_at, is_extending=is_extending, pause=pause)
+    unproven = _with_earlier_transactions(
+        context.registry, _unproven(blocks, observations), confirmed, accumulations.under_way
+    )
+    path_tries = failures.of_path(context.registry) if unproven else NO_TRIES
+    return _with_trust(context, observations, unproven, vouched_at, is_extending=is_extending, path_tries=path_tries)
 
 
 def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[Observation]:
@@ -312,7 +315,8 @@ def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[
     for pk, observation in observations.items():
         if isinstance(observation, Observation):
             observations[pk] = replace(observation, has_unread_queries=bool(unread[pk]))
-    return _with_trust(context, observations, _unproven(blocks, observations), "pending", is_extending=False, pause=0)
+    unproven = _unproven(blocks, observations)
+    return _with_trust(context, observations, unproven, "pending", is_extending=False, path_tries=NO_TRIES)
 
 
 def _unproven(blocks: Sequence[Block], observations: Observed[Observation]) -> dict[Block, UnprovenFacts]:
@@ -365,7 +369,6 @@ def _compare(
                 number=block.number,
                 hash=bytes.fromhex(block.hash[2:]),
                 timestamp=block.timestamp,
-                attempts=block.attempts,
                 path_left=block.path_left,
                 source=block.source_chain_id,
                 poll_seconds=context.poll_seconds,
@@ -458,7 +461,7 @@ def _with_trust(
     vouched_at: BlockIdentifier,
     *,
     is_extending: bool,
-    pause: float,
+    path_tries: Tries,
 ) -> Observed[Observation]:
     """Add to the observations the missing facts, and the registry's trust in the headers that these facts need."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
@@ -487,7 +490,7 @@ def _with_trust(
                     trust,
                     is_vouched_for_long=sources.of(config).vouches_for_long(config, trust.header.number, head),
                     is_extending=is_extending,
-                    pause_after_failures=pause,
+                    path_tries=path_tries,
                     may_jump=is_extending and planning.may_jump(context.connection, trust.header),
                 )
             observation = result(observations[block.pk])
@@ -565,31 +568,21 @@ def _unseen(confirmed: int) -> Q:
 
 
 def _with_earlier_transactions(
-    unproven: Mapping[Block, UnprovenFacts], confirmed: int, accumulating: Collection[int]
+    registry: Deployment, unproven: Mapping[Block, UnprovenFacts], confirmed: int, accumulating: Collection[int]
 ) -> dict[Block, UnprovenFacts]:
-    """Add to the missing facts those that unseen transactions (`_unseen`) may prove, and the number of failures.
-
-    Reverted transactions are counted for the first few hundred of each block's queries.
-    """
+    """Add to the missing facts those that unseen transactions (`_unseen`) may prove, and the failed transactions."""
     sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     sent_for: dict[int | None, set[Fact]] = defaultdict(set)
     for query in Query.objects.filter(Exists(sent), block__in=list(unproven)).iterator(chunk_size=_PER_READ):
         sent_for[query.block_id] |= set(facts.of(query))
-    first_queries = {
-        block: sorted({pk for pks in of_block.missing.values() for pk in pks})[:_PER_STATEMENT]
-        for block, of_block in unproven.items()
-    }
-    # A cancelled transaction was no longer needed, so it doesn't count as a failure.
-    failed = _queries_of.filter(~SignedTransaction.mined_cancellations("transaction"), transaction__succeeded=False)
-    reverted: dict[int, set[int]] = defaultdict(set)
-    for chunk in chunks(sorted({pk for queries in first_queries.values() for pk in queries}), _PER_STATEMENT):
-        for pk, transaction in failed.filter(query__in=chunk).values_list("query", "transaction"):
-            reverted[pk].add(transaction)
+    failed = failures.of_facts(registry, list(unproven)) if unproven else {}
+    batches = dict(open_queries([block for block in unproven if block.pk in failed]).values_list("pk", "batch"))
     return {
         block: replace(
             of_block,
             sent_for=sent_for[block.pk],
-            failures=len(set[int]().union(*(reverted[pk] for pk in first_queries[block] if pk in reverted))),
+            failed=failed.get(block.pk, ()),
+            batches=batches,
             is_accumulating=block.pk in accumulating,
         )
         for block, of_block in unproven.items()

@@ -26,6 +26,7 @@ from config.database import due_rows, statements
 from config.database.due_rows import Claim
 from proving import connections
 from proving.connections import WorkContext
+from proving.models import FactsRegistry
 from proving.paths import building
 from proving.paths.building import PathFound
 from proving.reconcile import apply, decide, observe, proofs
@@ -246,8 +247,13 @@ def _prove_open_queries(
         if pk in fetching.unfinished and not isinstance(end, Fail):
             # The next turn fetches more proofs for this block.
             turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue(None, 0))
-        elif pk in fetching.faults and end is None:
+        elif pk in fetching.faults and (end is None or _is_given_up(end)):
             turn.end(pk, fetching.faults[pk])
+
+
+def _is_given_up(end: End) -> bool:
+    """Return whether only facts, or a path, that failed too often are left. The operator is told."""
+    return isinstance(end, Fail) and end.reason.code in {"reverted", "path_reverted"}
 
 
 @dataclass(frozen=True)
@@ -363,6 +369,11 @@ def _end_blocks(lane: HeldLane, claim: Claim[Block], blocks: Sequence[Block], en
             # One line a minute is written for each connection and code.
             subject = f"{end.reason.told.code} from chain {block.source_chain_id} to chain {block.destination_chain_id}"
             logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)
+        if _is_given_up(end):
+            registry = FactsRegistry.in_use.filter(
+                source_chain_id=block.source_chain_id, destination_chain_id=block.destination_chain_id
+            )
+            lane.write(partial(registry.update, given_up=end.reason, given_up_at=Now()))
         concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
         lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
     lane.write(partial(_write_ends, claim, blocks, ends), is_last=len(blocks) == len(claim.rows))

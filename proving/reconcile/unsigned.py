@@ -12,9 +12,10 @@ import itertools
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from chains import rollups
-from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted
+from chains.nodes.node_errors import ChainError, ImplausibleGas, NodeUnavailable, Reverted
 from chains.nodes.rpc import result
 from config.database.statements import chunks
 from proving import connections
@@ -39,6 +40,8 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
+from proving.sending import gas_limits
+from proving.sending.gas_limits import GasLimit
 from proving.working import destination_prices
 from proving.working.heads import Heads
 from queries import waits
@@ -179,7 +182,7 @@ def _add(source: _Source, block: Block, answer: Observation | ChainError) -> Non
         if seen.has_unread_queries:
             source.missing.wait(_MORE)
         room = _MOST - len(source.missing.transactions)
-        transactions = _with_gas(source.context.connection, proposed)
+        transactions = _with_gas(source.missing, source.context.connection, proposed)
         source.missing.transactions += transactions[:room]
         if len(transactions) > room:
             raise _Enough
@@ -317,27 +320,42 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
 # --- Gas --------------------------------------------------------------------------------------------------------------
 
 
-def _with_gas(connection: OpenConnection, proposed: Sequence[_Proposed]) -> list[Unsigned]:
-    """Return the transactions with gas limits. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
-    intents = [proposal.intent for proposal in proposed]
+def _with_gas(
+    missing: MissingTransactions, connection: OpenConnection, proposed: Sequence[_Proposed]
+) -> list[Unsigned]:
+    """Return the first transactions, those for which there are gas limits. Note why others have none.
+
+    Raises `Reverted`, `NodeUnavailable`, `RpcRefused`.
+    """
     rpc = connection.destination_rpc
-    destination_prices.find(rpc)
-    prices = connection.prices
+    prices = destination_prices.find(rpc)
     bounds = [proposal.intent.gas_bound(prices) if proposal.rests else None for proposal in proposed]
-    simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]
-    is_bounded = not rollups.charges_gas_for_data(rpc)
-    simulations = [intent.simulation(_ANYBODY, "pending", prices, is_bounded=is_bounded) for intent in simulated]
-    estimates = iter(rpc.ask(simulations))
-    data = rollups.data_costs(
-        rpc, [(len(intent.data), bound or 0) for intent, bound in zip(intents, bounds, strict=True)]
-    )
-    limits = [
-        intent.gas_limit_by([next(estimates)], prices, otherwise=Intent.gas_bound)
+    needs = [
+        gas_limits.need_of(
+            rpc, proposal.intent, _ANYBODY, ["pending"], prices, own_limit=partial(proposal.intent.gas_bound, prices)
+        )
+        for proposal, bound in zip(proposed, bounds, strict=True)
         if bound is None
-        else bound + cost.gas
-        for intent, bound, cost in zip(intents, bounds, data, strict=True)
     ]
-    return [
-        Unsigned(intent.to, intent.data, min(prices.max_gas, limit), proposal.what, intent.queries)
-        for proposal, intent, limit in zip(proposed, intents, limits, strict=True)
-    ]
+    estimates = rpc.ask([question for need in needs for question in need.questions])
+    for estimate in estimates:
+        if isinstance(estimate, ChainError) and not isinstance(estimate, ImplausibleGas):
+            raise estimate
+    decided = iter(gas_limits.decide(rpc, prices, needs, [[estimate] for estimate in estimates]))
+    data = rollups.data_costs(
+        rpc, [(len(each.intent.data), bound or 0) for each, bound in zip(proposed, bounds, strict=True)]
+    )
+    transactions: list[Unsigned] = []
+    for proposal, bound, cost in zip(proposed, bounds, data, strict=True):
+        limit = next(decided) if bound is None else GasLimit(min(prices.max_gas, bound + cost.gas), bound)
+        if bound is not None and not prices.are_charged:
+            # Once the earlier ones are on the chain, nodes estimate this one.
+            limit = _MORE
+        if isinstance(limit, ChainError):
+            raise limit
+        if isinstance(limit, WaitReason):
+            missing.wait(limit)
+            break
+        intent = proposal.intent
+        transactions.append(Unsigned(intent.to, intent.data, limit.gas, proposal.what, intent.queries))
+    return transactions

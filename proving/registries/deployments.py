@@ -40,6 +40,10 @@ Call = tuple[str, bytes]
 """An address and the calldata to send there."""
 
 
+OUTDATED = {"UnknownBlock", "HeaderMismatch"}
+"""The names of reverts that show that the chain has changed since it was observed."""
+
+
 @dataclass(frozen=True)
 class RevertReason:
     """A custom error of the contract with its arguments. The name is empty for any other revert."""

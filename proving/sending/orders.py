@@ -15,11 +15,12 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from django.db.models import Q, Subquery
 from django.db.models.functions import Coalesce, Greatest, Least, Now
+from django.utils import timezone
 
 from chains import rollups
 from chains.chains_file import Chain
@@ -38,13 +39,14 @@ from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, 
 from proving.money import MarketFees, market_of
 from proving.packing.packs import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
 from proving.registries.deployments import in_one_call
-from proving.sending import signers, signing
+from proving.sending import gas_limits, signers, signing
+from proving.sending.gas_limits import GasLimit, GasNeed
 from proving.sending.signers import Notices, SendingSigner, Unsent
 from proving.working import destination_prices, heads
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock
 from queries.models import Batch
-from queries.waits import wait
+from queries.waits import WaitReason, wait
 
 # Each intent is simulated on these blocks. Other pending transactions may be mined after it or be cancelled. Then it
 # runs on the state of the latest block.
@@ -69,6 +71,8 @@ class Order:
     intents: Sequence[Intent]
     and_reserve: Callable[[], None] | None = None
     multicall: str = ""
+    least_limit: int = 0
+    """The least gas limit of the intent that takes most, after tries that failed. 0: any."""
 
     @property
     def may_share(self) -> bool:
@@ -177,14 +181,15 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
     intents = [intent for order in orders for intent in order.intents]
-    is_bounded = not rollups.charges_gas_for_data(rpc)
-    # Two estimates of each intent follow each other: one at each of these blocks.
     prices = destination_prices.find(rpc)
-    simulations = [
-        intent.simulation(addresses[0], block, prices, is_bounded=is_bounded)
+    needs = [
+        gas_limits.need_of(
+            rpc, intent, addresses[0], _SIMULATED_AT, prices, own_limit=partial(_expected_limit, intent, prices)
+        )
         for intent in intents
-        for block in _SIMULATED_AT
     ]
+    # Two estimates of each intent follow each other.
+    simulations = [question for need in needs for question in need.questions]
     of_accounts = [*map(questions.balance, addresses), *(questions.nonce(address, "latest") for address in addresses)]
     estimates, of_fees, answers = rpc.ask(simulations, FEE_QUESTIONS, of_accounts)
     head = rpc.must_have_head(of_fees[0])
@@ -192,10 +197,14 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     numbers = [result(answer) for answer in answers]
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
     prices = destination_prices.of(rpc, head)
-    limits = [_gas_limit(*each, prices) for each in zip(intents, estimates[::2], estimates[1::2], strict=True)]
+    limits = _limits(rpc, prices, needs, [*zip(estimates[::2], estimates[1::2], strict=True)])
     data = rollups.data_costs(
         rpc,
-        [(len(intent.data), limit) for intent, limit in zip(intents, limits, strict=True) if isinstance(limit, int)],
+        [
+            (len(intent.data), limit.gas)
+            for intent, limit in zip(intents, limits, strict=True)
+            if isinstance(limit, GasLimit)
+        ],
     )
     costs, remaining = iter(data), iter(limits)
     simulated: list[Order | Unsent | ChainError] = []
@@ -204,13 +213,13 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
         refused: Unsent | ChainError | None = None
         # The order's intents come first, so that no limit of the next order is taken.
         for intent, limit in zip(order.intents, remaining, strict=False):
-            if not isinstance(limit, int):
+            if not isinstance(limit, GasLimit):
                 refused = refused or limit
                 continue
-            sized.append(replace(intent, gas_limit=limit, data_fee=next(costs).wei))
+            sized.append(replace(intent, gas_limit=limit.gas, own_limit=limit.own, data_fee=next(costs).wei))
             if (size := len(intent.data)) > _MOST_DATA:
                 refused = refused or Unsent(wait("data_too_long", size=size, most=_MOST_DATA))
-        simulated.append(refused or replace(order, intents=sized))
+        simulated.append(refused or _raised(order, sized, prices))
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
     state = _ChainState(fees, balances, nonces)
@@ -220,23 +229,42 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     return _Simulation(compared, prices, simulated)
 
 
-def _gas_limit(
-    intent: Intent, pending: int | ChainError, latest: int | ChainError, prices: GasPrices
-) -> int | Unsent | ChainError:
-    """Return the gas limit from the estimates at both blocks, or why there is none."""
+def _limits(
+    rpc: RpcClient,
+    prices: GasPrices,
+    needs: Sequence[GasNeed],
+    estimates: Sequence[tuple[int | ChainError, int | ChainError]],
+) -> list[GasLimit | Unsent | ChainError]:
+    """Return the gas limits from the estimates at both blocks, or why there is none."""
+    errors = [_why_not(*of_need) for of_need in estimates]
+    usable = [place for place, error in enumerate(errors) if error is None]
+    decided = iter(
+        gas_limits.decide(rpc, prices, [needs[place] for place in usable], [estimates[place] for place in usable])
+    )
+    limits = [error or next(decided) for error in errors]
+    return [Unsent(limit) if isinstance(limit, WaitReason) else limit for limit in limits]
+
+
+def _raised(order: Order, sized: Sequence[Intent], prices: GasPrices) -> Order | Unsent:
+    """Return the order with these intents. Their gas limits are raised in proportion to the order's least limit."""
+    if not order.least_limit:
+        return replace(order, intents=sized)
+    highest = max(intent.gas_limit for intent in sized)
+    least = max(highest, order.least_limit)
+    if least > prices.max_gas:
+        return Unsent(wait("transaction_too_large", gas=least, most=prices.max_gas))
+    raised = [replace(intent, gas_limit=-(-intent.gas_limit * least // highest), own_limit=0) for intent in sized]
+    return replace(order, intents=raised)
+
+
+def _why_not(pending: int | ChainError, latest: int | ChainError) -> ChainError | None:
+    """Return the error for which an intent isn't sent, if any."""
     if isinstance(pending, ChainError) and not isinstance(pending, ImplausibleGas):
         return pending
     # Proofs about the newest block revert at that block, because only the next block knows its hash.
     if isinstance(latest, ChainError) and not isinstance(latest, ImplausibleGas | Reverted):
         return latest
-    try:
-        limit = intent.gas_limit_by([pending, latest], prices, otherwise=_expected_limit)
-    except ImplausibleGas as error:
-        return error
-    most = prices.max_gas
-    if limit > most * GAS_MARGIN:
-        return Unsent(wait("transaction_too_large", gas=int(limit / GAS_MARGIN), most=most))
-    return min(most, limit)
+    return None
 
 
 def _expected_limit(intent: Intent, prices: GasPrices) -> int | None:
@@ -342,6 +370,8 @@ class _Reservation:
     notices: Notices
     fees: MarketFees
     versions: list[SignedTransaction] = field(default_factory=list)
+    now: datetime = field(default_factory=timezone.now)
+    """The time of all transactions, by which those that were sent together are recognised."""
 
     def of_parcel(self, parcel: _Parcel) -> dict[int, Sent | Unsent]:
         """Reserve one transaction for all orders that can pay the offered fees. The others get separate ones."""
@@ -375,6 +405,12 @@ class _Reservation:
         return Sent(reserved)
 
     def _of_intent(self, nonce: int, intent: Intent, least: int) -> Transaction | Unsent:
+        outcome = self._at_limit(nonce, intent, least)
+        if isinstance(outcome, Unsent) and intent.own_limit:
+            return self._at_limit(nonce, replace(intent, gas_limit=intent.own_limit, own_limit=0), least)
+        return outcome
+
+    def _at_limit(self, nonce: int, intent: Intent, least: int) -> Transaction | Unsent:
         sender = self.sender
         if not sender.has_room:
             return _NO_ROOM
@@ -382,7 +418,7 @@ class _Reservation:
         offer = self.fees.offer_for(intent.gas_limit).at_most(affordable)
         if offer.max_fee_per_gas < least:
             return self._short(Unsent(signers.too_poor(self.chain, sender, intent.cost(least))))
-        tx = _create(sender.row, nonce, intent)
+        tx = _create(sender.row, nonce, intent, self.now)
         portions = money.portions_of(tx, {block.pk for block in intent.accumulates})
         version = signing.reserve_version(self.chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
@@ -435,7 +471,7 @@ def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
     return (free for free in itertools.count(first) if free not in states)
 
 
-def _create(signer: Signer, nonce: int, intent: Intent) -> Transaction:
+def _create(signer: Signer, nonce: int, intent: Intent, now: datetime) -> Transaction:
     tx = Transaction.objects.create(
         signer=signer,
         nonce=nonce,
@@ -445,6 +481,7 @@ def _create(signer: Signer, nonce: int, intent: Intent) -> Transaction:
         data_fee=intent.data_fee,
         expected_data_fee=intent.data_fee,
         extends_id=intent.extends,
+        created_at=now,
         spent_at=clock.latest(),
     )
     # `add` is faster than `set`, which would first read the new row's relations.

@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from chains import rollups
 from chains.chains_file import Chain
-from chains.nodes.node_errors import ImplausibleGas, Reverted
+from chains.nodes import questions
+from chains.nodes.node_errors import ChainError, ImplausibleGas, Reverted
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import RpcClient
 from chains.prices import TRANSFER_LIMIT, GasPrices
@@ -23,8 +24,9 @@ from proving.models import (
     TransactionState,
 )
 from proving.money import RISE_PERCENT, MarketFees, OfferedFees, market_fees
-from proving.packing.packs import GAS_MARGIN, MOST_TIMES_BOUND
-from proving.sending import signers, signing
+from proving.packing.packs import GAS_MARGIN
+from proving.sending import gas_limits, signers, signing
+from proving.sending.gas_limits import GasLimit, GasNeed
 from proving.sending.signers import Unsent
 from proving.sending.signing import is_to_unused_registry
 from proving.working import counters
@@ -67,10 +69,12 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, prices: 
         pass  # The next turn signs the version that a stop left unsigned.
     # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
-        version = _replace(chain, rpc, lane, tx, newest, prices=prices, takes=None)
+        version = _replace(chain, rpc, lane, tx, newest, prices=prices, limit=None)
     elif may_raise and is_past(newest.created_at, patience(chain)):
-        takes = None if newest.is_cancellation else _gas_of(rpc, tx, prices)
-        version = _replace(chain, rpc, lane, tx, newest, prices=prices, takes=takes)
+        limit = None if newest.is_cancellation else _limit_of(rpc, tx, prices)
+        version = _replace(chain, rpc, lane, tx, newest, prices=prices, limit=limit)
+        if version == newest and limit and limit.own:
+            version = _replace(chain, rpc, lane, tx, newest, prices=prices, limit=limit.without_nodes)
     if tx.state == TransactionState.DISPLACED and (version.broadcast_at or not version.is_cancellation):
         return
     if is_due or version != newest:
@@ -140,27 +144,34 @@ def patience(chain: Chain) -> timedelta:
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 
 
-def _gas_of(rpc: RpcClient, tx: Transaction, prices: GasPrices) -> int | None:
-    """Return the gas that the transaction takes now. If no node has a plausible estimate, return what was expected.
+def _limit_of(rpc: RpcClient, tx: Transaction, prices: GasPrices) -> GasLimit | None:
+    """Return the gas limit that the transaction needs now. Where nodes' estimates can't be believed, return its own.
 
     None: it reverts on the newest block, and on the pending one too. It may revert only on the pending block, if that
     contains the transaction itself and it can't run twice. It may revert only on the newest block, if only the pending
-    block vouches for the head.
+    block vouches for the head. Raises `ChainError`.
     """
     blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
+    data, to = bytes(tx.data), tx.to or None
+    least_limit, before = prices.least_limit(tx.to, data), prices.before_execution(tx.to, data)
     # Nodes that refuse a transaction may want more gas than Ethereum's.
     is_bounded = tx.expected_gas and not tx.newest.refused_at and not rollups.charges_gas_for_data(rpc)
-    most = MOST_TIMES_BOUND * max(tx.expected_gas, tx.gas_limit) if is_bounded else None
-    data = bytes(tx.data)
-    least, before = prices.least_limit(tx.to, data), prices.before_execution(tx.to, data)
-    for block in blocks:
-        try:
-            return max(least, rpc.estimate_gas(tx.signer.address, tx.to or None, data, block, least=before, most=most))
-        except Reverted:
-            continue
-        except ImplausibleGas:
-            return max(least, tx.expected_gas)
-    return None
+    expected = max(least_limit, tx.expected_gas)
+    need = GasNeed(
+        [questions.gas_estimate(tx.signer.address, to, data, block, least=before) for block in blocks],
+        max(tx.expected_gas, tx.gas_limit) if is_bounded else None,
+        before,
+        least_limit,
+        lambda: int(expected * GAS_MARGIN),
+    )
+    estimates = rpc.ask(need.questions)
+    if all(isinstance(estimate, Reverted) for estimate in estimates):
+        return None
+    for estimate in estimates:
+        if isinstance(estimate, ChainError) and not isinstance(estimate, Reverted | ImplausibleGas):
+            raise estimate
+    (limit,) = gas_limits.decide(rpc, prices, [need], [estimates])
+    return limit if isinstance(limit, GasLimit) else GasLimit(tx.newest.gas, tx.newest.gas)
 
 
 def _replace(
@@ -171,22 +182,22 @@ def _replace(
     newest: SignedTransaction,
     *,
     prices: GasPrices,
-    takes: int | None,
+    limit: GasLimit | None,
 ) -> SignedTransaction:
     """Store a new version with the same nonce, and with the gas and fees that nodes accept now, within the limits.
 
-    It `takes` this gas; None: cancel the transaction. Cancel it too if its batches' money or the daily limit is too low
-    and others wait for it. Return the version to broadcast.
+    `limit` is the gas limit that it needs. None: cancel the transaction. Cancel it too if its batches' money or the
+    daily limit is too low, also for the gas limit without nodes, and others wait for it. Return the version to
+    broadcast.
     """
     market, to_cancel = market_fees(rpc), _cancellation_gas(rpc, tx.signer, prices, newest)
-    if not (cancel := takes is None):
-        _ask_data_fee_again(rpc, tx)
+    cancel = limit is None
     gas, is_hopeless = newest.gas, False
-    if takes is not None:
-        now = min(prices.most_gas, int(takes * GAS_MARGIN))
+    if limit is not None:
+        _ask_data_fee_again(rpc, tx)
         # A false estimate lowers no gas limit, unless no block has room for it.
-        is_hopeless = newest.gas < takes or newest.gas > prices.max_gas >= now
-        gas = now if is_hopeless else newest.gas
+        is_hopeless = newest.gas < limit.takes or newest.gas > prices.max_gas >= limit.gas
+        gas = limit.gas if is_hopeless else newest.gas
     is_same = (newest.is_cancellation and newest.gas >= to_cancel) if cancel else not is_hopeless
     if (fees := _fees(chain, market, tx, newest, gas, is_same=is_same)) is None:
         return newest
@@ -203,6 +214,7 @@ def _replace(
                 version = signing.reserve_version(chain, tx, raised, portions, least=least, gas=gas)
             is_cheap = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
             is_stuck = is_hopeless or (is_cheap and version is not _TOO_DEAR)
+            is_stuck = is_stuck and not (limit and limit.own)
             cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
             to_pay = offer.at_most(market.limit_for(to_cancel))

@@ -28,10 +28,11 @@ from config import logs
 from config.configured_chains import get_chains, get_rpc
 from config.database import due_rows, statements
 from config.database.due_rows import Claim
-from proving import money, stops
+from proving import failures, money, stops
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
+    FailureCause,
     SignedTransaction,
     Signer,
     StopCode,
@@ -70,7 +71,7 @@ _MOST_TIMES_DATA_FEE = 16
 # Columns of a transaction that change with its state.
 _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-    *("spent_at", "error", "reserved_gwei"),
+    *("spent_at", "error", "failure", "reserved_gwei"),
 )
 
 
@@ -598,9 +599,10 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     else:
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
-    error = None if receipt.status == 1 else wait("transaction_reverted")
+    is_same = (tx.hash, tx.block_hash) == (tx_hash, block_hash)
+    failure, error = ("", None) if receipt.status == 1 else _failure(rpc, tx, receipt, is_same=is_same)
     # The error differs if the receipt was unusable meanwhile.
-    if (tx.state, tx.hash, tx.block_hash, tx.error) == (state, tx_hash, block_hash, error):
+    if is_same and (tx.state, tx.error) == (state, error):
         return None
     before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
     if tx.state == TransactionState.PENDING:
@@ -613,9 +615,20 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     tx.data_fee = _data_fee(rpc, tx, receipt)
     # A cancellation never counts as success, because the transaction didn't do its task.
     tx.succeeded = receipt.status == 1 and not is_cancellation
-    tx.error = error
+    tx.failure, tx.error = failure, error
     # Pages show that a confirmed transaction counts as spent. They don't show that it becomes final.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
+
+
+def _failure(
+    rpc: RpcClient, tx: Transaction, receipt: Receipt, *, is_same: bool
+) -> tuple[FailureCause | str, WaitReason]:
+    """Return why it failed. If it `is_same` as before, that may be known."""
+    if is_same and tx.failure and tx.error and tx.error.code in failures.CODES:
+        return tx.failure, tx.error
+    gas_limit = next(version.gas for version in tx.versions.all() if version.hash == hex_data(receipt.tx_hash))
+    why = failures.why(rpc, tx, gas_used=receipt.gas_used, gas_limit=gas_limit, block=receipt.block_number)
+    return why.cause, why.reason
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
@@ -644,7 +657,7 @@ def _vanished(tx: Transaction) -> _Change:
     if has_left_its_block := bool(tx.hash):
         logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
-    tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
+    tx.succeeded, tx.failure, tx.gas_used, tx.gas_price = None, "", 0, 0
     tx.data_fee = tx.expected_data_fee
     # The transaction's waiting time restarts.
     tx.spent_at = clock.latest()

@@ -103,8 +103,12 @@ def measured(
     *,
     chain: DevChain | None = None,
     work: Callable[[], None] = work,
+    estimates_high: bool = False,
 ) -> Result:
-    """Estimate a batch and prove it. Return both results. If a `chain` is given, mine it between the rounds."""
+    """Estimate a batch and prove it. Return both results. If a `chain` is given, mine it between the rounds.
+
+    With `estimates_high`, nodes' estimates are above the bound.
+    """
     before = estimate(client, api_key, body)
     batch = submit(api_key, body)
     for _ in range(12):
@@ -115,8 +119,8 @@ def measured(
             chain.mine()
     work()
     assert fresh(batch).status == BatchStatus.DONE, waiting()
-    # Admission computes the same bound, which no signature exceeds.
+    # Admission computes the same bound, which no signature exceeds but by nodes' word, where any fee is accepted.
     assert batch.estimated_gas == before["gas"]["bound"]
     signed = Transaction.objects.filter(queries__batch=batch).distinct()
-    assert sum(tx.gas_limit for tx in signed) <= before["gas"]["bound"], name
+    assert estimates_high or sum(tx.gas_limit for tx in signed) <= before["gas"]["bound"], name
     return Result(name, before["gas"]["expected"], before["gas"]["bound"], batch.gas_used)

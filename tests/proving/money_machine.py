@@ -30,6 +30,7 @@ from proving.models import FactsRegistry, SignedTransaction, Transaction, Transa
 from queries.models import Batch, BatchStatus, Query, Sender
 from tests.chains.lying_node import lying_node
 from tests.deployed import deploy_on
+from tests.proving import dear_registry
 from tests.proving.money_node import FINAL_DEPTH, GWEI, LIES, STALE_BLOCKS, Node, Version
 from tests.proving.transactions import send_from_elsewhere
 from tests.service import asking, balances, chains_toml, expire_leases, submit, waiting, work
@@ -39,16 +40,19 @@ ETHER = 10**18
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
 # Unit of limits in wei. A transaction for one account costs at most about four units at 1 gwei.
 UNIT = 10**14
+# Gas that the registry takes in a dear block beside the usual. It is more than any limit has as margin, also after
+# three failures, and less than four times a limit.
+_MORE_GAS = 250_000
 DAY = timedelta(hours=25)
 # Known gap: a transaction that a false nonce has displaced doesn't count against its batch's fee until it fills the
 # gap.
 FALSE_NONCE = "ahead"
 SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "MAX_BATCHES_PER_MINUTE": 10**6}
-# A batch may still wait at the end if reverts have used up its fee, or if it must wait before another try.
-MAY_WAIT = "The batch's fee leaves|trying again more slowly"
+# A batch may still wait at the end if reverts have used up its fee, or if there were too many.
+MAY_WAIT = "The batch's fee leaves|sends no more of them"
 _OTHER_WORDS = """
 work work work work mine mine mine age final tomorrow stop resume crash drop broken elsewhere honest
-reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30
+reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 dear cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30
 """
 # The words that `make attack` combines.
 WORDS = (
@@ -73,6 +77,8 @@ class Cost:
     today: int
     for_facts: int
     """The cost on any day, without the cost of a cancellation, which the operator pays."""
+    lost: int
+    """The cost of running out of gas, which the operator pays once more than the fee, if the fee is `auto`."""
     is_dearer: bool
     """True if a version signed now can cost more. `is_dearer_for_facts` is the same without cancellations."""
     is_dearer_for_facts: bool
@@ -120,6 +126,8 @@ class Machine:
         self._sent: dict[str, bytes] = {}
         self._yesterday: set[tuple[str, str]] = set()
         self._told: set[str] = set()
+        self._dear: set[int] = set()
+        """Numbers of the blocks in which the registry took more gas."""
 
     def run(self, sequence: str) -> None:
         for word in sequence.split():
@@ -201,9 +209,12 @@ class Machine:
 
     def _do_broken(self) -> None:
         """Mine a block in which the registry reverts every call."""
-        self._chain.rpc("anvil_setCode", self._registry, "0xfe")
-        self._mine()
-        self._chain.rpc("anvil_setCode", self._registry, self._codes[self._registry])
+        dear_registry.mine_broken(self._chain, self._mine)
+
+    def _do_dear(self) -> None:
+        """Mine a block in which the registry takes more gas than what was simulated, and than any limit so far."""
+        dear_registry.mine_dear(self._chain, _MORE_GAS, self._mine)
+        self._dear.add(self._chain.head())
 
     def _do_reorg(self, depth: str) -> None:
         self._chain.rpc("anvil_reorg", int(depth), [])
@@ -303,7 +314,7 @@ class Machine:
             by_transaction[version.transaction][version_hash] = version
         for pk, versions in by_transaction.items():
             facts = [version for version in versions.values() if not version.is_cancellation]
-            today, for_facts = _worst(versions.values()), _worst(facts)
+            today, for_facts, lost = _worst(versions.values()), _worst(facts), 0
             old = [version for version_hash, version in versions.items() if version_hash in before]
             dearer = (
                 today > _worst(old),
@@ -318,11 +329,14 @@ class Machine:
                 elif is_final:
                     today = paid
                 # The operator pays for false estimates, unless a user has limited the fee to a number.
-                if is_final and _ran_out_of_gas(versions[mined], receipts[mined]) and auto.issuperset(of_batches[pk]):
-                    for_facts = 0
+                if is_final and self._ran_out_of_gas(receipts[mined]) and auto.issuperset(of_batches[pk]):
+                    for_facts, lost = 0, paid
             elif next(iter(versions.values())).nonce < used:
                 today = for_facts = 0  # another program has used the nonce
-            yield Cost(frozenset(of_batches[pk]), frozenset(of_batches[pk].values()), today, for_facts, *dearer)
+            yield Cost(frozenset(of_batches[pk]), frozenset(of_batches[pk].values()), today, for_facts, lost, *dearer)
+
+    def _ran_out_of_gas(self, receipt: Any) -> bool:
+        return receipt["status"] == "0x0" and int(receipt["blockNumber"], 16) in self._dear
 
     def _nonce(self, block: str = "latest") -> int:
         return int(self._chain.rpc("eth_getTransactionCount", SIGNER, block), 16)
@@ -365,6 +379,17 @@ class Machine:
             <= sum(fees[batch] for batch in batches)
             for nonce_cost in seen.costs
             if nonce_cost.is_dearer_for_facts
+            for batches in _subsets(nonce_cost.batches)
+        )
+
+    def the_operator_loses_one_more_fee_at_most(self, seen: Seen) -> bool:
+        """what the operator pays for a batch's failures is bounded by one more fee"""
+        fees = dict(Batch.objects.values_list("pk", "fee"))
+        return all(
+            sum(cost.lost for cost in seen.costs if cost.batches and cost.batches <= batches)
+            <= sum(fees[batch] for batch in batches)
+            for nonce_cost in seen.costs
+            if nonce_cost.lost
             for batches in _subsets(nonce_cost.batches)
         )
 
@@ -465,6 +490,7 @@ PROMISES = (
     Machine.the_day_is_within_its_limit,
     Machine.each_user_is_within_the_limit,
     Machine.each_batch_is_within_its_fee,
+    Machine.the_operator_loses_one_more_fee_at_most,
     Machine.no_batch_costs_more_than_its_fee,
     Machine.each_nonce_is_used_once,
     Machine.no_fact_is_paid_for_twice,
@@ -473,10 +499,6 @@ PROMISES = (
 
 def _worst(versions: Iterable[Version]) -> int:
     return max((version.worst for version in versions), default=0)
-
-
-def _ran_out_of_gas(version: Version, receipt: Any) -> bool:
-    return receipt["status"] == "0x0" and int(receipt["gasUsed"], 16) == version.worst // version.price
 
 
 def _paid(receipt: Any) -> int:

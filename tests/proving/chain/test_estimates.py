@@ -78,15 +78,16 @@ def test_a_false_estimate_of_gas_makes_no_transaction_fail(service, client, sett
     service.rpc("anvil_mine", hex(80), hex(5))
     cases = [(name, blocks) for name, blocks in cases_of(service) if len(blocks) < 4]
 
-    before = invalid_replies()
+    before, is_high = invalid_replies(), false(100_000) > 100_000
     with estimating(service.url, false) as url:
         urls = ", ".join(f'"{node_url}"' for node_url in [url, service.url][:nodes])
         reconfigure(settings, f'"{service.url}"', urls)
         user = a_key()
         for name, blocks in cases[::4]:
-            measured(client, user, name, asking(blocks))
+            measured(client, user, name, asking(blocks), estimates_high=is_high)
     assert not Transaction.objects.exclude(succeeded=True).exists()
-    assert invalid_replies() > before
+    # A high estimate may be true where the chain charges more.
+    assert (invalid_replies() == before) == is_high
 
 
 @pytest.mark.long

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
+from django.db.models import F
 from django.test import Client
-from django.utils import timezone
 
 from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
@@ -14,8 +14,8 @@ from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests import deployed, service
 from tests.chains.lying_node import ask, error, lying_node
-from tests.proving import estimated_batches, sources
-from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
+from tests.proving import dear_registry, estimated_batches, sources
+from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain
 from tests.proving.paths import HISTORY, WINDOW, connect, extending, rewrite_history
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
@@ -362,24 +362,32 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
 
 
+def code_of_wait(batch: Batch) -> str:
+    (key,) = batch.user.api_keys.all()
+    (wait,) = Client().get(f"/batch-queries/{batch.pk}", headers=service.header(key)).json()["waits"]
+    assert "it reverted" in wait["sentence"]
+    return str(wait["code"])
+
+
 @pytest.mark.long
-def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
+def test_a_path_that_reverted_twice_is_sent_again_only_when_its_batch_is_over(old, key):
     old.rpc("evm_setAutomine", False)
-    batch = service.submit(key, service.request(CHARLIE, block=old.head() - 3 * WINDOW))
-    service.work()
-    # The fault appears after the simulation.
-    address = registry().address
-    code = old.rpc("eth_getCode", address, "latest")
-    old.rpc("anvil_setCode", address, "0xfe")
-    old.mine()
-    old.rpc("anvil_setCode", address, code)
-    old.mine()
-    service.work(3)
-    (path,) = extending()
-    assert path.succeeded is False
-    assert service.waiting() == [
-        "The last transaction that extends the registry's trust reverted; trying again more slowly."
-    ]
-    Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() - timedelta(seconds=30))
+    block = old.head() - 3 * WINDOW
+    batch = service.submit(key, service.request(CHARLIE, block=block))
+    for _ in range(2):
+        service.work(2)
+        dear_registry.mine_broken(old)
+    service.work(3, old)
+    assert [path.succeeded for path in extending()] == [False, False]
+    assert code_of_wait(batch) == "reverted"
+    # Whoever asks for the path waits.
+    other = service.submit(a_key(BOB), service.request(BOB, block=block))
+    service.work(3, old)
+    assert len(extending()) == 2
+    assert code_of_wait(other) == "path_reverted"
+    assert "transactions_fail" in Client().get("/healthz").json()["codes"]
+    service.expire(Batch.objects.filter(pk=batch.pk))
+    Transaction.objects.update(spent_at=F("spent_at") - timedelta(days=30))
     old.rpc("evm_setAutomine", True)
-    assert service.work_until_done(batch, old, rounds=20).status == BatchStatus.DONE
+    assert service.work_until_done(other, old, rounds=20).status == BatchStatus.DONE
+    assert (service.fresh(batch).status, batch.rejection_retryable) == (BatchStatus.REJECTED, True)

@@ -11,7 +11,9 @@ import pytest
 from chains.tries.header import Header
 from chains.tries.packed import OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
-from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.facts import AccountFact, Fact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.failures import FailedFacts, FailedTransaction, Tries
+from proving.models import FailureCause
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops
@@ -50,7 +52,6 @@ NOTHING = observation.Observation(
     number=7,
     hash=HASH,
     timestamp=1000,
-    attempts=0,
     path_left=0,
     source=1,
     poll_seconds=0.5,
@@ -96,6 +97,22 @@ def seen(base: observation.Observation, **changes: Any) -> observation.Observati
 
 
 UNVOUCHED = seen(NOTHING, is_vouched_for=False)
+SHORT, LIMIT = wait("transaction_out_of_gas", gas=99, limit=100, estimates=""), 100
+IN_VAIN = Tries(count=4, highest=LIMIT, last=SHORT)
+
+
+def failed(what: observation.Observation, times: int, *facts: Fact) -> observation.Observation:
+    """Return the observation after so many transactions for these facts have run out of gas, one after another. Each
+    query is of a batch of its own.
+    """
+    assert what.unproven
+    transactions = [
+        FailedTransaction(NOW + timedelta(minutes=number), FailureCause.OUT_OF_GAS, 2**number * LIMIT, SHORT)
+        for number in range(times)
+    ]
+    more = [FailedFacts(transaction, [frozenset(facts)], True) for transaction in transactions]
+    batches = {pk: f"batch {pk}" for pks in what.unproven.missing.values() for pk in pks}
+    return seen(what, failed=[*what.unproven.failed, *more], batches=batches)
 
 
 def kinds(decision: decide.Decision) -> list[str]:
@@ -161,7 +178,7 @@ def test_only_missing_facts_are_sent_and_a_header_only_if_they_need_it():
     assert sent(unvouched) == [decide.Prove({BALANCE: [1]}, root_is_known=True, is_optional=True)]
     assert sent(seen(unvouched, is_extending=True)) == sent(unvouched)
     assert decide.prove(seen(unvouched, is_extending=True)).then == decide.Continue()
-    assert decide.prove(seen(unvouched, pause_after_failures=9)).then == decide.Continue()
+    assert decide.prove(seen(unvouched, path_tries=IN_VAIN)).then == decide.Continue()
     (prove,) = sent(NOTHING)
     assert prove.with_header
     (prove,) = sent(seen(unvouched, is_vouched_for=True))
@@ -234,7 +251,7 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
         prove = decide.Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
         assert decide.path(what, find, BY_JUMP) == decide.Decision(decide.Continue(), [*SHOWN, prove])
         # A block whose transaction has reverted shares no transaction.
-        alone = decide.path(seen(what, failures=1), find, BY_JUMP)
+        alone = decide.path(failed(what, 1, BALANCE), find, BY_JUMP)
         assert alone.actions[-1] == replace(prove, is_alone=True)
     # A jump from constants has no origin.
     constant = decide.path(UNVOUCHED, find, PathFound(Jump(), jump=JUMP[1:]))
@@ -312,8 +329,53 @@ def test_refused_proofs_are_asked_for_again_for_ten_minutes_and_then_rejected(wh
 OTHERS, OTHERS_TIMED = replace(PLAIN, id=4, is_left_to_others=True), replace(TIMED, is_left_to_others=True)
 
 
+def proofs_of(what: observation.Observation) -> list[Any]:
+    """Return the facts that are sent, and then those for the case that nobody can pay for these."""
+    found: list[Any] = []
+    proof = next((action for action in decide.prove(what).actions if isinstance(action, decide.Prove)), None)
+    while proof:
+        found.append((proof.missing, proof.is_alone, proof.least_limit))
+        proof = proof.otherwise
+    return found
+
+
+def test_facts_that_failed_go_alone_and_with_a_higher_limit_from_the_third_try_on():
+    both = seen(TRUSTED, missing={BALANCE: [1], NONCE: [4]})
+    assert proofs_of(both) == [({BALANCE: [1], NONCE: [4]}, False, 0)]
+    # Both were in one transaction.
+    once = failed(both, 1, BALANCE, NONCE)
+    assert proofs_of(once) == [({BALANCE: [1]}, True, 0), ({NONCE: [4]}, True, 0)]
+    assert proofs_of(failed(both, 2, BALANCE)) == [({NONCE: [4]}, False, 0), ({BALANCE: [1]}, True, 300)]
+    assert proofs_of(failed(both, 3, BALANCE)) == [({NONCE: [4]}, False, 0), ({BALANCE: [1]}, True, 600)]
+    # Another batch asks for facts that have failed.
+    assert proofs_of(failed(seen(both, missing={BALANCE: [4]}), 2, BALANCE)) == [({BALANCE: [4]}, True, 300)]
+
+
+def test_facts_that_failed_too_often_wait_and_hold_up_no_others():
+    both = failed(seen(TRUSTED, missing={BALANCE: [1], NONCE: [4]}), 4, BALANCE)
+    assert proofs_of(both) == [({NONCE: [4]}, False, 0)]
+    fails = decide.Fail(wait("reverted", count=4, reason=SHORT), (1,))
+    assert decide.prove(both).then == fails
+    alone = failed(TRUSTED, 4, BALANCE)
+    assert (proofs_of(alone), decide.prove(alone).then) == ([], fails)
+    # A path is neither sought nor waited for.
+    assert decide.prove(failed(UNVOUCHED, 4, BALANCE)).then == fails
+
+
+def test_a_path_that_failed_too_often_waits():
+    fails = decide.Fail(wait("path_reverted", count=4, reason=SHORT))
+    assert decide.prove(seen(UNVOUCHED, path_tries=IN_VAIN)).then == fails
+    what = seen(UNVOUCHED, path_tries=replace(IN_VAIN, count=2))
+    find = decide.FindPath(OWN, {BALANCE: [1]})
+    assert decide.prove(what).then == find
+    for plan in (PathFound(HOPS), Preparation(())):
+        action = decide.path(what, find, plan).actions[-1]
+        assert isinstance(action, decide.ExtendPath | decide.PreparePath)
+        assert action.least_limit == 150
+
+
 def test_facts_left_to_others_are_completed_and_never_sent():
-    under_way = seen(UNVOUCHED, failures=3, is_extending=True)
+    under_way = failed(seen(UNVOUCHED, is_extending=True), 4, BALANCE)
     for base, actions in ((under_way, []), (replace(NOTHING, gather_seconds=5), [BLOCK_HASH])):
         decision = decide.prove(seen(base, awaiting_header=[OTHERS], queries={4: OTHERS}, missing={BALANCE: [4]}))
         assert (decision.then, kinds(decision)) == (GOES_ON, actions)
@@ -348,7 +410,7 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
     [
         pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=2)), 1, id="it has begun"),
         pytest.param(replace(GATHERING, now=BEGUN - timedelta(days=1)), None, id="the clock was set back"),
-        pytest.param(seen(GATHERING, failures=1, attempts=1), None, id="it goes alone, because one reverted"),
+        pytest.param(failed(GATHERING, 1, BALANCE), None, id="it goes alone, because one failed"),
         pytest.param(seen(GATHERING, missing=MANY), None, id="it fills a transaction"),
     ],
 )

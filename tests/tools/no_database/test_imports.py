@@ -51,7 +51,7 @@ models working.broker_wakeup
 working.destination_prices
 migrations reading.batch_waits working.counters registries.deployments working.heads working.lanes stops
 connections facts working.pruning webhooks
-reading.block_contents reading.query_values
+failures reading.block_contents reading.query_values
 reading.asking reading.fact_search packing.packs
 packing.gas
 money sources

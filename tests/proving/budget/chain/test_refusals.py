@@ -236,7 +236,7 @@ def test_a_transaction_lacking_gas_gets_the_expected_gas_while_nodes_estimate_fa
 def test_a_chain_that_takes_more_gas_than_others_gets_it_once_it_has_refused_less(costly, key, node):
     """Some rollups charge gas for data."""
     node.why = lambda raw: "intrinsic gas too low" if int.from_bytes(rlp.decode(raw[1:])[4]) < 500_000 else None
-    with estimating(node.url, lambda gas: 6 * gas) as node.url:
+    with estimating(node.url, lambda gas: 10 * gas) as node.url:
         batch = submit(key, request(users.ALICE, block=costly.head() - 1, fee=prices.ETHER))
         for _ in range(4):
             work()
