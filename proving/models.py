@@ -279,7 +279,7 @@ class Transaction(models.Model):
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     # Empty if it didn't fail, or if an earlier version stored it.
-    failure = models.CharField(max_length=10, choices=FailureCause.choices, blank=True, db_default="", default="")
+    failure = models.CharField(max_length=10, choices=FailureCause.choices, null=True)  # noqa: DJ001 (SQLite copies no table for it)
     gas_used = models.PositiveBigIntegerField(default=0)
     # The expected gas, by which later estimates are corrected (`proving.packing.gas`). 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)

@@ -246,7 +246,7 @@ def _ran_out_of_gas() -> Q:
         transaction__gas_used__gt=Coalesce("gas_limit", "transaction__gas_limit") * failures.USED,
     )
     # An earlier version has stored no cause.
-    is_presumed = Q(Exists(with_so_little), transaction__failure="")
+    is_presumed = Q(Exists(with_so_little), transaction__failure=None)
     is_short = is_presumed | Q(transaction__failure=FailureCause.OUT_OF_GAS)
     return Q(is_short, transaction__state=TransactionState.FINAL, transaction__succeeded=False)
 

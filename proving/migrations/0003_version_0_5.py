@@ -10,11 +10,9 @@ class Migration(migrations.Migration):
             "transaction",
             "failure",
             models.CharField(
-                blank=True,
                 choices=[("out_of_gas", "Out Of Gas"), ("outdated", "Outdated"), ("reverted", "Reverted")],
-                db_default="",
-                default="",
                 max_length=10,
+                null=True,
             ),
         ),
         migrations.AddField("factsregistry", "given_up", queries.waits.WaitField(blank=True, null=True)),

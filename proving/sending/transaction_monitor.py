@@ -600,7 +600,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     is_same = (tx.hash, tx.block_hash) == (tx_hash, block_hash)
-    failure, error = ("", None) if receipt.status == 1 else _failure(rpc, tx, receipt, is_same=is_same)
+    failure, error = (None, None) if receipt.status == 1 else _failure(rpc, tx, receipt, is_same=is_same)
     # The error differs if the receipt was unusable meanwhile.
     if is_same and (tx.state, tx.error) == (state, error):
         return None
@@ -657,7 +657,7 @@ def _vanished(tx: Transaction) -> _Change:
     if has_left_its_block := bool(tx.hash):
         logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
-    tx.succeeded, tx.failure, tx.gas_used, tx.gas_price = None, "", 0, 0
+    tx.succeeded, tx.failure, tx.gas_used, tx.gas_price = None, None, 0, 0
     tx.data_fee = tx.expected_data_fee
     # The transaction's waiting time restarts.
     tx.spent_at = clock.latest()

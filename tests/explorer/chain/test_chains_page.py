@@ -198,14 +198,14 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert before["seenAt"] > chain["seenAt"]
 
 
-def test_the_chains_page_asks_no_chain_and_takes_thirteen_statements_whatever_is_connected(
+def test_the_chains_page_asks_no_chain_and_takes_fourteen_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
     batches.connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):
-        with django_assert_num_queries(13):
+        with django_assert_num_queries(14):
             Client().get(path)
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 27
+STATEMENTS = 28
 
 
 @pytest.fixture(autouse=True)

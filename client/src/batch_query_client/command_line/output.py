@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-from eth_utils.address import to_checksum_address
 
 import batch_query_client as client
 from batch_query_client.plain_text import hex_data, plain
@@ -262,6 +261,8 @@ def log_content(log: client.ShownLog) -> str:
     content = f"by {log.emitter}, topics {topics}, data {hex_data(log.data)}"
     if log.emitter.lower() != _ETH_EMITTER or len(log.topics) != _TOPICS_OF_TRANSFER or len(log.data) != _WORD:
         return content
+    from eth_utils.address import to_checksum_address  # noqa: PLC0415 (as above)
+
     sender, receiver = (to_checksum_address(topic[-20:]) for topic in log.topics[1:])
     return f"ETH transfer of {int.from_bytes(log.data)} wei from {sender} to {receiver}, {content}"
 
