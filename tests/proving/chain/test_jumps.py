@@ -199,7 +199,7 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
     contract, refusal = chain_state.registry(THERE).address.lower(), "0x" + keccak(text="InvalidProof()")[:4].hex()
 
     def refuse(question: Any, reply: Any) -> list[Any]:
-        is_refused = question["method"] == "eth_estimateGas" and question["params"][0]["to"].lower() == contract
+        is_refused = question["method"] == "eth_estimateGas" and question["params"][0].get("to", "").lower() == contract
         return [error(question, 3, "execution reverted", refusal) if is_refused else reply]
 
     nonce = chain_state.signer_nonce(service.here)

@@ -330,7 +330,7 @@ def test_a_batch_pays_the_usual_data_fee_where_one_node_tells_a_thousand_times_a
     op_stack, key, settings, tmp_path, is_first
 ):
     def change(question: Any, reply: Any) -> list[Any]:
-        is_fee = question["method"] == "eth_call" and question["params"][0]["to"] == rollups.GAS_PRICE_ORACLE
+        is_fee = question["method"] == "eth_call" and question["params"][0].get("to") == rollups.GAS_PRICE_ORACLE
         return [reply | {"result": f"0x{1000 * int(reply['result'], 16):064x}"} if is_fee else reply]
 
     money.serve(settings, tmp_path, op_stack)
