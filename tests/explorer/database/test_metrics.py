@@ -128,7 +128,7 @@ def test_a_database_that_does_not_answer_is_told_and_what_processes_count_stays(
 
 @pytest.mark.long
 def test_a_stranger_s_scrapes_load_no_database_and_few_statements_do(django_assert_max_num_queries, pass_time):
-    with django_assert_max_num_queries(38):
+    with django_assert_max_num_queries(39):
         assert metrics.value(read(), "batchquery_workers") == 1
     WorkerHeartbeat.objects.all().delete()
     with django_assert_max_num_queries(0):

@@ -161,7 +161,7 @@ def test_failures_of_an_earlier_version_block_nothing(costly, key):
     """It has signed the same limit again and again."""
     batch = submit(key, request(ALICE, block=block_to_prove(costly), fee=ETHER))
     fail_always(costly)
-    Transaction.objects.update(failure="")
+    Transaction.objects.update(failure=None)
     lowest = min(limits_of(batch))
     for tx in sent_for(batch):
         tx.versions.update(gas_limit=lowest * 2 // 5)
