@@ -5,7 +5,7 @@ nodes show which. One node alone is believed only up to a limit, and only while 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
@@ -39,6 +39,13 @@ class GasNeed:
     """The gas limit below which a chain refuses it."""
     own_limit: Callable[[], int | None]
     """Return the gas limit without any node's help. None: there is none."""
+
+    def at_most(self, limit: "GasLimit", answers: Sequence[Mapping[str, int | ChainError]]) -> "GasLimit":
+        """Return the limit, lowered to the lowest of these estimates that the transaction can take, with a margin."""
+        told = [answer for of_block in answers for answer in of_block.values() if isinstance(answer, int)]
+        lowest = min((estimate for estimate in told if estimate >= self.least), default=limit.gas)
+        most = max(int(lowest * GAS_MARGIN), self.least_limit)
+        return replace(limit, gas=min(limit.gas, most), own=min(limit.own, most))
 
     def is_high(self, answer: int | ChainError) -> bool:
         """Return whether an estimate is so high that other nodes are asked."""
@@ -95,27 +102,33 @@ def decide(
 ) -> list[GasLimit | WaitReason | ChainError]:
     """Return the gas limit of each transaction, or why there is none.
 
-    `answers` are those to the needs' questions. Where an estimate is high, each node is asked. Nodes whose estimates
-    are not believed rest.
+    `answers` are those to the needs' questions. Where an estimate is high, or the chain charges the whole limit, each
+    node is asked. Nodes whose estimates are not believed rest.
     """
-    high = [
+    pays_limit = rpc.chain.charges_gas_limit
+
+    def is_compared(need: GasNeed, answer: int | ChainError) -> bool:
+        return need.is_high(answer) or (pays_limit and isinstance(answer, int))
+
+    asked = [
         question
         for need, of_need in zip(needs, answers, strict=True)
         for question, answer in zip(need.questions, of_need, strict=True)
-        if need.is_high(answer)
+        if is_compared(need, answer)
     ]
-    told = rpc.ask_each(high) if high else {}
+    told = rpc.ask_each(asked) if asked else {}
     by_host = iter(
         [
             {host: estimates[place] for host, estimates in told.items() if isinstance(estimates[place], int)}
-            for place in range(len(high))
+            for place in range(len(asked))
         ]
     )
     decided: list[GasLimit | WaitReason | ChainError] = []
     for need, of_need in zip(needs, answers, strict=True):
         # If there is only one node, or no other answers, the first answer counts.
-        compared = [(need.is_high(answer) and next(by_host)) or {"": answer} for answer in of_need]
-        decided.append(_limit(rpc, prices, need, compared))
+        compared = [(is_compared(need, answer) and next(by_host)) or {"": answer} for answer in of_need]
+        limit = _limit(rpc, prices, need, compared)
+        decided.append(need.at_most(limit, compared) if pays_limit and isinstance(limit, GasLimit) else limit)
     return decided
 
 

@@ -77,6 +77,21 @@ def test_where_nodes_lie_about_estimates_batches_are_done_at_the_usual_cost(cost
     assert tx.gas_used < 150_000
 
 
+@pytest.mark.parametrize("lies", [[times(1.6), times(1)], [times(1), times(0.1)]], ids=["high", "low"])
+@pytest.mark.parametrize("pays_limit", [True, False])
+def test_the_lowest_estimate_counts_where_the_whole_limit_is_paid(costly, key, settings, lies, pays_limit):
+    if pays_limit:
+        reconfigure(settings, "[chains.signer]", "charges_gas_limit = true\n[chains.signer]")
+    mine_at(costly, 1)
+    with asked_at(settings, costly, *lies):
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER))
+        go_on(costly, 1, rounds=6)
+    assert fresh(batch).status == BatchStatus.DONE
+    (tx,) = sent_for(batch)
+    is_higher = not pays_limit and lies[0](10) > 10
+    assert (tx.gas_limit > tx.gas_used * 1.25) == is_higher
+
+
 def test_a_node_rests_only_if_no_other_confirms_its_high_estimates(costly, key, settings):
     mine_at(costly, 1)
     resting = []
