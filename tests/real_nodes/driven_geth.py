@@ -17,9 +17,9 @@ _BUILT_SECONDS = 30
 class DrivenGeth(DrivenNode, Geth):
     """A chain with Osaka's rules from the first block on, and with Amsterdam's from a time on."""
 
-    def mine_until_amsterdam(self) -> int:
-        """Make the first block of Amsterdam, at the fork's time, and return the block's number."""
-        self.mine(at=self.genesis["config"]["amsterdamTime"])
+    def mine_until_amsterdam(self, slot: int | None = None) -> int:
+        """Make the first block of Amsterdam, at the fork's time and slot, and return the block's number."""
+        self.mine(at=self.genesis["config"]["amsterdamTime"], slot=slot)
         return self.head()
 
     def follow_unknown(self) -> None:

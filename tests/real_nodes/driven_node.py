@@ -35,16 +35,19 @@ class DrivenNode(ExecutionClient):
         """The payloads of the blocks from the first on, with beacon roots and forks."""
         return self
 
-    def mine(self, blocks: int = 1, *, withdrawals: Sequence[Mapping[str, str]] = (), at: int = 0) -> None:
+    def mine(
+        self, blocks: int = 1, *, withdrawals: Sequence[Mapping[str, str]] = (), at: int = 0, slot: int | None = None
+    ) -> None:
         """Let the client build blocks with these withdrawals, each of which becomes the head.
 
-        `at` is the time of the first block. By default it is now.
+        `at` is the time of the first block. By default it is now. `slot` is the slot number of blocks of Amsterdam. By
+        default it is the number of seconds since the first block.
         """
         for _ in range(blocks):
-            self._mine(withdrawals, at)
+            self._mine(withdrawals, at, slot)
             at = 0
 
-    def _mine(self, withdrawals: Sequence[Mapping[str, str]], at: int) -> None:
+    def _mine(self, withdrawals: Sequence[Mapping[str, str]], at: int, slot: int | None) -> None:
         parent_hash, parent_time = self._chain[-1]
         timestamp = at or max(parent_time + 1, int(time.time()))
         fork = self._fork(timestamp)
@@ -58,7 +61,7 @@ class DrivenNode(ExecutionClient):
             "parentBeaconBlockRoot": beacon_root,
         }
         if fork == "amsterdam":
-            attributes["slotNumber"] = hex(timestamp - self.genesis_time)
+            attributes["slotNumber"] = hex(timestamp - self.genesis_time if slot is None else slot)
         payload_id = self.engine.choose(parent_hash, self._final(), attributes, fork=fork)
         self._wait_until_built(payload_id)
         payload = self.engine.take(payload_id, beacon_root, fork=fork)

@@ -12,6 +12,7 @@ export function words(answer: Answers[200]["content"]["application/json"]): (str
 }
 export const codeOf = (error: Answers[404]["content"]["application/json"]): string => error.code;
 export type Waited = paths["/batch-query-status"]["get"]["parameters"]["query"]["wait"];
+export const header: components["schemas"]["BlockRequest"]["header"] = ["BLOCK_ACCESS_LIST_HASH", "SLOT_NUMBER"];
 // @ts-expect-error: there is no such property.
 export const wrong: components["schemas"]["AccountRequest"] = { props: ["BALANCES"] };
 

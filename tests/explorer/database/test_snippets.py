@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from proving import facts
 from proving.registries import deployments
 from queries.columns import AccountField
 from queries.models import Batch, Query
+from tests.explorer import shown_code
 from tests.explorer.batches import a_batch, everything, page, path
 from tests.factories import until
 from tests.proving.logs import block_with_logs
@@ -43,7 +43,6 @@ process.stdout.write(solc.compile(JSON.stringify(input)));
 
 
 Codes = list[tuple[dict[str, str], bytes]]
-NODE = PROJECT / ".venv" / "bin" / "node"
 
 
 def codes_of_everything(service: DevChain) -> Codes:
@@ -79,7 +78,8 @@ def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypat
         exec(code["web3.py"], {})
         assert int(capsys.readouterr().out, 0) == int.from_bytes(word)
         assert service.rpc("eth_call", call_of(code["cast"]), "latest") == hex_data(word)
-    assert read_by_typescript(codes, service, tmp_path) == [int.from_bytes(word) for _, word in codes]
+    programs = [code["viem"] for code, _ in codes]
+    assert shown_code.printed(programs, service.url, tmp_path) == [int.from_bytes(word) for _, word in codes]
     assert read_by_solidity(codes, service, "Solidity") == [hex_data(word) for _, word in codes]
     of_reader = [(code, word) for code, word in codes if "FactsReader" in code]
     # Satellite's reads have no properties of later forks, nor LOGS_BLOOM and EXTRA_DATA.
@@ -101,16 +101,6 @@ def test_a_slot_under_a_storage_root_is_read_by_proof(service: DevChain) -> None
     }
     ran = subprocess.run(["bash", "-euc", code], capture_output=True, check=True, env=environment, text=True)
     assert ran.stdout.strip() == service.rpc("eth_getStorageAt", account, slot, hex(block))
-
-
-def read_by_typescript(codes: Codes, service: DevChain, folder: Path) -> list[int]:
-    (folder / "node_modules").symlink_to(PROJECT / "node_modules")
-    for index, (code, _) in enumerate(codes):
-        (folder / f"{index}.mjs").write_text(code["viem"])
-    (folder / "all.mjs").write_text("\n".join(f'await import("./{index}.mjs");' for index in range(len(codes))))
-    command, environment = [NODE, folder / "all.mjs"], {"RPC_URL": service.url}
-    ran = subprocess.run(command, capture_output=True, check=True, env=environment, text=True)
-    return [int(line.removesuffix("n"), 0) for line in ran.stdout.split()]
 
 
 def call_of(command: str) -> dict[str, str]:
@@ -135,7 +125,11 @@ def read_by_solidity(codes: Codes, service: DevChain, language: str) -> list[str
     # They compile as they are, without a warning.
     sources = {f"{index}.sol": {"content": code[language]} for index, (code, _) in enumerate(codes)}
     compiled = subprocess.run(
-        [NODE, "-e", _COMPILE], input=json.dumps(sources).encode(), capture_output=True, cwd=PROJECT, check=True
+        [shown_code.NODE, "-e", _COMPILE],
+        input=json.dumps(sources).encode(),
+        capture_output=True,
+        cwd=PROJECT,
+        check=True,
     )
     output = json.loads(compiled.stdout)
     assert [error["formattedMessage"] for error in output.get("errors", [])] == []

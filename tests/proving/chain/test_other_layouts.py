@@ -16,6 +16,7 @@ from queries.models import BatchStatus
 from tests import chain_fixtures, headers
 from tests.chains.lying_node import each, lying_node, result
 from tests.contracts import l1_block, tries
+from tests.explorer import shown_code
 from tests.explorer.batches import bundle_of, proven_by
 from tests.proving import chain_state, estimated_batches, sources
 from tests.proving.relaid import Relaid
@@ -90,6 +91,7 @@ def test_the_properties_of_the_next_fork_are_proven(chain, there, settings, tmp_
     in_file = {row["property"]: row for row in csv.DictReader(io.StringIO(file))}
     assert in_file["BLOCK_ACCESS_LIST_HASH"]["word"] == "0x" + "0a" * 32
     assert in_file["SLOT_NUMBER"]["value"] == str(number)
+    assert shown_code.printed(shown_code.of_block(block)[-2:], chain.url, tmp_path) == [list_hash, number]
     [query] = verify_bundle(
         json.dumps(bundle_of(batch, 1)), block_hashes={(sources.THERE, block): relaid.hash(block)}
     ).queries.values()

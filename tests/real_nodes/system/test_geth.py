@@ -1,5 +1,6 @@
 """geth where its flags, its data or its fork decide which facts can be proven, and when."""
 
+import csv
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -19,6 +20,7 @@ from queries.models import Batch, BatchStatus
 from tests import service
 from tests.chains import geth_answers
 from tests.chains.lying_node import ask, between, error, lying_node, recording, result
+from tests.explorer import shown_code
 from tests.factories import until
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_for, deployed_on
@@ -291,6 +293,27 @@ def test_facts_of_both_sides_of_amsterdam_are_proven(chain: DevChain, key, setti
         both = service.asking({**before.asked, **after.asked}, source=CHAIN_ID, destination=where.chain_id)
         service.done(service.submit(key, both), where)
         assert wrong(where, registry, before) + wrong(where, registry, after) == []
+
+
+def test_amsterdam_s_properties_of_a_header_are_read_from_csv_and_in_typescript(key, client, settings, tmp_path):
+    names = ["BLOCK_ACCESS_LIST_HASH", "SLOT_NUMBER"]
+    with DrivenGeth(CHAIN_ID, amsterdam_time=int(time.time()) + 300) as node:
+        node.mine(2)
+        connect(settings, tmp_path, node.url)
+        deployed_on(CHAIN_ID, node.mine)
+        last, first = node.head(), node.mine_until_amsterdam(slot=0)
+        node.mine(slot=2**64 - 1)
+        batch = service.work_until_done(submit(key, {f"block:{last}": {"header": names}}), node)
+        assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
+        for number, slot in ((first, 0), (first + 1, 2**64 - 1)):
+            batch = service.done(submit(key, {f"block:{number}": {"header": names}}), node)
+            list_hash = node.rpc("eth_getBlockByNumber", hex(number), False)["blockAccessListHash"]
+            rows = client.get(f"/explorer/query/{batch.pk}/facts.csv").content.decode("utf-8-sig").splitlines()
+            in_file = {row["property"]: row for row in csv.DictReader(rows)}
+            assert (in_file[names[0]]["word"], in_file[names[1]]["value"]) == (list_hash, str(slot))
+            (folder := tmp_path / str(number)).mkdir()
+            programs = shown_code.of_block(number)
+            assert shown_code.printed(programs, node.url, folder) == [int(list_hash, 16), slot]
 
 
 # --- Costs ------------------------------------------------------------------------------------------------------------
