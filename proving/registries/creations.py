@@ -29,7 +29,7 @@ from proving.models import LIVE_STATES, Transaction
 from proving.money import market_fees
 from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
-from proving.sending import gas_caps, orders, signers, signing, transaction_monitor
+from proving.sending import orders, signers, signing, transaction_monitor
 from proving.sending.signers import Unsent
 from proving.working import destination_prices, lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
@@ -140,11 +140,8 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
     try:
         sent = send(chain, [creation.intent(prices) for creation in creations], live)
     except Reverted:
-        # Another operator has created a contract, a node lags or allows too little gas, or a constructor refuses. The
-        # deployer hides which.
+        # Another operator has created a contract, or a node lags, or a constructor refuses. The deployer hides why.
         for creation in creations:
-            if too_little := gas_caps.why_too_low(rpc, creation.least_limit(prices)):
-                raise DeploymentError(f"{creation.contract} can't be created. {too_little}") from None
             _require_constructed(rpc, creation)
         return set()
     return {creation.address for creation in creations[: len(sent)]}

@@ -3,20 +3,34 @@
 Above its cap, a node may answer as if the transaction reverted, without data.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from chains.nodes import questions
-from chains.nodes.node_errors import ChainError
+from chains.nodes.node_errors import ChainError, Reverted, RpcRefused
 from chains.nodes.rpc import RpcClient
 from chains.prices import MAX_EXECUTION
 from queries.waits import WaitReason, wait
 
+_Outcome = TypeVar("_Outcome")
 # A call never sees more than the gas of execution at some nodes. They show so much less than that limit.
 _BEFORE_EXECUTION = 1_000_000
 
 
-def why_too_low(rpc: RpcClient, gas: int) -> WaitReason | None:
-    """Return the reason if nodes run no transaction with this gas. None if nothing shows that."""
-    cap = below(rpc, gas)
-    return None if cap is None else wait("node_gas_cap", chain=rpc.chain.id, gas=gas, cap=cap)
+def explained(rpc: RpcClient, outcomes: Sequence[_Outcome], gas: Sequence[int]) -> list[_Outcome | WaitReason]:
+    """Return the outcomes, with a wait for those that hide nodes' cap. Each transaction may take this `gas`."""
+    hiding = [most for outcome, most in zip(outcomes, gas, strict=True) if _may_hide_cap(outcome)]
+    cap = below(rpc, max(hiding)) if hiding else None
+    return [
+        wait("node_gas_cap", chain=rpc.chain.id, gas=most, cap=cap)
+        if cap is not None and cap < most and _may_hide_cap(outcome)
+        else outcome
+        for outcome, most in zip(outcomes, gas, strict=True)
+    ]
+
+
+def _may_hide_cap(outcome: object) -> bool:
+    return isinstance(outcome, RpcRefused) and not (isinstance(outcome, Reverted) and outcome.data)
 
 
 def below(rpc: RpcClient, gas: int) -> int | None:

@@ -39,7 +39,7 @@ from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, 
 from proving.money import MarketFees, market_of
 from proving.packing.packs import GAS_MARGIN, SHARED_BYTES, SHARED_GAS, Intent
 from proving.registries.deployments import in_one_call
-from proving.sending import gas_limits, signers, signing
+from proving.sending import gas_caps, gas_limits, signers, signing
 from proving.sending.gas_limits import GasLimit, GasNeed
 from proving.sending.signers import Notices, SendingSigner, Unsent
 from proving.working import destination_prices, heads
@@ -242,7 +242,8 @@ def _limits(
         gas_limits.decide(rpc, prices, [needs[place] for place in usable], [estimates[place] for place in usable])
     )
     limits = [error or next(decided) for error in errors]
-    return [Unsent(limit) if isinstance(limit, WaitReason) else limit for limit in limits]
+    explained = gas_caps.explained(rpc, limits, [need.bound or need.least for need in needs])
+    return [Unsent(limit) if isinstance(limit, WaitReason) else limit for limit in explained]
 
 
 def _raised(order: Order, sized: Sequence[Intent], prices: GasPrices) -> Order | Unsent:
@@ -353,12 +354,22 @@ def _reserve(chain: Chain, lane: HeldLane, simulation: _Simulation, parcels: Seq
             row = Signer.objects.filter(pk=versions[0].transaction.signer_id)
             # A worker that is monitoring the signer notices the changed time.
             row.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
-        refused = next((order for order in simulation.orders if type(order) is RpcRefused), None)
-        if refused and not (notices := choice.notices)[address := next(iter(state.balances))]:
-            reason = wait("estimate_refused", signer=address, chain=chain.id)
-            notices[address] = replace(reason, words=refused.message)
+        notices, address = choice.notices, next(iter(state.balances))
+        notices[address] = notices[address] or _why_not_estimated(chain, address, simulation.orders)
         signers.show(rows.values(), choice.notices)
     return _ReservedOrders(versions, outcomes)
+
+
+def _why_not_estimated(
+    chain: Chain, address: str, simulated: Sequence[Order | Unsent | ChainError]
+) -> WaitReason | None:
+    """Return why nodes estimate no gas for the signer's transactions. None: nothing shows that."""
+    for outcome in simulated:
+        if isinstance(outcome, Unsent) and outcome.reason.code == "node_gas_cap":
+            return outcome.reason
+        if type(outcome) is RpcRefused:
+            return replace(wait("estimate_refused", signer=address, chain=chain.id), words=outcome.message)
+    return None
 
 
 @dataclass

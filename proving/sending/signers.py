@@ -194,7 +194,7 @@ def show(rows: Collection[Signer], notices: Notices) -> None:
     """
     for row in rows:
         notice = notices[row.address]
-        is_refused = row.wait is not None and row.wait.code == "estimate_refused"
+        is_refused = row.wait is not None and row.wait.code in {"estimate_refused", "node_gas_cap"}
         if is_refused and not notice and row.wait_seen_at and timezone.now() - row.wait_seen_at < _REFUSED_AGAIN:
             continue
         if row.wait != notice:

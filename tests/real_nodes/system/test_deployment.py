@@ -127,7 +127,7 @@ SHORTAGES = {
     "the node's cap": (
         {"flags": ["--rpc.gascap=25000000"]},
         1000,
-        r"FactsRegistry can't be created\. Nodes of .+ at most 25,000,000 gas, .+ need 30,127,617\. .+--rpc\.gascap",
+        r" give calls and estimates only 25,000,000 gas, and .+ need 29,873,380\. .+--rpc\.gascap",
         2,
     ),
     "the block's limit": (

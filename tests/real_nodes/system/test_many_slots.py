@@ -1,5 +1,6 @@
 """Batches of many slots are proven on geth with Amsterdam's rules, where a new word takes 110,020 gas."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +9,8 @@ from django.test import Client
 from eth_account import Account
 
 from devnet.devchain import ACCOUNTS
-from proving.models import Transaction
-from queries.models import BatchStatus
+from proving.models import Signer, Transaction
+from queries.models import BatchStatus, Block
 from tests import service
 from tests.proving.self_funded import itself, left_of, nothing_spent
 from tests.real_nodes.deploying import deployed_on
@@ -64,6 +65,24 @@ def test_many_slots_are_proven_by_few_transactions_at_the_first_try(geth, key, s
         assert 1.0 <= tx.gas_limit / (tx.gas_used or 1) <= 1.6
         used += tx.gas_used or 0
     assert used == pytest.approx(answer["gas"]["expected"], rel=0.06)
+
+
+def test_a_node_s_cap_of_gas_is_named_where_a_batch_needs_more_and_the_batch_is_proven_when_it_is_raised(geth, key):
+    batch = service.submit(key, asking(geth, range(700, 800)))
+    geth.flags = ["--rpc.gascap=5000000"]
+    geth.restart()
+    service.work(3)
+    assert not Transaction.objects.filter(queries__batch=batch).exists()
+    (signer,) = Signer.objects.filter(address=service.SIGNER)
+    told = {block.wait for block in Block.objects.filter(queries__batch=batch)} | {signer.wait}
+    (reason,) = told
+    assert re.search(
+        r"give calls and estimates only 4,\d\d\d,\d\d\d gas, and a transaction would need 1\d,\d\d\d,\d\d\d\.",
+        str(reason),
+    )
+    geth.flags = []
+    geth.restart()
+    service.done(batch, geth)
 
 
 def test_a_self_paid_batch_of_many_slots_needs_no_higher_limit_than_wallets_know(geth, key):
