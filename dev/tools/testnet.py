@@ -38,7 +38,6 @@ FAUCETS = {
   https://console.optimism.io/faucet (a sign-in)
   https://faucet.quicknode.com/optimism (an account)""",
 }
-AGAIN = "make testnet"
 PORT = 8000
 # Seconds between checks of the signer's balance.
 POLL_SECONDS = 5
@@ -63,10 +62,11 @@ def main() -> int:
     parser.add_argument("--wait-minutes", type=float, default=30, help="for the signer's money (%(default)g)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    testnet = Testnet(options.folder.resolve(), options.port)
     try:
-        Testnet(options.folder.resolve()).run(options.port, options.wait_minutes * 60)
+        testnet.run(options.wait_minutes * 60)
     except (KeyboardInterrupt, EOFError):  # Ctrl-C, and Ctrl-D at a question
-        say(f"\nStopped. This goes on from here: {AGAIN}")
+        say(f"\nStopped. This goes on from here: {testnet.command}")
     except (TestnetError, PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
@@ -76,7 +76,8 @@ def main() -> int:
 class Testnet:
     """An installation in the folder that has CHAINS_FILE."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: str | None) -> None:
+        self.port, self.command = port, f"make testnet{f' PORT={port}' if port else ''}"
         self.secrets, self.state = folder / "secrets", folder / ".testnet"
         self.environment: dict[str, str] = {
             **os.environ,
@@ -84,7 +85,7 @@ class Testnet:
             "STATE_DIR": str(self.state),
         }
 
-    def run(self, port: str | None, wait_seconds: float) -> None:
+    def run(self, wait_seconds: float) -> None:
         """Do all steps, then replace this process by the web server and the worker."""
         for name, (chain_id, default) in NODES.items():
             try:
@@ -92,11 +93,11 @@ class Testnet:
             except TestnetError as error:
                 if chain_id == SEPOLIA:  # the facts are about it
                     raise
-                say(error, f"Going on without {NAMES[chain_id]}. To try it again: {AGAIN}", sep="\n")
+                say(error, f"Going on without {NAMES[chain_id]}. To try it again: {self.command}", sep="\n")
         self._key()
         self._migrate()
         self._deploy(wait_seconds)
-        self._serve(chosen_port("PORT", port, PORT))
+        self._serve(chosen_port("PORT", self.port, PORT))
 
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
@@ -171,13 +172,14 @@ class Testnet:
                 reminded_at = time.monotonic()
             if left and not is_there:
                 if time.monotonic() - began >= wait_seconds:
-                    raise TestnetError(f"The money is not there yet. When it is, run this again: {AGAIN}")
+                    raise TestnetError(f"The money is not there yet. When it is, run this again: {self.command}")
                 time.sleep(POLL_SECONDS)
         if not is_there:
-            raise TestnetError(f"There is no facts registry, so nothing can be served. To try it again: {AGAIN}")
+            raise TestnetError(f"There is no facts registry, so nothing can be served. To try it again: {self.command}")
         for destination in left:
             # A user who submits such a batch must know why the batch waits.
-            say(f"Batches for {NAMES[destination]} are accepted, and wait until there is money and you run: {AGAIN}")
+            say(f"Batches for {NAMES[destination]} are accepted, and wait until there is money, and you run:")
+            say(f"  {self.command}")
 
     def _is_deployed(self, destination: int, costs: str) -> bool:
         """Deploy a registry, and return whether it can be used. Otherwise print why, and the command that failed."""

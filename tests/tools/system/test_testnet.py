@@ -143,7 +143,7 @@ def test_make_testnet_asks_waits_for_money_deploys_serves_and_goes_on_where_it_w
     registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
     # The command goes on without OP Sepolia if the signer has no ETH there.
     command.until(rf"To begin on OP Sepolia \(11155420\), send \S+ ETH to {address}")
-    command.until("Batches for OP Sepolia are accepted, and wait until there is money and you run: make testnet")
+    command.until("Batches for OP Sepolia are accepted, and wait until there is money, and you run:\n  make testnet")
     service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
     wait_until(lambda: answers(f"{service}/explorer"))
     prove(service, sepolia, sepolia, sepolia.head())
@@ -242,7 +242,7 @@ def test_make_testnet_goes_on_to_op_sepolia_while_sepolia_has_no_money_and_witho
     command.until(r"On OP Sepolia \(11155420\), deploying 1 registry takes at most 0\.\d+ ETH at present")
     command.until(r"The facts registry for chain 11155111 on chain 11155420 is at 0x")
     command.until(rf"To begin on Sepolia \(11155111\), send \S+ ETH to {address}")
-    command.until("Batches for Sepolia are accepted, and wait until there is money and you run: make testnet")
+    command.until("Batches for Sepolia are accepted, and wait until there is money, and you run:\n  make testnet")
     command.until("Serving until Ctrl-C: http")
     fund(sepolia, address, 1)
     command.start(SEPOLIA_RPC_URL=sepolia.url, OP_SEPOLIA_RPC_URL="http://127.0.0.1:1")
