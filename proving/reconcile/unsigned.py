@@ -40,7 +40,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
-from proving.sending import gas_limits
+from proving.sending import gas_caps, gas_limits
 from proving.sending.gas_limits import GasLimit
 from proving.working import destination_prices
 from proving.working.heads import Heads
@@ -328,7 +328,8 @@ def _with_gas(
     Raises `Reverted`, `NodeUnavailable`, `RpcRefused`.
     """
     rpc = connection.destination_rpc
-    prices = destination_prices.find(rpc)
+    destination_prices.find(rpc)
+    prices = connection.prices
     bounds = [proposal.intent.gas_bound(prices) if proposal.rests else None for proposal in proposed]
     needs = [
         gas_limits.need_of(
@@ -337,10 +338,15 @@ def _with_gas(
         for proposal, bound in zip(proposed, bounds, strict=True)
         if bound is None
     ]
-    estimates = rpc.ask([question for need in needs for question in need.questions])
-    for estimate in estimates:
+    answers = rpc.ask([question for need in needs for question in need.questions])
+    estimates: list[int | ChainError] = []
+    for estimate in gas_caps.explained(rpc, answers, [need.bound or need.least for need in needs]):
+        if isinstance(estimate, WaitReason):
+            missing.wait(estimate)
+            return []
         if isinstance(estimate, ChainError) and not isinstance(estimate, ImplausibleGas):
             raise estimate
+        estimates.append(estimate)
     decided = iter(gas_limits.decide(rpc, prices, needs, [[estimate] for estimate in estimates]))
     data = rollups.data_costs(
         rpc, [(len(each.intent.data), bound or 0) for each, bound in zip(proposed, bounds, strict=True)]

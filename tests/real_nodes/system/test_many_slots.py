@@ -75,7 +75,10 @@ def test_a_node_s_cap_of_gas_is_named_where_a_batch_needs_more_and_the_batch_is_
     assert not Transaction.objects.filter(queries__batch=batch).exists()
     (signer,) = Signer.objects.filter(address=service.SIGNER)
     told = {block.wait for block in Block.objects.filter(queries__batch=batch)} | {signer.wait}
+    paying = service.submit(key, itself(asking(geth, range(800, 900))))
+    service.work(2)
     (reason,) = told
+    assert str(reason).partition(" need ")[0] in "".join(left_of(paying)["waits"])
     assert re.search(
         r"give calls and estimates only 4,\d\d\d,\d\d\d gas, and a transaction would need 1\d,\d\d\d,\d\d\d\.",
         str(reason),
