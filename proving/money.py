@@ -205,17 +205,18 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
     """Return the spending of each batch in wei. Transactions that aren't final count with their maximum cost.
 
     A reorganisation may roll these back, and then they may cost more. A fee of `auto` covers no false estimate, so
-    transactions that ran out of gas don't use it up. They use up as much again, which the operator pays.
+    transactions that ran out of gas don't use it up. The operator pays as much again at most.
     """
-    caused, lost = Counter[str](), Counter[str]()
+    caused, lost, covered = Counter[str](), Counter[str](), Counter[str]()
     shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
     shares = shares.annotate(is_lost=Q(batch__fee_is_estimate=True) & _ran_out_of_gas())
-    columns = ("batch", "transaction__state", "wei", "reserved_gwei", "is_lost")
+    columns = ("batch", "batch__fee", "transaction__state", "wei", "reserved_gwei", "is_lost")
     # The few shares of a batch are added up here, because databases can't add up numbers of 256 bits.
-    for batch, state, wei, gwei, is_lost in shares.values_list(*columns):
+    for batch, fee, state, wei, gwei, is_lost in shares.values_list(*columns):
         is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
         (lost if is_lost else caused)[batch] += wei if is_over else max(wei, GWEI * gwei)
-    return caused | lost
+        covered[batch] = fee
+    return caused + (lost - covered)
 
 
 def _shares() -> QuerySet[Share]:

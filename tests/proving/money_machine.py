@@ -383,13 +383,13 @@ class Machine:
         )
 
     def the_operator_loses_one_more_fee_at_most(self, seen: Seen) -> bool:
-        """what the operator pays for a batch's failures is bounded by one more fee"""
+        """with what is lost by failures, a batch costs one more fee at most"""
         fees = dict(Batch.objects.values_list("pk", "fee"))
         return all(
-            sum(cost.lost for cost in seen.costs if cost.batches and cost.batches <= batches)
-            <= sum(fees[batch] for batch in batches)
+            sum(cost.for_facts + cost.lost for cost in seen.costs if cost.batches and cost.batches <= batches)
+            <= 2 * sum(fees[batch] for batch in batches)
             for nonce_cost in seen.costs
-            if nonce_cost.lost
+            if nonce_cost.is_dearer_for_facts
             for batches in _subsets(nonce_cost.batches)
         )
 

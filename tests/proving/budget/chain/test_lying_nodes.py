@@ -152,7 +152,7 @@ def refused(case: str) -> Callable[[Any, Any], Any]:
         ("eth_getTransactionReceipt", with_gas(None), 2, ""),
         ("eth_getTransactionReceipt", with_gas("0x1"), 1, ""),
         ("eth_getTransactionReceipt", refused("transactions that are not indexed"), 1, "indexing is in progress"),
-        ("eth_getBlockByNumber", refused("a pruned block"), 1, "pruned history unavailable"),
+        ("eth_getBlockByNumber", refused("a pruned block"), 1, "Method not found"),
     ],
     ids=["no receipt", "no receipt, and no other node", "no block can have it", "refused", "no header"],
 )
