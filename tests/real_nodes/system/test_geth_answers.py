@@ -12,6 +12,7 @@ from eth_account import Account
 from devnet.devchain import ACCOUNTS
 from tests.chains import geth_answers
 from tests.chains.lying_node import ask
+from tests.factories import until
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth, geth_fixture
 
 pytestmark = pytest.mark.geth
@@ -62,10 +63,13 @@ def delegate(node: DrivenGeth) -> None:
     """Let two accounts be delegated to a contract (EIP-7702). They have sent nothing."""
     contract = {"chainId": CHAIN_ID, "address": f"0x{0xC0DE:040x}", "nonce": 0}
     permissions = [Account.sign_authorization(contract, ACCOUNTS[place][1]) for place in DELEGATED]
-    node.rpc("eth_sendRawTransaction", signed(0, type=4, gas=200_000, authorizationList=permissions))
+    raw = signed(0, type=4, gas=200_000, authorizationList=permissions)
+    node.rpc("eth_sendRawTransaction", raw)
     # geth may begin a block before its pool has taken a transaction over.
     while node.rpc("eth_getTransactionCount", SOMEBODY, "latest") == "0x0":
         node.mine()
+    # The pool takes a block over later.
+    until(lambda: "nonce too low" in str(ask(node.url, sending(raw))), "the pool's next nonce")
 
 
 def fill(node: DrivenGeth) -> None:

@@ -73,12 +73,16 @@ def test_the_depth_of_proofs_is_told_with_the_settings_that_increase_it(flags):
     depth, is_helped = STATES[flags]
     with DrivenGeth(CHAIN_ID, flags=flags.split()) as node:
         node.mine(140)
+        printed: list[str] = []
+
+        def is_told() -> bool:
+            printed[:], fault = check_node(node.url)
+            names_settings = "--history.trienode 0 or --state.scheme hash" in " ".join(printed)
+            return printed[2].endswith(f"  {depth}") and names_settings == is_helped and not fault
+
         # geth indexes its states for some seconds.
-        until(lambda: check_node(node.url)[0][2].endswith(f"  {depth}"), depth)
-        printed, fault = check_node(node.url)
-    assert fault == ""
+        until(is_told, depth, says=lambda: printed)
     assert any("historical state [" in line for line in printed) is False
-    assert ("--history.trienode 0 or --state.scheme hash" in " ".join(printed)) == is_helped
 
 
 # Code that stores 1001 at slot 0, and then leaves code that returns the slot's word.
