@@ -1,15 +1,20 @@
 """The files that earlier versions have written, in a folder of `baseline/` for each: a database on each engine, and the
-states of the two chains that it is about.
+states of the two chains that it is about. `system/test_forked_geth.py` has its own.
 """
 
 import gzip
 import json
 import lzma
 import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from django.db import connection
+import psycopg
+import pytest
+from django.db import connection, connections
 
 from devnet.devchain import DevChain
 from devnet.servers import postgres_home
@@ -25,6 +30,30 @@ _KEPT_BLOCKS = 40
 def read(version: str, name: str = "") -> bytes:
     """Return the version's database on this engine, or the state of the chain of this name."""
     return lzma.decompress(_file(version, name).read_bytes())
+
+
+@contextmanager
+def database_of(content: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use a database of its own with this content: SQLite's file, or statements for PostgreSQL."""
+    connections.close_all()
+    if connection.vendor == "sqlite":
+        name = str(folder / f"{uuid.uuid4().hex}.sqlite3")
+        Path(name).write_bytes(content)
+    else:
+        name = f"old_{uuid.uuid4().hex}"
+        server = "postgresql://{USER}@{HOST}:{PORT}/".format(**connection.settings_dict)
+        for database, statements in (("postgres", f"CREATE DATABASE {name}".encode()), (name, content)):
+            with closing(psycopg.connect(server + database, autocommit=True)) as opened:
+                opened.execute(statements)
+        connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's
+    with monkeypatch.context() as patch:
+        patch.setitem(connection.settings_dict, "NAME", name)
+        try:
+            yield
+        finally:
+            connection.close()
+            if connection.vendor == "postgresql":
+                connection.close_pool()  # type: ignore[attr-defined]  # same
 
 
 def keep(version: str, folder: Path, **chains: DevChain) -> None:

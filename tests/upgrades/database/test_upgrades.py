@@ -11,19 +11,16 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psycopg
 import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import connection, connections
+from django.db import connection
 from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
 from django.test import Client
@@ -55,32 +52,8 @@ def version(request) -> str:
 def old(version, transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
     """Load the version's database for this version."""
     settings.API_KEY_SECRET = writing.SECRET
-    with database_of(baselines.read(version), tmp_path, monkeypatch):
+    with baselines.database_of(baselines.read(version), tmp_path, monkeypatch):
         yield
-
-
-@contextmanager
-def database_of(content: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use a database of its own with this content: SQLite's file, or statements for PostgreSQL."""
-    connections.close_all()
-    if connection.vendor == "sqlite":
-        name = str(folder / f"{uuid.uuid4().hex}.sqlite3")
-        Path(name).write_bytes(content)
-    else:
-        name = f"old_{uuid.uuid4().hex}"
-        server = "postgresql://{USER}@{HOST}:{PORT}/".format(**connection.settings_dict)
-        for database, statements in (("postgres", f"CREATE DATABASE {name}".encode()), (name, content)):
-            with closing(psycopg.connect(server + database, autocommit=True)) as opened:
-                opened.execute(statements)
-        connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's
-    with monkeypatch.context() as patch:
-        patch.setitem(connection.settings_dict, "NAME", name)
-        try:
-            yield
-        finally:
-            connection.close()
-            if connection.vendor == "postgresql":
-                connection.close_pool()  # type: ignore[attr-defined]  # same
 
 
 @pytest.fixture
@@ -270,9 +243,9 @@ def test_an_upgraded_database_has_the_schema_of_a_new_one(new_schema, old):
 
 @pytest.mark.long
 def test_the_first_migrations_make_the_schema_of_0_3_0(transactional_db, tmp_path, monkeypatch):
-    with database_of(baselines.read("0.3.0"), tmp_path, monkeypatch):
+    with baselines.database_of(baselines.read("0.3.0"), tmp_path, monkeypatch):
         released = schema()
-    with database_of(b"", tmp_path, monkeypatch):
+    with baselines.database_of(b"", tmp_path, monkeypatch):
         # An installation that was interrupted after an app goes on, also beside another program's tables.
         migrate = partial(call_command, "migrate", verbosity=0, skip_checks=False)
         migrate("accounts", "0001")
