@@ -103,8 +103,12 @@ class DrivenNode(ExecutionClient):
 
     def follow(self, other: "DrivenNode") -> None:
         """Add the blocks that another client of the chain has built, each of which becomes the head."""
+        self.add(other._added[len(self._chain) - 1 :])
+
+    def add(self, blocks: Sequence[tuple[dict[str, Any], str, str]]) -> None:
+        """Add built blocks: their payloads, with beacon roots and forks. Each becomes the head."""
         self.engine.choose(self._chain[-1][0], self._final())
-        for payload, beacon_root, fork in other._added[len(self._chain) - 1 :]:
+        for payload, beacon_root, fork in blocks:
             self.engine.add(payload, beacon_root, [], fork=fork)
             self._chain.append((payload["blockHash"], int(payload["timestamp"], 16)))
             self.engine.choose(payload["blockHash"], self._final())
