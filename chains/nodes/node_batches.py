@@ -291,6 +291,7 @@ class ExchangeBudget:
 
     def take(self, exchanges: int) -> None:
         """Count exchanges that begin now. Raises `OutOfExchanges`."""
+        self.check_time()
         with self._lock:
             if exchanges > self.exchanges_left:
                 raise OutOfExchanges("The search takes too many requests to nodes.")

@@ -231,6 +231,8 @@ def test_a_node_that_syncs_is_passed_over_and_alone_it_loses_nothing(geth, key, 
         batch = submit(key, second.asked)
         service.work(3, geth)
         assert service.fresh(batch).status == BatchStatus.RECEIVED
+        problems = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()["codes"]
+        assert "registry_refused" not in problems
         connect(settings, tmp_path, syncing.url, geth.url)
         service.done(batch, geth)
     assert wrong(geth, registry, first) + wrong(geth, registry, second) == []
