@@ -503,8 +503,7 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
     block = ExecutionBranch(
         BeaconHeader(slot, 400_000, chance.randbytes(32), chance.randbytes(32), body_root),
         keccak(header),
-        payload,
-        body,
+        [*payload, *body],
     )
     roots = some(1 << beacon.period_depth)
     roots[beacon.place(slot)] = block.header.root

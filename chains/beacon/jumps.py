@@ -145,8 +145,7 @@ def own(block: ExecutionBranch) -> bytes:
             header.proposer.to_bytes(8),
             ssz.merge(header.parent_root, header.state_root),
             block.block_hash,
-            *block.payload_branch,
-            *block.body_branch,
+            *block.branch,
         ]
     )
 

@@ -65,6 +65,25 @@ def integer_leaf(value: int) -> bytes:
     return value.to_bytes(_CHUNK, "little")
 
 
+def progressive_root(leaves: Sequence[bytes], depth: int = 0) -> bytes:
+    """Return the root of a progressive tree of the leaves (EIP-7916).
+
+    It has a tree of depth 0 on its left, on the right beside it one of depth 2, and so on until no leaves are left.
+    """
+    if not leaves:
+        return zeros(0)
+    here, rest = leaves[: 1 << depth], leaves[1 << depth :]
+    return merge(tree_root(here, depth), progressive_root(rest, depth + 2))
+
+
+def progressive_siblings(leaves: Sequence[bytes], index: int, depth: int = 0) -> list[bytes]:
+    """Return the siblings on the path from a leaf to the root of a progressive tree."""
+    here, rest = leaves[: 1 << depth], leaves[1 << depth :]
+    if index < 1 << depth:
+        return [*siblings(here, depth, index), progressive_root(rest, depth + 2)]
+    return [*progressive_siblings(rest, index - (1 << depth), depth + 2), tree_root(here, depth)]
+
+
 def list_root(leaves: Sequence[bytes], depth: int) -> bytes:
     """Return the hash tree root of a list of at most 2 ** depth leaves."""
     return merge(tree_root(leaves, depth), integer_leaf(len(leaves)))
@@ -118,7 +137,8 @@ class ByteList:
 
 @dataclass(frozen=True)
 class BitList:
-    limit: int
+    limit: int | None
+    """None: the list is progressive."""
     size: None = None
 
     def root(self, data: bytes) -> bytes:
@@ -127,10 +147,10 @@ class BitList:
         # The highest bit marks the end of the list.
         number = int.from_bytes(data, "little")
         count = number.bit_length() - 1
-        if count > self.limit:
+        if self.limit is not None and count > self.limit:
             raise InvalidSsz(f"{count} bits are more than {self.limit}.")
         bits = (number ^ 1 << count).to_bytes(-(-count // 8), "little")
-        return merge(tree_root(_chunks(bits), _depth(-(-self.limit // 256))), integer_leaf(count))
+        return merge(_limited_root(_chunks(bits), self.limit, 256), integer_leaf(count))
 
 
 @dataclass(frozen=True)
@@ -138,35 +158,33 @@ class List:
     """A list of composite objects, or of integers."""
 
     element: Type
-    limit: int
+    limit: int | None
+    """None: the list is progressive."""
     packed: bool = False
     """True if elements are integers, several in a leaf."""
     size: None = None
 
     def root(self, data: bytes) -> bytes:
         parts = _elements(self.element, data)
-        if len(parts) > self.limit:
+        if self.limit is not None and len(parts) > self.limit:
             raise InvalidSsz(f"{len(parts)} elements are more than {self.limit}.")
-        if self.packed:
-            size = self.element.size or 0
-            leaves, depth = _chunks(data), _depth(-(-self.limit * size // _CHUNK))
+        if self.packed and self.element.size:
+            tree = _limited_root(_chunks(data), self.limit, _CHUNK // self.element.size)
         else:
-            leaves, depth = [self.element.root(part) for part in parts], _depth(self.limit)
-        return merge(tree_root(leaves, depth), integer_leaf(len(parts)))
+            tree = _limited_root([self.element.root(part) for part in parts], self.limit, 1)
+        return merge(tree, integer_leaf(len(parts)))
 
 
 @dataclass(frozen=True)
 class Container:
     fields: Mapping[str, Type]
+    progressive: bool = False
+    """True if its tree is progressive, with a leaf beside it that tells which fields there are (EIP-7495)."""
 
     @property
     def size(self) -> int | None:
         sizes = [field.size for field in self.fields.values()]
         return None if None in sizes else sum(size for size in sizes if size is not None)
-
-    @property
-    def depth(self) -> int:
-        return _depth(len(self.fields))
 
     def parts(self, data: bytes) -> dict[str, bytes]:
         """Return each field's encoding. Raises `InvalidSsz`."""
@@ -192,7 +210,28 @@ class Container:
         return [field.root(parts[name]) for name, field in self.fields.items()]
 
     def root(self, data: bytes) -> bytes:
-        return tree_root(self.leaves(data), self.depth)
+        return self._root(self.leaves(data))
+
+    def branch(self, data: bytes, name: str) -> tuple[bytes, list[bytes]]:
+        """Return the object's root, and the siblings on the path from a field's root to it. Raises `InvalidSsz`."""
+        leaves, index = self.leaves(data), list(self.fields).index(name)
+        if self.progressive:
+            return self._root(leaves), [*progressive_siblings(leaves, index), self._active_fields]
+        return self._root(leaves), siblings(leaves, _depth(len(leaves)), index)
+
+    def _root(self, leaves: Sequence[bytes]) -> bytes:
+        if self.progressive:
+            return merge(progressive_root(leaves), self._active_fields)
+        return tree_root(leaves, _depth(len(leaves)))
+
+    @property
+    def _active_fields(self) -> bytes:
+        return integer_leaf((1 << len(self.fields)) - 1)
+
+
+def _limited_root(leaves: Sequence[bytes], limit: int | None, in_a_leaf: int) -> bytes:
+    """Return the root of the tree below a list of at most `limit` elements."""
+    return progressive_root(leaves) if limit is None else tree_root(leaves, _depth(-(-limit // in_a_leaf)))
 
 
 def _elements(element: Type, data: bytes) -> list[bytes]:

@@ -122,8 +122,10 @@ class BeaconWorld:
         return ExecutionBranch(
             header,
             payload[BLOCK_HASH],
-            ssz.siblings(payload, payload_depth, BLOCK_HASH),
-            ssz.siblings(body, BODY_DEPTH, EXECUTION_PAYLOAD),
+            [
+                *ssz.siblings(payload, payload_depth, BLOCK_HASH),
+                *ssz.siblings(body, BODY_DEPTH, EXECUTION_PAYLOAD),
+            ],
         )
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from eth_utils.crypto import keccak
 
 from chains.beacon import jumps, ssz
-from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
+from chains.beacon.blocks import BLOCK_HASH, BODY_DEPTH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
 from chains.tries import packed
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, HASH_ALONE, HEADER_ALONE, OLD_BLOCK
@@ -93,8 +93,8 @@ def _planted(block: ExecutionBranch, anchor: BeaconHeader) -> tuple[bytes, bytes
 def _false_block(slot: int = _SLOT) -> ExecutionBranch:
     """Return a beacon block that nobody proposed."""
     block = world().blocks[slot]
-    payload = ssz.climb(keccak(FALSE_HEADER), block.payload_branch, BLOCK_HASH)
-    body = ssz.climb(payload, block.body_branch, EXECUTION_PAYLOAD)
+    place = EXECUTION_PAYLOAD << len(block.branch) - BODY_DEPTH | BLOCK_HASH
+    body = ssz.climb(keccak(FALSE_HEADER), block.branch, place)
     return replace(block, header=replace(block.header, body_root=body), block_hash=keccak(FALSE_HEADER))
 
 
@@ -160,7 +160,7 @@ def a_payload_below_graffiti() -> Forgery:
     leaves = [chance.randbytes(32) for _ in range(12)]
     leaves[2] = ssz.climb(keccak(FALSE_HEADER), payload, BLOCK_HASH)
     header = replace(world().blocks[_SLOT].header, body_root=ssz.tree_root(leaves, 4))
-    forged = ExecutionBranch(header, keccak(FALSE_HEADER), payload, ssz.siblings(leaves, 4, 2))
+    forged = ExecutionBranch(header, keccak(FALSE_HEADER), [*payload, *ssz.siblings(leaves, 4, 2)])
     root, branch = _planted(forged, world().blocks[_ANCHOR].header)
     # The index byte comes before the payload's four siblings.
     at = 80 + 32 * len(payload)

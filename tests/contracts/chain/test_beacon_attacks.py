@@ -65,7 +65,7 @@ def test_of_all_nodes_of_a_body_one_is_taken_for_the_hash(history, world, slot, 
     tree = Tree(random.Random(22), 11)
     header = replace(world.blocks[slot].header, body_root=tree.root)
     nodes = range(1 << 7, 2 << 11)
-    forged = (ExecutionBranch(header, tree.nodes[index], tree.siblings(index), []) for index in nodes)
+    forged = (ExecutionBranch(header, tree.nodes[index], tree.siblings(index)) for index in nodes)
     answers = history.answers([("ownBlockHash", (header.root, jumps.own(each))) for each in forged])
     expected = 25 << payload_depth | 12
     assert [index for index, answer in zip(nodes, answers, strict=True) if answer] == [expected]
@@ -160,7 +160,7 @@ def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(un
     header = replace(world.blocks[85].header, body_root=nodes[1])
     # The path of index 25 (1_1001) goes right first; the remaining 1001 and leaf 12 of 32 (01100) are below.
     index = 0b1_001_01100
-    forged = ExecutionBranch(header, below.nodes[index], [*below.siblings(index), nodes[2]], [])
+    forged = ExecutionBranch(header, below.nodes[index], [*below.siblings(index), nodes[2]])
     answer = unbounded.answer("ownBlockHash", header.root, jumps.own(forged))
     assert (answer is not None) == is_made_up
 
@@ -182,7 +182,7 @@ def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, wo
             changed[above] = ssz.merge(changed[2 * above], changed[2 * above + 1])
         header = replace(world.blocks[85].header, body_root=changed[1])
         for index in range(1 << depth, 2 << depth):
-            forged = ExecutionBranch(header, below.nodes[index], below.siblings(index) + _siblings(changed, leaf), [])
+            forged = ExecutionBranch(header, below.nodes[index], below.siblings(index) + _siblings(changed, leaf))
             calls.append(("ownBlockHash", (header.root, jumps.own(forged))))
     assert len(calls) == 256
     assert not any(unbounded.answers(calls))
@@ -247,8 +247,8 @@ def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbou
     fields = [chance.randbytes(32) for _ in range(_BODY_FIELDS)]
     fields[EXECUTION_PAYLOAD] = ssz.list_root(changes, 4)
     header = replace(world.blocks[90].header, body_root=ssz.tree_root(fields, 4))
-    below = [*ssz.siblings(changes, 4, 12), ssz.integer_leaf(13)]
-    forged = jumps.own(ExecutionBranch(header, changes[12], below, ssz.siblings(fields, 4, EXECUTION_PAYLOAD)))
+    below = [*ssz.siblings(changes, 4, 12), ssz.integer_leaf(13), *ssz.siblings(fields, 4, EXECUTION_PAYLOAD)]
+    forged = jumps.own(ExecutionBranch(header, changes[12], below))
     assert unbounded.answer("ownBlockHash", header.root, forged) == changes[12]
     assert history.answer("ownBlockHash", header.root, forged) is None
 
