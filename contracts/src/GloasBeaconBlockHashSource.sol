@@ -31,8 +31,7 @@ contract GloasBeaconBlockHashSource is IBlockHashSource {
     }
 
     /// @notice Stores the hash of the execution block that the beacon block names whose root is held: its own, and since
-    /// Gloas the last one before. Once more changes nothing, at
-    /// no error.
+    /// Gloas the last one before. Once more changes nothing, at no error.
     /// @param timestamp Time of this chain's block that received that root, in seconds since 1970.
     /// @param branch From the block's hash to the root, for `IBeaconHistory.ownBlockHash`.
     /// @param header The block's RLP.

@@ -28,7 +28,7 @@ contract GloasBeaconHistory is IBeaconHistory {
     // Generalized indices since Gloas and their depths: of the last payload's hash in a body, of the state's field
     // BLOCK_ROOTS, near which HISTORICAL_ROOTS is, and of HISTORICAL_SUMMARIES. Bodies, bids and states are progressive
     // (EIP-7495, EIP-7916): these stay as they are when fields are added or removed. The leaf that tells which fields
-    // there are does not, so it is a sibling like others.
+    // there are does not, so it is a sibling, in which only places for more fields than 128 must be empty.
     uint256 private constant PARENT_BLOCK_HASH = 2856;
     uint256 private constant PARENT_BLOCK_HASH_DEPTH = 11;
     uint256 private constant GLOAS_BLOCK_ROOTS = 352;
@@ -82,8 +82,8 @@ contract GloasBeaconHistory is IBeaconHistory {
         uint256 capella;
         uint256 deneb;
         uint256 electra;
-        // Not zero, because no block is before that of slot 0, which names none. Blocks and states from this slot on
-        // have other trees.
+        // Blocks and states from this slot on have other trees. It isn't zero: the block of slot 0 names no block. If it
+        // is not the fork's slot, nothing false is proven, but nothing is by the blocks between both.
         uint256 gloas;
         // The first slot of a fork that this doesn't know. Nothing is proven by blocks from there on.
         uint256 end;
@@ -248,7 +248,7 @@ contract GloasBeaconHistory is IBeaconHistory {
             body = _climb(input, blockHash, BLOCK_HASH, slot < deneb ? 4 : 5);
             body = _climb(input, body, EXECUTION_PAYLOAD, BODY_DEPTH);
         } else {
-            body = _climb(input, blockHash, PARENT_BLOCK_HASH, PARENT_BLOCK_HASH_DEPTH);
+            body = _climbFields(input, blockHash, PARENT_BLOCK_HASH, PARENT_BLOCK_HASH_DEPTH);
         }
         // The body's root is the last of five fields.
         root = _hash(root, _hash(_hash(body, 0), ZEROS_OF_TWO));
@@ -263,9 +263,9 @@ contract GloasBeaconHistory is IBeaconHistory {
         if (slot < gloas) {
             state = _climb(input, node, field, slot < electra ? 5 : 6);
         } else if (field == HISTORICAL_SUMMARIES) {
-            state = _climb(input, node, GLOAS_SUMMARIES, GLOAS_SUMMARIES_DEPTH);
+            state = _climbFields(input, node, GLOAS_SUMMARIES, GLOAS_SUMMARIES_DEPTH);
         } else {
-            state = _climb(input, node, GLOAS_BLOCK_ROOTS + field - BLOCK_ROOTS, GLOAS_BLOCK_ROOTS_DEPTH);
+            state = _climbFields(input, node, GLOAS_BLOCK_ROOTS + field - BLOCK_ROOTS, GLOAS_BLOCK_ROOTS_DEPTH);
         }
         return _hash(_hash(first, _hash(parent, state)), input.takeHash());
     }
@@ -322,6 +322,23 @@ contract GloasBeaconHistory is IBeaconHistory {
             }
         }
         return node;
+    }
+
+    /// @dev As `_climb`, up to the root of a progressive container. Its last sibling tells which fields there are, as bits
+    /// from the first byte on. In trees of before Gloas a hash is in its place, which has no such zeros: such a tree, in
+    /// which a path of Gloas leads to leaves that anybody may choose, is refused.
+    function _climbFields(Calldata memory input, bytes32 node, uint256 index, uint256 depth)
+        private
+        view
+        returns (bytes32 root)
+    {
+        root = _climb(input, node, index, depth);
+        uint256 place = input.cursor;
+        uint256 fields;
+        assembly ("memory-safe") {
+            fields := calldataload(sub(place, 32))
+        }
+        if (uint128(fields) != 0) revert InvalidProof();
     }
 
     /// @dev How many periods were over when Capella began: those are in the older list.
