@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -170,6 +171,8 @@ class BeaconChainTable(Table):
     capella: Slot
     deneb: Slot
     electra: Slot
+    gloas: Annotated[int, Field(ge=1, lt=2**64)] | None = None
+    """None: the fork has no slot yet."""
     end: Slot = 2**64 - 1
     """The first slot whose block has an unknown layout."""
     historical_roots: Root = "0x" + "00" * 32
@@ -182,11 +185,11 @@ class BeaconChainTable(Table):
 
     @model_validator(mode="after")
     def _forks_follow_each_other(self) -> Self:
-        forks = [self.bellatrix, self.capella, self.deneb, self.electra, self.end]
-        if forks != sorted(forks):
-            raise ValueError(
-                "bellatrix, capella, deneb, electra and end must not fall, because they are slots of forks"
-            )
+        names = ("bellatrix", "capella", "deneb", "electra", "gloas", "end")
+        forks = [(name, slot) for name in names if (slot := getattr(self, name)) is not None]
+        for (earlier, first), (later, slot) in pairwise(forks):
+            if slot < first:
+                raise ValueError(f"{later} must not be before {earlier}, because they are slots of successive forks")
         return self
 
     def beacon_chain(self, chain_id: int) -> "BeaconChain":
@@ -194,6 +197,7 @@ class BeaconChainTable(Table):
 
         is_minimal = self.preset == "minimal"
         fields = self.model_dump() | {
+            "gloas": self.end if self.gloas is None else self.gloas,
             "period_depth": self.period_depth or (6 if is_minimal else 13),
             "historical_roots": bytes.fromhex(self.historical_roots[2:]),
             "accumulator": bytes.fromhex(self.accumulator[2:]),

@@ -22,7 +22,7 @@ from eth_utils.crypto import keccak
 
 from chains.attestation import AttestationRequest, Domain, sign
 from chains.beacon import jumps, ssz
-from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
+from chains.beacon.blocks import BLOCK_HASH, BODY_DEPTH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import hex_data
@@ -184,7 +184,7 @@ class Lab:
             chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", hex_data(block_hash))
         beacon = NO_CONTRACT
         if case.beacon:
-            beacon = Deployed(chain, "BeaconHistory", replace(case.beacon, id=chain.chain_id).arguments).address
+            beacon = Deployed(chain, "GloasBeaconHistory", replace(case.beacon, id=chain.chain_id).arguments).address
         return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW, beacon)
 
     def vote(self, name: str, case: Case, contract: str, ballots: Mapping[bytes, Sequence[object]]) -> Result:
@@ -482,10 +482,12 @@ def hop_cases() -> Iterator[Case]:
 
 # Mainnet in October 2026: the number of complete periods since Capella, and a slot after them.
 _SUMMARIES, _ANCHOR_SLOT = 1113, 15_330_000
-_TARGET_SLOT = 9_000_000
+_TARGET_SLOT, _ELECTRA_SLOT = 9_000_000, 12_000_000
+# The generalized index of the proven hash in a body of Gloas.
+_PARENT_BLOCK_HASH = 2856
 
 
-def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
+def jump(slot: int, beacon: BeaconChain = jumps.MAINNET) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
     """Make the beacon proof of a block, the block's header and state root, and the chain.
 
     Branches are as long as mainnet's, with random siblings. The proof of a block before Capella starts at a constant.
@@ -497,14 +499,7 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
 
     root = chance.randbytes(32)
     header = prague_header(_BLOCK - 5_000_000, root, chance.randbytes(32), chance)
-    beacon = jumps.MAINNET
-    payload, body = some(beacon.payload_depth(slot)), some(4)
-    body_root = ssz.climb(ssz.climb(keccak(header), payload, BLOCK_HASH), body, EXECUTION_PAYLOAD)
-    block = ExecutionBranch(
-        BeaconHeader(slot, 400_000, chance.randbytes(32), chance.randbytes(32), body_root),
-        keccak(header),
-        [*payload, *body],
-    )
+    block = beacon_block(slot, beacon, header, chance)
     roots = some(1 << beacon.period_depth)
     roots[beacon.place(slot)] = block.header.root
     roots_root = ssz.tree_root(roots, beacon.period_depth)
@@ -520,13 +515,87 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
     summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
     index = beacon.period(slot) - beacon.periods_before_capella
     summaries[index] = roots_root, summaries[index][1]
-    siblings = some(beacon.state_depth(_ANCHOR_SLOT))
     summaries_root = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
-    state_root = ssz.climb(summaries_root, siblings, jumps.HISTORICAL_SUMMARIES)
-    anchor = BeaconHeader(_ANCHOR_SLOT, 1_500_000, chance.randbytes(32), state_root, chance.randbytes(32))
+    anchor, siblings = anchor_of(beacon, jumps.HISTORICAL_SUMMARIES, summaries_root, chance)
     branch = BlockBranch(OLD_BLOCK, jumps.old(beacon, block, roots, Anchor(anchor, summaries, siblings)))
     newest = prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance, beacon_root=anchor.root)
     return [newest, branch], header, root, beacon
+
+
+def beacon_block(slot: int, beacon: BeaconChain, header: bytes, chance: random.Random) -> ExecutionBranch:
+    """Make a beacon block that proves an execution block, with random siblings."""
+    index, depth = _PARENT_BLOCK_HASH, _PARENT_BLOCK_HASH.bit_length() - 1
+    if slot < beacon.gloas:
+        index = EXECUTION_PAYLOAD << (payload := beacon.payload_depth(slot)) | BLOCK_HASH
+        depth = payload + BODY_DEPTH
+    branch = [chance.randbytes(32) for _ in range(depth)]
+    if slot >= beacon.gloas:
+        branch[1], branch[-1] = ssz.integer_leaf((1 << 12) - 1), ssz.integer_leaf((1 << 13) - 1)
+    body_root = ssz.climb(keccak(header), branch, index)
+    beacon_header = BeaconHeader(slot, 400_000, chance.randbytes(32), chance.randbytes(32), body_root)
+    return ExecutionBranch(beacon_header, keccak(header), branch)
+
+
+def anchor_of(beacon: BeaconChain, field: int, root: bytes, chance: random.Random) -> tuple[BeaconHeader, list[bytes]]:
+    """Make a beacon block whose state has a root in a field, and the siblings up to the state's root."""
+    index = beacon.state_index(_ANCHOR_SLOT, field)
+    siblings = [chance.randbytes(32) for _ in range(index.bit_length() - 1)]
+    if beacon.gloas <= _ANCHOR_SLOT:
+        siblings[-1] = ssz.integer_leaf((1 << 46) - 1)
+    state_root = ssz.climb(root, siblings, index)
+    return BeaconHeader(_ANCHOR_SLOT, 1_500_000, chance.randbytes(32), state_root, chance.randbytes(32)), siblings
+
+
+def measure_branches() -> Iterator[Result]:
+    """Yield the gas of a transaction that only proves a branch: by the earlier beacon history, and by the current one.
+
+    Gloas begins before the target, between target and anchor, or never.
+    """
+    chance = random.Random(_SEED)
+    header = prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance)
+    since, between = (replace(jumps.MAINNET, gloas=slot) for slot in (_ELECTRA_SLOT, _ANCHOR_SLOT))
+    contracts = {"BeaconHistory": jumps.MAINNET.arguments_without_gloas, "GloasBeaconHistory": None}
+    kinds = (
+        ("own, Fulu", jumps.MAINNET, "own"),
+        ("own, Gloas", since, "own"),
+        ("old, Fulu by a state of Fulu", jumps.MAINNET, "old"),
+        ("old, Fulu by a state of Gloas", between, "old"),
+        ("old, Gloas by a state of Gloas", since, "old"),
+        ("by block_roots, Gloas", since, "recent"),
+    )
+    with ExitStack() as stack:
+        chains = [stack.enter_context(DevChain(hardfork=hardfork)) for hardfork in (None, "cancun")]
+        for name, beacon, kind in kinds:
+            root, branch = _branch(kind, beacon, beacon_block(_ELECTRA_SLOT, beacon, header, chance), chance)
+            for contract, arguments in contracts.items():
+                if contract == "BeaconHistory" and beacon != jumps.MAINNET:
+                    continue
+                sent = []
+                for chain in chains:
+                    history = Deployed(chain, contract, arguments or beacon.arguments)
+                    function = "ownBlockHash" if kind == "own" else "oldBlockHash"
+                    data = history.calldata(function, root, branch)
+                    used, slots = Lab.send(chain, history, data)
+                    sent.append((used, data, slots))
+                yield result_of(f"{name}: {contract}", *sent)
+
+
+def _branch(kind: str, beacon: BeaconChain, block: ExecutionBranch, chance: random.Random) -> tuple[bytes, bytes]:
+    """Return the trusted root and the branch of a kind. A state has as many summaries as mainnet's."""
+    if kind == "own":
+        return block.header.root, jumps.own(block)
+    roots = [chance.randbytes(32) for _ in range(1 << beacon.period_depth)]
+    roots[beacon.place(block.header.slot)] = block.header.root
+    root = ssz.tree_root(roots, beacon.period_depth)
+    if kind == "recent":
+        anchor, siblings = anchor_of(beacon, jumps.BLOCK_ROOTS, root, chance)
+        return anchor.root, jumps.recent(beacon, block, roots, anchor, siblings)
+    summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
+    index = beacon.period(block.header.slot) - beacon.periods_before_capella
+    summaries[index] = root, summaries[index][1]
+    listed = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
+    anchor, siblings = anchor_of(beacon, jumps.HISTORICAL_SUMMARIES, listed, chance)
+    return anchor.root, jumps.old(beacon, block, roots, Anchor(anchor, summaries, siblings))
 
 
 def jump_before_merge() -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
@@ -621,7 +690,7 @@ def attested(chain: DevChain) -> tuple[Deployed, Recording]:
 
 def beacon_roots(chain: DevChain) -> tuple[Deployed, Recording]:
     roots = BeaconRoots(chain)
-    source = Deployed(chain, "BeaconBlockHashSource", replace(SMALL, id=ROLLUP).arguments)
+    source = Deployed(chain, "GloasBeaconBlockHashSource", replace(SMALL, id=ROLLUP).arguments)
 
     def record(number: int, header: bytes) -> bytes:
         world = BeaconWorld(random.Random(number), hashes={_SLOT: keccak(header)})
@@ -930,7 +999,14 @@ def main() -> None:
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
     results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
-    results += [*measure_sources(), *measure_reads(), *measure_shown(), *measure_votes(), *measure_package()]
+    results += [
+        *measure_branches(),
+        *measure_sources(),
+        *measure_reads(),
+        *measure_shown(),
+        *measure_votes(),
+        *measure_package(),
+    ]
     results += measure_messages()
     show(results)
     for name, gas in PUBLISHED_MESSAGES.items():

@@ -37,6 +37,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "AttestedBlockHashSource": (pytest("tests/contracts/chain/test_attested_block_hash_source.py"),),
     "BeaconBlockHashSource": (pytest("tests/contracts/no_database/test_beacon_block_hash_source.py"),),
     "BeaconHistory": (
+        campaigns("branches-before-gloas"),
+        pytest("tests/contracts/chain/test_beacon_history.py", "tests/contracts/chain/test_beacon_attacks.py"),
+    ),
+    "GloasBeaconBlockHashSource": (pytest("tests/contracts/no_database/test_beacon_block_hash_source.py"),),
+    "GloasBeaconHistory": (
         campaigns("branches"),
         pytest("tests/contracts/chain/test_beacon_history.py", "tests/contracts/chain/test_beacon_attacks.py"),
     ),

@@ -93,6 +93,16 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
             "BeaconHistory", "_climb(input, node, slot, periodDepth)", "_climb(input, node, slot + 1, periodDepth)"
         ),
     ),
+    "a period's places are shifted, also since Gloas": (
+        Removal(
+            "GloasBeaconHistory",
+            "bytes32 roots = _climb(input, node, slot, periodDepth)",
+            "bytes32 roots = _climb(input, node, slot + 1, periodDepth)",
+        ),
+    ),
+    "since Gloas the promised hash is proven": (
+        Removal("GloasBeaconHistory", "PARENT_BLOCK_HASH = 2856;", "PARENT_BLOCK_HASH = 2857;"),
+    ),
     "of a confirmed hash 64 bits are compared": (
         Removal("ArbitrumBlocks", "hash != confirmed", "uint64(uint256(hash)) != uint64(uint256(confirmed))"),
     ),

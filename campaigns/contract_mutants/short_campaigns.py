@@ -19,8 +19,9 @@ _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
     "receipts": (receipts.run, 4_000),
     "sequences": (sequences.run, 4_000),
     "jumps": (jumps.run, 4_000),
-    # Campaigns on the beacon history.
+    # Campaigns on the beacon histories.
     "branches": (branches.run, 4_000),
+    "branches-before-gloas": (branches.run_before_gloas, 4_000),
     # Campaigns on the reader.
     "walks": (walks.run, 4_000),
     # Campaigns on the harness that runs single operations.

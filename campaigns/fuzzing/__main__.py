@@ -49,6 +49,7 @@ CAMPAIGNS = (
     Campaign("receipts", receipts.run, 1_000_000, 2_000),
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("branches", branches.run, 100_000, 10_000),
+    Campaign("branches-before-gloas", branches.run_before_gloas, 20_000, 10_000),
     Campaign("jumps", jumps.run, 100_000, 10_000),
     Campaign("walks", walks.run, 1_000_000, 10_000),
     Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),

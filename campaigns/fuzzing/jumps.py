@@ -140,7 +140,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
         number = number_of(world.headers[slot])
         vouched[number] = keccak(world.headers[slot])
         source.send("set", number, vouched[number])
-    beacon = Deployed(chain, "BeaconHistory", world.chain.arguments)
+    beacon = Deployed(chain, "GloasBeaconHistory", world.chain.arguments)
     registry = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address, artifact=artifact)
     bare = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact)
     harness, simulator = Harness(chain), Simulator(chain)

@@ -97,10 +97,21 @@ class BeaconClient:
         for path in SUMMARIES_PATHS:
             request = (path.format(header.slot), [_JSON, _MOST_SUMMARIES])
             try:
-                return self._first(request, lambda content: _read_anchor(content, header), object_name)
+                return self._first(request, lambda content: self._read_anchor(content, header), object_name)
             except NodeUnavailable as error:
                 reasons += error.reasons
         raise self._lacking(f"{object_name}, which Nimbus and Lodestar tell", reasons)
+
+    def _read_anchor(self, content: bytes, header: BeaconHeader) -> Anchor:
+        data = _data(content)
+        summaries = []
+        for summary in map(read_object, read_list(data.get("historical_summaries"))):
+            first, second = (read_data(summary.get(name), 32) for name in ("block_summary_root", "state_summary_root"))
+            summaries.append((first, second))
+        anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
+        if not anchor.is_true(self._beacon_chain):
+            raise ValueError("summaries that don't belong to the state")
+        return anchor
 
     def block_roots(self, period: int, root: bytes) -> bytes:
         """Return the block root of each slot of a period. A missed slot has the root of the block before it.
@@ -234,15 +245,3 @@ def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
     if root not in {None, header.root}:
         raise ValueError("another header than the requested one")
     return header
-
-
-def _read_anchor(content: bytes, header: BeaconHeader) -> Anchor:
-    data = _data(content)
-    summaries = []
-    for summary in map(read_object, read_list(data.get("historical_summaries"))):
-        first, second = (read_data(summary.get(name), 32) for name in ("block_summary_root", "state_summary_root"))
-        summaries.append((first, second))
-    anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
-    if not anchor.is_true:
-        raise ValueError("summaries that don't belong to the state")
-    return anchor

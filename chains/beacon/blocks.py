@@ -10,7 +10,7 @@ from enum import IntEnum
 from chains.beacon import ssz
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, List, Type
 
-# Indexes of fields in a body and in a payload (contracts/src/BeaconHistory.sol has them too).
+# Indexes of fields in a body and in a payload (contracts/src/GloasBeaconHistory.sol has them too).
 EXECUTION_PAYLOAD, BLOCK_HASH = 9, 12
 BODY_DEPTH = 4
 
@@ -101,7 +101,8 @@ def execution_branch(
         root, siblings = kind.branch(part, name)
         roots.append(root)
         branch[:0] = siblings
-        kind, part = kind.fields[name], kind.parts(part)[name]
+        part = kind.parts(part)[name]
+        kind = kind.fields[name]
     header = BeaconHeader(slot, proposer, parts["parent_root"], parts["state_root"], roots[0])
     return ExecutionBranch(header, part, branch)
 

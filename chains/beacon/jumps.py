@@ -1,17 +1,17 @@
 """Branches in the beacon chain: Merkle proofs from a root that the destination knows to an old block's hash.
 
-contracts/src/BeaconHistory.sol verifies them (docs/developing/proof-format.md).
+contracts/src/GloasBeaconHistory.sol verifies them (docs/developing/proof-format.md).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chains.beacon import ssz
 from chains.beacon.blocks import MAINNET_PRESET, BeaconHeader, ExecutionBranch, Layout, Preset
 
 # Depths of the trees of lists: periods in a state, epochs before the Merge, blocks of such an epoch.
 HISTORY_DEPTH, EPOCHS_DEPTH, RECORDS_DEPTH = 24, 17, 13
-HISTORICAL_ROOTS, HISTORICAL_SUMMARIES = 7, 27
+BLOCK_ROOTS, HISTORICAL_ROOTS, HISTORICAL_SUMMARIES = 5, 7, 27
 _SLOTS_PER_EPOCH = 32
 _UINT64_MOST = 2**64 - 1
 
@@ -22,7 +22,7 @@ class CannotProve(ValueError):
 
 @dataclass(frozen=True)
 class BeaconChain:
-    """A beacon chain. Its first ten fields are the arguments of `BeaconHistory`, in the order of its constructor.
+    """A beacon chain. Its first eleven fields are the arguments of `GloasBeaconHistory`, in its constructor's order.
 
     Each fork is given as its first slot.
     """
@@ -33,6 +33,8 @@ class BeaconChain:
     capella: int
     deneb: int
     electra: int
+    gloas: int
+    """`end`, if the fork has no slot yet."""
     end: int
     historical_roots: bytes
     blocks_before_merge: int
@@ -47,16 +49,27 @@ class BeaconChain:
     @property
     def arguments(self) -> tuple[int | bytes, ...]:
         return (
-            *(self.id, self.period_depth, self.bellatrix, self.capella, self.deneb, self.electra, self.end),
+            *(self.id, self.period_depth, self.bellatrix, self.capella, self.deneb, self.electra, self.gloas, self.end),
             *(self.historical_roots, self.blocks_before_merge, self.accumulator),
         )
 
     @property
+    def before_gloas(self) -> "BeaconChain":
+        """Return the chain as far as the earlier contract, `BeaconHistory`, knows its layouts: up to Gloas."""
+        return replace(self, end=self.gloas)
+
+    @property
+    def arguments_without_gloas(self) -> tuple[int | bytes, ...]:
+        """Return the arguments of a `BeaconHistory`, which are the same except `gloas`."""
+        return *self.arguments[:6], *self.arguments[7:]
+
+    @property
     def immutables(self) -> dict[str, int]:
-        """Return the values of the immutables that a `BeaconHistory` of this chain has, by name."""
-        names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
+        """Return the values of the immutables that a `GloasBeaconHistory` of this chain has, by name."""
+        forks = ("bellatrix", "capella", "deneb", "electra", "gloas", "end")
+        names = ("sourceChainId", "periodDepth", *forks, "historicalRoots", "blocksBeforeMerge", "accumulator")
         values = (value if isinstance(value, int) else int.from_bytes(value) for value in self.arguments)
-        return dict(zip((*names, "blocksBeforeMerge", "accumulator"), values, strict=True))
+        return dict(zip(names, values, strict=True))
 
     @property
     def periods_before_capella(self) -> int:
@@ -87,16 +100,24 @@ class BeaconChain:
         """
         if not self.bellatrix <= slot < self.end:
             raise CannotProve(f"A block of slot {slot} has no known layout.")
-        return Layout(sum(slot >= fork for fork in (self.capella, self.deneb, self.electra)))
+        return Layout(sum(slot >= fork for fork in (self.capella, self.deneb, self.electra, self.gloas)))
 
     def payload_depth(self, slot: int) -> int:
         return 4 if slot < self.deneb else 5
 
-    def state_depth(self, slot: int) -> int:
-        return 5 if slot < self.electra else 6
+    def state_index(self, slot: int, field: int) -> int:
+        """Return the generalized index of a field in a slot's state."""
+        if slot >= self.gloas:
+            return ssz.progressive_index(field)
+        return (1 << 5 if slot < self.electra else 1 << 6) | field
+
+    def is_in_state(self, header: BeaconHeader, field: int, root: bytes, branch: Sequence[bytes]) -> bool:
+        """Return whether the branch leads from the root of a field to the block's state root."""
+        index = self.state_index(header.slot, field)
+        return len(branch) == index.bit_length() - 1 and ssz.climb(root, branch, index) == header.state_root
 
 
-# Ethereum consensus specifications, `configs/mainnet.yaml`. The slot of the fork after Fulu is not set.
+# Ethereum consensus specifications, `configs/mainnet.yaml`. The slot of Gloas is not set.
 MAINNET = BeaconChain(
     id=1,
     period_depth=13,
@@ -104,6 +125,7 @@ MAINNET = BeaconChain(
     capella=194_048 * _SLOTS_PER_EPOCH,
     deneb=269_568 * _SLOTS_PER_EPOCH,
     electra=364_032 * _SLOTS_PER_EPOCH,
+    gloas=_UINT64_MOST,
     end=_UINT64_MOST,
     historical_roots=bytes.fromhex("4df6b89755125d4f6c5575039a04e22301a5a49ee893c1d27e559e3eeab73da7"),
     blocks_before_merge=15_537_394,
@@ -129,15 +151,14 @@ class Anchor:
     def leaves(self) -> list[bytes]:
         return [ssz.merge(*summary) for summary in self.summaries]
 
-    @property
-    def is_true(self) -> bool:
+    def is_true(self, chain: BeaconChain) -> bool:
         """Return whether the summaries verify against the block's state root."""
         root = ssz.list_root(self.leaves, HISTORY_DEPTH)
-        return ssz.climb(root, self.branch, HISTORICAL_SUMMARIES) == self.header.state_root
+        return chain.is_in_state(self.header, HISTORICAL_SUMMARIES, root, self.branch)
 
 
 def own(block: ExecutionBranch) -> bytes:
-    """Return the branch from a beacon block to its execution block."""
+    """Return the branch from a beacon block to the execution block that it proves."""
     header = block.header
     return b"".join(
         [
@@ -159,7 +180,7 @@ def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes]
     index = chain.period(block.header.slot) - chain.periods_before_capella
     if not 0 <= index < len(summaries):
         raise CannotProve(f"The period of slot {block.header.slot} is none of the {len(summaries)} summaries.")
-    if not anchor.is_true:
+    if not anchor.is_true(chain):
         raise CannotProve("The summaries don't match the state.")
     return b"".join(
         [
@@ -168,6 +189,31 @@ def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes]
             len(summaries).to_bytes(3),
             *_list(anchor.leaves, HISTORY_DEPTH, index),
             _anchor(chain, anchor.header, anchor.branch),
+        ]
+    )
+
+
+def recent(
+    chain: BeaconChain,
+    block: ExecutionBranch,
+    block_roots: Sequence[bytes],
+    anchor: BeaconHeader,
+    state_branch: Sequence[bytes],
+) -> bytes:
+    """Return the branch to a block whose root the state of `anchor` itself contains, among those of its last slots.
+
+    `block_roots` is that field of the state. A list of no summaries distinguishes the branch from one of `old`. Raises
+    `CannotProve`.
+    """
+    root = ssz.tree_root(block_roots, chain.period_depth)
+    if not chain.is_in_state(anchor, BLOCK_ROOTS, root, state_branch):
+        raise CannotProve("The block roots don't match the state.")
+    return b"".join(
+        [
+            own(block),
+            _period(chain, block, block_roots, root, bytes(32)),
+            (0).to_bytes(3),
+            _anchor(chain, anchor, state_branch),
         ]
     )
 
@@ -227,7 +273,7 @@ def before_merge(
 
 def historical_roots(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
     """Return the branch that proves the chain's historical roots in the state of `anchor`. Raises `CannotProve`."""
-    if ssz.climb(chain.historical_roots, state_branch, HISTORICAL_ROOTS) != anchor.state_root:
+    if not chain.is_in_state(anchor, HISTORICAL_ROOTS, chain.historical_roots, state_branch):
         raise CannotProve("The historical roots don't match the state.")
     return _anchor(chain, anchor, state_branch)
 
@@ -255,7 +301,7 @@ def _list(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
 
 
 def _anchor(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
-    if anchor.slot < chain.capella or len(state_branch) != chain.state_depth(anchor.slot):
+    if anchor.slot < chain.capella:
         raise CannotProve(f"A state of slot {anchor.slot} has no such branch.")
     other_leaves = ssz.merge(ssz.merge(anchor.body_root, ssz.zeros(0)), ssz.zeros(1))
     return b"".join(

@@ -68,7 +68,8 @@ def integer_leaf(value: int) -> bytes:
 def progressive_root(leaves: Sequence[bytes], depth: int = 0) -> bytes:
     """Return the root of a progressive tree of the leaves (EIP-7916).
 
-    It has a tree of depth 0 on its left, on the right beside it one of depth 2, and so on until no leaves are left.
+    On the left it has a tree of depth 0. The node on the right has a tree of depth 2 on its left, and so on until no
+    leaves are left.
     """
     if not leaves:
         return zeros(0)
@@ -82,6 +83,15 @@ def progressive_siblings(leaves: Sequence[bytes], index: int, depth: int = 0) ->
     if index < 1 << depth:
         return [*siblings(here, depth, index), progressive_root(rest, depth + 2)]
     return [*progressive_siblings(rest, index - (1 << depth), depth + 2), tree_root(here, depth)]
+
+
+def progressive_index(index: int) -> int:
+    """Return the generalized index of a progressive container's field."""
+    spine, depth = 2, 0
+    while index >= 1 << depth:
+        index -= 1 << depth
+        spine, depth = spine << 1 | 1, depth + 2
+    return spine << 1 + depth | index
 
 
 def list_root(leaves: Sequence[bytes], depth: int) -> bytes:
@@ -179,7 +189,7 @@ class List:
 class Container:
     fields: Mapping[str, Type]
     progressive: bool = False
-    """True if its tree is progressive, with a leaf beside it that tells which fields there are (EIP-7495)."""
+    """True if its tree is progressive, with a leaf on the right that says which fields are active (EIP-7495)."""
 
     @property
     def size(self) -> int | None:

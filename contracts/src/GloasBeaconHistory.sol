@@ -334,11 +334,11 @@ contract GloasBeaconHistory is IBeaconHistory {
     {
         root = _climb(input, node, index, depth);
         uint256 place = input.cursor;
-        uint256 fields;
+        uint256 beyond;
         assembly ("memory-safe") {
-            fields := calldataload(sub(place, 32))
+            beyond := shl(128, calldataload(sub(place, 32)))
         }
-        if (uint128(fields) != 0) revert InvalidProof();
+        if (beyond != 0) revert InvalidProof();
     }
 
     /// @dev How many periods were over when Capella began: those are in the older list.

@@ -86,7 +86,7 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
     row = rows.first()
     if row is not None:
         stored = _stored_anchor(row)
-        if stored.header.root == root and stored.is_true:
+        if stored.header.root == root and stored.is_true(chain):
             _note_use(rows, row.used_at)
             return stored
         rows.delete()
@@ -233,7 +233,7 @@ def _tree_of(row: JumpLeaves) -> Period | Epoch:
     if index < 0:
         return Period(source, chain, row.number, shipped.historical_roots(chain)[row.number])
     for stored in map(_stored_anchor, BeaconAnchor.objects.filter(chain_id=source.id).order_by("-slot")):
-        if stored.is_true and index < len(stored.summaries):
+        if stored.is_true(chain) and index < len(stored.summaries):
             summary = stored.summaries[index]
             return Period(source, chain, row.number, ssz.merge(*summary), summary[0])
     raise NodeUnavailable(f"No state of {source.label} is known with a summary of period {row.number}.")

@@ -146,8 +146,8 @@ def revert_reason(data: bytes) -> RevertReason:
         "OpStackGamesBlockHashSource",
         "ArbitrumSlotBlockHashSource",
         "NativeBlockHashSource",
-        "BeaconBlockHashSource",
-        "BeaconHistory",
+        "GloasBeaconBlockHashSource",
+        "GloasBeaconHistory",
         "Multicall",
         "FactsReader",
     ):
@@ -379,7 +379,9 @@ def _calls(row: FactsRegistry) -> dict[str, Call]:
         for getter in ("outbox",) if connection.parent_id is None else ("outbox", "registry"):
             calls[getter] = call("ArbitrumSlotBlockHashSource", row.block_hash_source, getter)
     if row.beacon_history:
-        calls["end"] = call("BeaconHistory", row.beacon_history, "end")
+        # The earlier contract, `BeaconHistory`, has no `gloas`.
+        for getter in ("gloas", "end"):
+            calls[getter] = call("GloasBeaconHistory", row.beacon_history, getter)
     return calls
 
 
@@ -455,9 +457,9 @@ def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[
 def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[str, bytes]) -> str:
     """Return why a registry's beacon history must not be used. Empty if it may, or there is none.
 
-    The contract's `end` may be later than this version's `end`: proofs of blocks before an unknown fork stay right, and
-    the contract refuses later blocks (docs/concepts/soundness.md, "The next fork"). With an earlier `end`, jumps that
-    this version plans would revert.
+    The contract's `gloas` and `end` may be later than this version's, and an earlier contract has no `gloas`: proofs of
+    blocks before an unknown fork stay right, and the contract refuses later blocks (docs/concepts/soundness.md, "The
+    next fork"). With an earlier slot, jumps that this version plans would revert.
     """
     if not row.beacon_history:
         return ""
@@ -467,10 +469,12 @@ def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words:
             f"the values of its beacon history at {row.beacon_history} can't be compared, because chains.toml has no "
             f"[chains.beacon_chain] for chain {chain.id}."
         )
-    immutables = chain.beacon_chain.immutables
-    if words["end"]:
-        immutables = {**immutables, "end": max(immutables["end"], int.from_bytes(words["end"]))}
-    if codes[row.beacon_history] == load_artifact("BeaconHistory").deployed(**immutables):
+    gloas, end = (int.from_bytes(words[getter]) for getter in ("gloas", "end"))
+    name, beacon_chain = "GloasBeaconHistory", chain.beacon_chain
+    if not gloas:
+        name, beacon_chain = "BeaconHistory", beacon_chain.before_gloas
+    later = {"gloas": max(beacon_chain.gloas, gloas), "end": max(beacon_chain.end, end)}
+    if codes[row.beacon_history] == load_artifact(name).deployed(**beacon_chain.immutables | later):
         return ""
     return (
         f"the code of its beacon history at {row.beacon_history} differs from this version's contract with the values "

@@ -13,6 +13,7 @@ from eth_utils.crypto import keccak
 
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
+from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Chain, Connection
 from chains.contract_artifacts import NO_CONTRACT, load_artifact
 from chains.nodes.node_errors import Reverted, RpcRefused
@@ -43,6 +44,8 @@ _CONSTRUCTOR = 60_000
 # The number of balances that the estimate of a signer's first funding covers.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
+# The block hash source that creates the beacon history of its registry.
+_CREATES_HISTORY = beacon_roots.SOURCE.contract
 # Maximum number of a registry's addresses that are tried where they have other code.
 _SALTS = 16
 
@@ -247,7 +250,7 @@ def _planned(connection: Connection, *, passes_over: bool) -> _PlannedRegistry:
             address=by_name["FactsRegistry"],
             block_hash_source=block_hash_source,
             multicall=by_name["Multicall"],
-            beacon_history=by_name.get("BeaconHistory") or _created_history(connection, block_hash_source),
+            beacon_history=by_name.get("GloasBeaconHistory") or _created_history(connection, block_hash_source),
             history_window=get_chains().chain(connection.source_id).history_window,
         )
         code = get_rpc(connection.destination_id).code(row.address)
@@ -444,14 +447,23 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     return Needed(deploying, each, least, least + _BALANCES * each)
 
 
-def planned_creations(connection: Connection, salt: int = 0) -> list[Creation]:
-    """Return the contracts of a connection's registry in the order of their creation, the registry last."""
+def planned_creations(connection: Connection, salt: int = 0, *, earlier: BeaconChain | None = None) -> list[Creation]:
+    """Return the contracts of a connection's registry in the order of their creation, the registry last.
+
+    If `earlier` is given, return what versions before 0.5.0, whose contracts have no Gloas, created for it.
+    """
     source, chain = sources.of(connection), get_chains().chain(connection.source_id)
-    first = Creation(source.contract, creation_code(source.contract, *source.arguments(connection)))
+    name, arguments = source.contract, source.arguments(connection)
+    history, beacon_chain = "GloasBeaconHistory", chain.beacon_chain and chain.beacon_chain.arguments
+    if earlier:
+        history, beacon_chain = "BeaconHistory", earlier.arguments_without_gloas
+        if name == _CREATES_HISTORY:
+            name, arguments = "BeaconBlockHashSource", (beacon_chain,)
+    first = Creation(name, creation_code(name, *arguments))
     beacon_history = _created_history(connection, first.address)
     histories = []
-    if chain.beacon_chain and not beacon_history:
-        histories = [Creation("BeaconHistory", creation_code("BeaconHistory", chain.beacon_chain.arguments))]
+    if beacon_chain and not beacon_history:
+        histories = [Creation(history, creation_code(history, beacon_chain))]
         beacon_history = histories[0].address
     of_registry = (connection.source_id, first.address, chain.history_window, beacon_history or NO_CONTRACT)
     registry = Creation("FactsRegistry", creation_code("FactsRegistry", *of_registry), salt)
@@ -471,12 +483,15 @@ def has_derived_address(connection: Connection, registry: FactsRegistry) -> bool
         row = deployments.deployed(connection.destination_id, connection.parent_id)
         if parent is None or row is None or not has_derived_address(parent, row):
             return False
-    return planned_creations(connection)[-1].address == registry.address
+    chain = get_chains().chain(connection.source_id).beacon_chain
+    # The earlier contracts may have been created before the fork's slot was known.
+    earlier = [chain, chain.before_gloas] if chain else []
+    return any(planned_creations(connection, earlier=each)[-1].address == registry.address for each in (None, *earlier))
 
 
 def _created_history(connection: Connection, block_hash_source: str) -> str:
     """Return the address of the beacon history that the block hash source creates; empty if it creates none."""
-    if sources.of(connection).contract != "BeaconBlockHashSource":
+    if sources.of(connection).contract != _CREATES_HISTORY:
         return ""
     # The first contract that a contract creates is at its nonce 1 (EIP-161).
     return contract_address(block_hash_source, 1)

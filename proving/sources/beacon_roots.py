@@ -1,4 +1,4 @@
-"""The destination vouches for blocks of a chain whose beacon roots it holds (`BeaconBlockHashSource.sol`, EIP-4788).
+"""The destination vouches for blocks of a chain whose beacon roots it holds (EIP-4788).
 
 An OP Stack chain holds the roots that are in the L1 blocks from which its own blocks are derived. So each L1 block of
 the last hours can be recorded directly, without a hop.
@@ -34,7 +34,7 @@ _HEADERS, _LOOKS = 32, 5
 
 
 class BeaconRoots(Recorder):
-    contract = "BeaconBlockHashSource"
+    contract = "GloasBeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
     recording_gas = Amount(41_900, 66_900)
     knows = "holds the beacon roots of"

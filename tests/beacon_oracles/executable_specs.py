@@ -21,9 +21,10 @@ from remerkleable.complex import Container, List, Vector
 from remerkleable.settings import Root
 from remerkleable.tree import RootNode, subtree_fill_to_contents
 
-FORKS = ("bellatrix", "capella", "deneb", "electra", "fulu")
+FORKS = ("bellatrix", "capella", "deneb", "electra", "fulu", "gloas")
 PRESETS = ("mainnet", "minimal")
 _BLOCK_HASH = ("body", "execution_payload", "block_hash")
+_PARENT_BLOCK_HASH = ("body", "signed_execution_payload_bid", "message", "parent_block_hash")
 
 
 class _Record(Container):  # type: ignore[misc]
@@ -67,20 +68,18 @@ class _World:
         # Capella begins at the start of a period, as on mainnet. The later forks begin within one.
         self.first = {
             fork: periods * self.period + beyond
-            for fork, periods, beyond in zip(FORKS, (0, 2, 3, 4, 5), (5, 0, 7, 9, 11), strict=True)
+            for fork, periods, beyond in zip(FORKS, (0, 2, 3, 4, 5, 6), (5, 0, 7, 9, 11, 13), strict=True)
         }
         self.targets: dict[int, Any] = {}
-        for fork, ends in zip(FORKS, [*list(self.first.values())[1:], 7 * self.period], strict=True):
+        for fork, ends in zip(FORKS, [*list(self.first.values())[1:], 8 * self.period], strict=True):
             for slot in (self.first[fork], ends - 1):
                 self.targets[slot] = self._block(fork, slot)
-        self.batches = [self._batch(number) for number in range(7)]
+        self.batches = [self._batch(number) for number in range(9)]
         self.roots = List[Bytes32, 2**24](batch.hash_tree_root() for batch in self.batches[:2])
-        # One anchor block for each fork since Capella, near the fork's end.
+        # Anchor blocks of each fork since Capella. The last period of most of them has blocks of two forks.
+        places = ((2, 5), (3, 3), (4, 6), (5, 0), (6, 10), (6, 20), (8, 1))
         self.anchors = {
-            slot: self._anchor(fork, slot)
-            for fork, slot in zip(
-                FORKS[1:], (3 * self.period + 3, 4 * self.period + 8, 5 * self.period, 7 * self.period + 1), strict=True
-            )
+            slot: self._anchor(self._fork(slot), slot) for slot in (n * self.period + at for n, at in places)
         }
 
     def told(self) -> dict[str, Any]:
@@ -90,8 +89,7 @@ class _World:
             "slots_per_period": self.period,
             "forks": self.first,
             "fork_epochs": {
-                fork: int(getattr(_spec("gloas", self.preset).config, f"{fork.upper()}_FORK_EPOCH"))
-                for fork in (*FORKS, "gloas")
+                fork: int(getattr(_spec("gloas", self.preset).config, f"{fork.upper()}_FORK_EPOCH")) for fork in FORKS
             },
             "slots_per_epoch": int(_spec("gloas", self.preset).SLOTS_PER_EPOCH),
             "slot_milliseconds": int(_spec("gloas", self.preset).config.SLOT_DURATION_MS),
@@ -104,6 +102,12 @@ class _World:
                 for slot in self.targets
                 if self.first["capella"] <= slot < anchor // self.period * self.period
             ],
+            "recent": [
+                self._told_recent(slot, anchor)
+                for anchor in self.anchors
+                for slot in self.targets
+                if anchor - self.period <= slot < anchor
+            ],
             "before_capella": [
                 self._told_before_capella(slot) for slot in self.targets if slot < self.first["capella"]
             ],
@@ -114,13 +118,17 @@ class _World:
     def _block(self, fork: str, slot: int) -> Any:
         block = _random(self._chance, _spec(fork, self.preset).BeaconBlock)
         block.slot = slot
+        if fork == "gloas":
+            # Gloas blocks must not contain deposits. Lodestar reads no block with deposits, nor one with more elements
+            # than the protocol allows, for which the lists' types have no limit.
+            block.body.deposits = []
+            block.body.attester_slashings = list(block.body.attester_slashings)[:1]
+            requests = block.body.parent_execution_requests
+            requests.consolidations = list(requests.consolidations)[:2]
         return block
 
     def _batch(self, number: int) -> Any:
-        roots = [_root(f"{self.preset} block {number} {index}") for index in range(self.period)]
-        for slot, block in self.targets.items():
-            if slot // self.period == number:
-                roots[slot % self.period] = block.hash_tree_root()
+        roots = self._block_roots(number)
         states = [_root(f"{self.preset} state {number} {index}") for index in range(self.period)]
         self._path(f"batch-{number}").write_bytes(b"".join([*roots, *states]))
         return _spec("bellatrix", self.preset).HistoricalBatch(
@@ -137,6 +145,8 @@ class _World:
         """Make a block and the state after it."""
         spec = _spec(fork, self.preset)
         state = _random_state(self._chance, spec)
+        block_roots = self._recent(slot)
+        state.block_roots = self._vector(block_roots)
         state.historical_roots = self.roots
         state.historical_summaries = [
             spec.HistoricalSummary(
@@ -147,8 +157,21 @@ class _World:
         ]
         block = self._block(fork, slot)
         block.state_root = state.hash_tree_root()
-        self._path(f"state-{slot}").write_bytes(_encode_state(state))
+        self._path(f"state-{slot}").write_bytes(_encode_state(state, b"".join(block_roots)))
         return block, state
+
+    def _recent(self, slot: int) -> list[bytes]:
+        """Return the roots of the blocks of the last slots before a slot, by their place in a period."""
+        number, place = divmod(slot, self.period)
+        before, here = (self._block_roots(each) for each in (number - 1, number))
+        return [*here[:place], *before[place:]]
+
+    def _block_roots(self, number: int) -> list[bytes]:
+        roots = [_root(f"{self.preset} block {number} {index}") for index in range(self.period)]
+        for slot, block in self.targets.items():
+            if slot // self.period == number:
+                roots[slot % self.period] = bytes(block.hash_tree_root())
+        return roots
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{self.preset}-{name}.ssz"
@@ -165,8 +188,12 @@ class _World:
             "fork": self._fork(slot),
             "encoded": block.encode_bytes().hex(),
             "signed": _spec(self._fork(slot), self.preset).SignedBeaconBlock(message=block).encode_bytes().hex(),
-            **_branch((block, _BLOCK_HASH)),
+            **_branch((block, self._hash_path(slot))),
         }
+
+    def _hash_path(self, slot: int) -> Sequence[str]:
+        """Return the path to the hash that a block proves. In Gloas it is the one before, not the promised one."""
+        return _PARENT_BLOCK_HASH if self._fork(slot) == "gloas" else _BLOCK_HASH
 
     def _told_anchor(self, slot: int) -> dict[str, Any]:
         block, state = self.anchors[slot]
@@ -182,6 +209,7 @@ class _World:
             "state_summaries": _branch((state, ("historical_summaries",))),
             "historical_roots": _branch((block, ("state_root",)), (state, ("historical_roots",))),
             "state_historical_roots": _branch((state, ("historical_roots",))),
+            "state_block_roots": _branch((state, ("block_roots",))),
         }
 
     def _told_old(self, slot: int, anchor: int) -> dict[str, Any]:
@@ -194,7 +222,19 @@ class _World:
                 (block, ("state_root",)),
                 (state, ("historical_summaries", number - 2, "block_summary_root")),
                 (self.batches[number].block_roots, (slot % self.period,)),
-                (self.targets[slot], _BLOCK_HASH),
+                (self.targets[slot], self._hash_path(slot)),
+            ),
+        }
+
+    def _told_recent(self, slot: int, anchor: int) -> dict[str, Any]:
+        block, state = self.anchors[anchor]
+        return {
+            "slot": slot,
+            "anchor": anchor,
+            **_branch(
+                (block, ("state_root",)),
+                (state, ("block_roots", slot % self.period)),
+                (self.targets[slot], self._hash_path(slot)),
             ),
         }
 
@@ -245,13 +285,16 @@ def _is_long(kind: Any) -> bool:
     return bool(kind.is_fixed_byte_length() and kind.type_byte_length() > 30_000)
 
 
-def _encode_state(state: Any) -> bytes:
-    """Encode a state of `_random_state`. The types' own `encode_bytes` takes half a second for zeros."""
+def _encode_state(state: Any, block_roots: bytes) -> bytes:
+    """Encode a state of `_random_state` with these block roots. The types' own `encode_bytes` takes half a second."""
     head, tail = [], []
     kinds = type(state).fields()
     at = sum(kind.type_byte_length() if kind.is_fixed_byte_length() else 4 for kind in kinds.values())
     for name, kind in kinds.items():
-        part = bytes(int(kind.type_byte_length())) if _is_long(kind) else getattr(state, name).encode_bytes()
+        if name == "block_roots":
+            part = block_roots
+        else:
+            part = bytes(int(kind.type_byte_length())) if _is_long(kind) else getattr(state, name).encode_bytes()
         if kind.is_fixed_byte_length():
             head.append(part)
         else:
@@ -282,7 +325,9 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
     state.historical_summaries = [_random(chance, spec.HistoricalSummary) for _ in range(5)]
     state.historical_roots = [_root(str(number)) for number in range(3)]
     block.state_root = state.hash_tree_root()
-    (folder / f"{preset}-gloas-state.ssz").write_bytes(_encode_state(state))
+    (folder / f"{preset}-gloas-state.ssz").write_bytes(
+        _encode_state(state, bytes(32 * int(spec.SLOTS_PER_HISTORICAL_ROOT)))
+    )
     summaries = int(before.get_generalized_index(before.BeaconState, "historical_summaries"))
     bid = ("body", "signed_execution_payload_bid", "message")
     return {
@@ -293,7 +338,7 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
         "body_root": _hex(block.body.hash_tree_root()),
         "block_hashes": {
             fork: _walk(block, int(old.get_generalized_index(old.BeaconBlock, *_BLOCK_HASH)))
-            for fork in FORKS
+            for fork in FORKS[:-1]
             for old in [_spec(fork, preset)]
         },
         # The root of a list has the list's elements on the left and its length on the right.
@@ -303,11 +348,6 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
             name: int(spec.get_generalized_index(spec.BeaconBlock, *bid, name))
             for name in ("block_hash", "parent_block_hash")
         },
-        "state_summaries": _branch((state, ("historical_summaries",))),
-        "summaries": [
-            (_hex(summary.block_summary_root), _hex(summary.state_summary_root))
-            for summary in state.historical_summaries
-        ],
     }
 
 
@@ -337,8 +377,8 @@ def _recorded(recorded: dict[str, Any]) -> dict[str, Any]:
 def _recorded_block(recorded: dict[str, Any], recorded_block: dict[str, Any]) -> dict[str, Any]:
     encoded = bytes.fromhex(recorded_block["encoded"])
     slot = int.from_bytes(encoded[:8], "little")
-    config = _spec("fulu", "mainnet").config
-    fork = [fork for fork in FORKS if getattr(config, f"{fork.upper()}_FORK_EPOCH") * 32 <= slot][-1]
+    config = _spec("gloas", "mainnet").config
+    fork = [fork for fork in FORKS if int(getattr(config, f"{fork.upper()}_FORK_EPOCH")) * 32 <= slot][-1]
     spec = _spec(fork, "mainnet")
     block = spec.BeaconBlock.decode_bytes(encoded)
     roots = _hashes(recorded_block["roots"], Vector[Bytes32, 8192])

@@ -1,4 +1,6 @@
-"""A model of `BeaconHistory` that verifies branches by generalized indices.
+"""A model of both beacon histories that verifies branches by generalized indices.
+
+For the earlier contract, `BeaconHistory`, the chain ends at Gloas.
 
 The indices are from `sync-protocol.md` of the consensus specifications and from the Portal network.
 """
@@ -11,10 +13,14 @@ from chains.beacon.jumps import BeaconChain
 
 # Generalized indices below a beacon block.
 _STATE_ROOT = 11
-_BLOCK_HASH_UNTIL_CAPELLA, _BLOCK_HASH_SINCE_DENEB = 3228, 6444
-# Generalized indices below a state.
-_SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA = 59, 91
-_ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA = 39, 71
+_BLOCK_HASH_UNTIL_CAPELLA, _BLOCK_HASH_SINCE_DENEB, _PARENT_BLOCK_HASH_SINCE_GLOAS = 3228, 6444, 25384
+# Generalized indices below a state: until Deneb, of Electra and Fulu, and since Gloas.
+_Indices = tuple[int, int, int]
+_SUMMARIES: _Indices = (59, 91, 2950)
+_HISTORICAL_ROOTS: _Indices = (39, 71, 354)
+_BLOCK_ROOTS: _Indices = (37, 69, 352)
+# Maximum number of fields in a progressive container.
+_FIELDS = 128
 
 _ZEROS = [bytes(32)]
 for _ in range(24):
@@ -45,6 +51,11 @@ def old(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
     return _climb(old_path(chain, branch), root)
 
 
+def old_by_summaries(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
+    """Return the block hash as the earlier contract does, which knows no block roots in a state."""
+    return _climb(old_path(chain, branch, by_block_roots=False), root)
+
+
 def before_capella(chain: BeaconChain, branch: bytes) -> bytes:
     return _climb(path_before_capella(chain, branch), chain.historical_roots)
 
@@ -66,14 +77,19 @@ def own_path(chain: BeaconChain, branch: bytes) -> Path:
     return reader.end(Path(block_hash, siblings, index))
 
 
-def old_path(chain: BeaconChain, branch: bytes) -> Path:
+def old_path(chain: BeaconChain, branch: bytes, *, by_block_roots: bool = True) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
-    siblings += reader.hashes(chain.period_depth + 1)
-    period = chain.period(slot) - chain.periods_before_capella
-    siblings += _elements(reader, period, reader.integer(3), 24)
-    anchor, state, field = _anchor(chain, reader, _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA)
+    siblings += reader.hashes(chain.period_depth)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
+    [state_roots], count = reader.hashes(1), reader.integer(3)
+    if by_block_roots and not count:
+        _refuse_if(any(state_roots), "A state's block roots have no state roots beside them.")
+        anchor, state, field = _anchor(chain, reader, _BLOCK_ROOTS)
+        return reader.end(Path(block_hash, siblings + state + anchor, _join(_STATE_ROOT, field, roots, index)))
+    period = chain.period(slot) - chain.periods_before_capella
+    siblings += [state_roots, *_elements(reader, period, count, 24)]
+    anchor, state, field = _anchor(chain, reader, _SUMMARIES)
     # From the top: the list, its elements, the summary's first half, the roots, the block.
     path = _join(_STATE_ROOT, field, 2, 1 << 24 | period, 2, roots, index)
     return reader.end(Path(block_hash, siblings + state + anchor, path))
@@ -105,7 +121,7 @@ def path_before_merge(chain: BeaconChain, branch: bytes) -> Path:
 
 def path_of_historical_roots(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
-    anchor, state, field = _anchor(chain, reader, _ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA)
+    anchor, state, field = _anchor(chain, reader, _HISTORICAL_ROOTS)
     return reader.end(Path(chain.historical_roots, state + anchor, _join(_STATE_ROOT, field)))
 
 
@@ -148,17 +164,26 @@ def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int
     second, block_hash = reader.hashes(2)
     _refuse_if(not any(block_hash), "The payload is empty.")
     index = _BLOCK_HASH_UNTIL_CAPELLA if slot < chain.deneb else _BLOCK_HASH_SINCE_DENEB
+    if slot >= chain.gloas:
+        index = _PARENT_BLOCK_HASH_SINCE_GLOAS
     siblings = reader.hashes(index.bit_length() - 1 - 3)
+    _refuse_if(slot >= chain.gloas and _fields(siblings) > _FIELDS, "The body is none of Gloas.")
     return block_hash, [*siblings, _ZEROS[0], _ZEROS[1], sha256(first + second).digest()], index, slot
 
 
-def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tuple[list[bytes], list[bytes], int]:
+def _fields(siblings: Sequence[bytes]) -> int:
+    """Return for how many fields the leaf of active fields, the last sibling, has bits."""
+    return int.from_bytes(siblings[-1], "little").bit_length()
+
+
+def _anchor(chain: BeaconChain, reader: _Reader, indices: _Indices) -> tuple[list[bytes], list[bytes], int]:
     """Return the siblings of the state root, the siblings within the state, and the index within the state."""
     slot, first = _slot(chain, reader)
     _refuse_if(slot < chain.capella, f"The state of slot {slot} is from before Capella.")
-    index = until if slot < chain.electra else since
+    index = indices[(slot >= chain.electra) + (slot >= chain.gloas)]
     [parent] = reader.hashes(1)
     state = reader.hashes(index.bit_length() - 1)
+    _refuse_if(slot >= chain.gloas and _fields(state) > _FIELDS, "The state is none of Gloas.")
     [siblings_of_state] = reader.hashes(1)
     return [parent, first, siblings_of_state], state, index
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from campaigns.fuzzing.branches import MODEL, REFUSALS
+from campaigns.fuzzing.branches import MODELS, REFUSALS, arguments_of
 from chains.beacon.jumps import BeaconChain
 from devnet.devchain import DevChain
 from tests.contracts.beacon_model import InvalidBranch
@@ -17,9 +17,12 @@ Asked = tuple[str, tuple[Any, ...]]
 class History:
     """A deployed contract and its model. A call on which they differ fails the test."""
 
-    def __init__(self, chain: DevChain, simulator: Simulator, beacon: BeaconChain) -> None:
-        self.beacon = beacon
-        self.contract = Deployed(chain, "BeaconHistory", beacon.arguments)
+    def __init__(
+        self, chain: DevChain, simulator: Simulator, beacon: BeaconChain, contract: str = "GloasBeaconHistory"
+    ) -> None:
+        arguments, self.beacon = arguments_of(contract, beacon)
+        self.contract = Deployed(chain, contract, arguments)
+        self._model = MODELS[contract]
         self._simulator = simulator
 
     def answers(self, questions: Sequence[Asked]) -> list[bytes | None]:
@@ -29,7 +32,7 @@ class History:
         for (name, arguments), outcome in zip(questions, self._simulator.run(calls), strict=True):
             assert not outcome.halted
             try:
-                expected = MODEL[name](self.beacon, *arguments)
+                expected = self._model[name](self.beacon, *arguments)
             except InvalidBranch:
                 assert not outcome.succeeded
                 assert outcome.data[:4] in REFUSALS

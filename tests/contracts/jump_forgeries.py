@@ -45,19 +45,21 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
     "zero": [
         Removal("FactsRegistry", "if (!answered || blockHash == 0) revert", "if (!answered) revert"),
         Removal(
-            "BeaconHistory",
+            "GloasBeaconHistory",
             "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
         ),
     ],
     # The caller can't choose the payload's index in a body.
-    "index": [Removal("BeaconHistory", "body, EXECUTION_PAYLOAD, BODY_DEPTH", "body, input.take(1), BODY_DEPTH")],
+    "index": [Removal("GloasBeaconHistory", "body, EXECUTION_PAYLOAD, BODY_DEPTH", "body, input.take(1), BODY_DEPTH")],
     # Unknown forks, and bytes behind a branch, are refused.
-    "fork": [Removal("BeaconHistory", "if (slot >= end) revert UnknownFork(slot);")],
-    "end": [Removal("BeaconHistory", "input.cursor != place || root != trusted", "root != trusted")],
+    "fork": [Removal("GloasBeaconHistory", "if (slot >= end) revert UnknownFork(slot);")],
+    "end": [Removal("GloasBeaconHistory", "input.cursor != place || root != trusted", "root != trusted")],
 }
 
 _NUMBER, _SLOT, _ANCHOR = 1000, 50, 89
 _ACCUMULATE = packed.encode(FALSE_HEADER, FALSE_ROOT)
+# Its generalized index in a body of Gloas.
+PARENT_BLOCK_HASH = 2856
 _OF_A_HEADER: Answers = {("stateRoot", 999_999): FALSE_ROOT}
 
 
@@ -84,16 +86,18 @@ def _planted(block: ExecutionBranch, anchor: BeaconHeader) -> tuple[bytes, bytes
     roots[chain.place(block.header.slot)] = block.header.root
     count = chain.period(block.header.slot) - chain.periods_before_capella + 1
     summaries = [(ssz.tree_root(roots, chain.period_depth), bytes(32))] * count
-    state = [bytes(32)] * chain.state_depth(anchor.slot)
+    index = chain.state_index(anchor.slot, HISTORICAL_SUMMARIES)
+    state = [bytes(32)] * (index.bit_length() - 1)
     listed = ssz.list_root([ssz.merge(*each) for each in summaries], HISTORY_DEPTH)
-    header = replace(anchor, state_root=ssz.climb(listed, state, HISTORICAL_SUMMARIES))
+    header = replace(anchor, state_root=ssz.climb(listed, state, index))
     return header.root, jumps.old(chain, block, roots, Anchor(header, summaries, state))
 
 
 def _false_block(slot: int = _SLOT) -> ExecutionBranch:
     """Return a beacon block that nobody proposed."""
     block = world().blocks[slot]
-    place = EXECUTION_PAYLOAD << len(block.branch) - BODY_DEPTH | BLOCK_HASH
+    is_gloas = slot >= world().chain.gloas
+    place = PARENT_BLOCK_HASH if is_gloas else EXECUTION_PAYLOAD << len(block.branch) - BODY_DEPTH | BLOCK_HASH
     body = ssz.climb(keccak(FALSE_HEADER), block.branch, place)
     return replace(block, header=replace(block.header, body_root=body), block_hash=keccak(FALSE_HEADER))
 

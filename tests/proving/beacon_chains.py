@@ -17,7 +17,7 @@ from chains.beacon.ssz import BitList, Container, Type
 from devnet.beacon_api import BeaconBlock, BeaconNode, BeaconState
 from tests import fixtures_folder, headers, service
 from tests.contracts import recorded_beacon
-from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.beacon_worlds import SMALL_BEFORE_GLOAS, BeaconWorld
 
 CHAIN_ID = 31337
 GENESIS, SLOT_SECONDS = 1_700_000_000, 12
@@ -69,7 +69,7 @@ class EncodedWorld(BeaconWorld):
         layout = self.chain.layout(slot)
         payload = {"block_hash": self.hashes[slot]}
         body = encode(blocks.body_of(layout, self.chain.preset), self.chance, {"execution_payload": payload})
-        state_root = ssz.tree_root(self.states[slot], self.chain.state_depth(slot))
+        state_root = ssz.tree_root(self.states[slot], self._state_depth(slot))
         numbers = slot.to_bytes(8, "little") + self.chance.randrange(2**20).to_bytes(8, "little")
         self.encoded[slot] = signed(numbers + parent + state_root + (84).to_bytes(4, "little") + body)
         return blocks.execution_branch(self.encoded[slot], layout, preset=self.chain.preset)
@@ -81,7 +81,9 @@ def target(slot: int) -> bytes:
 
 
 def small_world(missed: Iterable[int] = (), *, seed: int = 3, **changes: Any) -> EncodedWorld:
-    chain = replace(SMALL, id=CHAIN_ID, genesis_time=GENESIS, slot_seconds=SLOT_SECONDS, config_name="small", **changes)
+    chain = replace(
+        SMALL_BEFORE_GLOAS, id=CHAIN_ID, genesis_time=GENESIS, slot_seconds=SLOT_SECONDS, config_name="small", **changes
+    )
     hashes = {slot: keccak(target(slot)) for slot in range(100)}
     return EncodedWorld(random.Random(seed), chain, slots=90, missed=frozenset(missed), hashes=hashes)
 

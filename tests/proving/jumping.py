@@ -74,7 +74,7 @@ def beacon_chain_of(chain: devchain.DevChain, *, seed: int = 1) -> tuple[Pointin
         for number in range(1, chain.head() + 1)
     ]
     genesis = times[0] - 8
-    forked = replace(beacon_worlds.SMALL, bellatrix=0, capella=8, deneb=16, electra=24, end=2**64 - 1)
+    forked = replace(beacon_worlds.SMALL, bellatrix=0, capella=8, deneb=16, electra=24, gloas=2**64 - 1, end=2**64 - 1)
     beacon_chain = replace(forked, id=sources.THERE, genesis_time=genesis, slot_seconds=1)
     numbers = {time - genesis: number for number, time in enumerate(times, 1)}
     slots = max(numbers) + 1

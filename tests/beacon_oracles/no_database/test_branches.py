@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chains.beacon import blocks, jumps, ssz
-from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET, BeaconHeader, Layout
+from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET, Layout
 from chains.beacon.jumps import HISTORY_DEPTH, MAINNET, Anchor, BeaconChain, CannotProve
 from chains.beacon.ssz import InvalidSsz
 from tests.beacon_oracles import oracles
@@ -31,7 +31,7 @@ class World:
         self.chain = BeaconChain(
             id=1,
             period_depth=told["slots_per_period"].bit_length() - 1,
-            **{fork: forks[fork] for fork in ("bellatrix", "capella", "deneb", "electra")},
+            **{fork: forks[fork] for fork in ("bellatrix", "capella", "deneb", "electra", "gloas")},
             end=_UNSET,
             historical_roots=ssz.list_root(self._historical_roots, HISTORY_DEPTH),
             blocks_before_merge=0,
@@ -46,12 +46,23 @@ class World:
 
     def anchor(self, slot: int) -> Anchor:
         """Return the anchor. The specifications give its branch within the state, as a node would."""
-        [told] = [candidate for candidate in self.told["anchors"] if candidate["slot"] == slot]
+        told = self.told_anchor(slot)
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in told["summaries"]]
         return Anchor(self.block(told).header, summaries, _unhex(told["state_summaries"]["nodes"]))
 
+    def told_anchor(self, slot: int) -> dict[str, Any]:
+        [told] = [candidate for candidate in self.told["anchors"] if candidate["slot"] == slot]
+        return dict(told)
+
     def old(self, slot: int, anchor: int) -> bytes:
         return jumps.old(self.chain, self.blocks[slot], self._roots(slot)[0], self.anchor(anchor))
+
+    def recent(self, slot: int, anchor: int) -> bytes:
+        number, place = divmod(anchor, 1 << self.chain.period_depth)
+        before, here = (self._roots(each << self.chain.period_depth)[0] for each in (number - 1, number))
+        siblings = _unhex(self.told_anchor(anchor)["state_block_roots"]["nodes"])
+        header, block_roots = self.anchor(anchor).header, [*here[:place], *before[place:]]
+        return jumps.recent(self.chain, self.blocks[slot], block_roots, header, siblings)
 
     def before_capella(self, slot: int) -> bytes:
         roots, state_roots = self._roots(slot)
@@ -110,15 +121,41 @@ def test_blocks_of_each_layout_have_the_same_roots_and_branches(worlds):
 
 def test_branches_to_old_blocks_are_the_same_from_states_of_each_layout(worlds):
     for world in worlds:
-        assert {world.chain.state_depth(old_block["anchor"]) for old_block in world.told["old"]} == {5, 6}
-        assert {world.chain.layout(old_block["slot"]) for old_block in world.told["old"]} == {*Layout} - {
-            Layout.BELLATRIX
-        }
+        layout = world.chain.layout
+        # Each layout of a target with each layout of an anchor after it.
+        later = {(one, other) for one in Layout for other in Layout if Layout.CAPELLA <= one <= other}
+        assert {(layout(told["slot"]), layout(told["anchor"])) for told in world.told["old"]} == later
+        # Fulu has Electra's layout.
+        fulu = world.told["forks"]["fulu"]
+        assert any(fulu <= told["slot"] < world.chain.gloas <= told["anchor"] for told in world.told["old"])
         for told in world.told["old"]:
             branch = world.old(told["slot"], told["anchor"])
             assert beacon_model.old_path(world.chain, branch) == _path(told)
             # The model of the contract computes the same root.
             assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
+
+
+def test_branches_through_the_last_block_roots_of_states_are_the_same(worlds):
+    for world in worlds:
+        layout = world.chain.layout
+        pairs = {(layout(told["slot"]), layout(told["anchor"])) for told in world.told["recent"]}
+        assert pairs >= {(each, each) for each in Layout if each > Layout.BELLATRIX}
+        assert pairs >= {(one, other) for one in Layout for other in Layout if one + 1 == other}
+        for told in world.told["recent"]:
+            branch = world.recent(told["slot"], told["anchor"])
+            assert beacon_model.old_path(world.chain, branch) == _path(told)
+            assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
+
+
+def test_indices_of_gloas_are_those_of_the_model(worlds):
+    for world in worlds:
+        last = world.told["anchors"][-1]
+        assert last["fork"] == "gloas"
+        indices = {name: last[f"state_{name}"]["index"] for name in ("summaries", "historical_roots", "block_roots")}
+        assert indices == {"summaries": 2950, "historical_roots": 354, "block_roots": 352}
+        for name, field in (("summaries", 27), ("historical_roots", 7), ("block_roots", 5)):
+            assert world.chain.state_index(last["slot"], field) == indices[name]
+        assert {told["index"] for told in world.told["blocks"] if told["fork"] == "gloas"} == {25384}
 
 
 def test_branches_to_blocks_before_capella_are_the_same(worlds):
@@ -141,13 +178,18 @@ def test_the_constant_is_in_states_where_ours_looks_for_it(worlds):
 def test_both_oracles_say_the_same(specifications, lodestar):
     for world in specifications["worlds"]:
         other = lodestar[world["preset"]]
-        for kind in ("blocks", "old"):
+        for kind in ("blocks", "old", "recent"):
             assert [(told["slot"], told["root"], _path(told)) for told in other[kind]] == [
                 (told["slot"], told["root"], _path(told)) for told in world[kind]
             ]
         for ours, theirs in zip(world["anchors"], other["anchors"], strict=True):
             assert ours["slot"] == theirs["slot"]
-            for name, its in (("state_summaries", "stateSummaries"), ("historical_roots", "historicalRoots")):
+            names = (
+                ("state_summaries", "stateSummaries"),
+                ("state_block_roots", "stateBlockRoots"),
+                ("historical_roots", "historicalRoots"),
+            )
+            for name, its in names:
                 assert (ours[name]["root"], _path(ours[name])) == (theirs[its]["root"], _path(theirs[its]))
 
 
@@ -156,8 +198,8 @@ def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
     ours = (MAINNET.bellatrix, MAINNET.capella, MAINNET.deneb, MAINNET.electra)
     names = ("bellatrix", "capella", "deneb", "electra")
     assert ours == tuple(told["fork_epochs"][name] * told["slots_per_epoch"] for name in names)
-    # The fork after Fulu has no date yet. Its layouts differ, so once it has a date, the table must have its slot.
-    assert told["fork_epochs"]["gloas"] == MAINNET.end == _UNSET
+    # Gloas has no date yet. Its layouts differ, so once it has a date, the table must have its slot.
+    assert told["fork_epochs"]["gloas"] == MAINNET.gloas == MAINNET.end == _UNSET
     assert 1 << MAINNET.period_depth == told["slots_per_period"]
     assert MAINNET.slot_seconds * 1000 == told["slot_milliseconds"]
 
@@ -261,23 +303,35 @@ def test_block_hashes_of_gloas_bids_are_on_no_known_path(specifications, lodesta
             assert not above & {3228, 6444}
 
 
-def test_ours_makes_no_branch_of_a_block_or_a_state_of_gloas(specifications, worlds):
+def test_blocks_of_gloas_have_no_other_layout(specifications, worlds):
     for gloas, world in zip(specifications["gloas"], worlds, strict=True):
-        for layout in Layout:
-            for name, signed in (("signed", True), ("encoded", False)):
+        for name, signed in (("signed", True), ("encoded", False)):
+            encoded = bytes.fromhex(gloas[name])
+            block = blocks.execution_branch(encoded, Layout.GLOAS, signed=signed, preset=world.chain.preset)
+            assert (block.header.root.hex(), block.header.body_root.hex()) == (gloas["root"], gloas["body_root"])
+            for layout in {*Layout} - {Layout.GLOAS}:
+                with pytest.raises(InvalidSsz):
+                    blocks.execution_branch(encoded, layout, signed=signed, preset=world.chain.preset)
+        for told in world.told["blocks"]:
+            if told["fork"] != "gloas":
                 with pytest.raises(InvalidSsz):
                     blocks.execution_branch(
-                        bytes.fromhex(gloas[name]), layout, signed=signed, preset=world.chain.preset
+                        bytes.fromhex(told["encoded"]), Layout.GLOAS, signed=False, preset=world.chain.preset
                     )
-        # A branch to Gloas's list of summaries exists, but it is longer than those of earlier forks.
-        slot = world.told["anchors"][-1]["slot"]
-        summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in gloas["summaries"]]
-        siblings = _unhex(gloas["state_summaries"]["nodes"])
-        header = BeaconHeader(slot, 7, bytes(32), bytes.fromhex(gloas["state_summaries"]["root"]), bytes(32))
+
+
+def test_summaries_of_gloas_have_a_longer_branch(worlds):
+    for world in worlds:
+        anchor = world.anchor(world.told["anchors"][-1]["slot"])
         target = next(block["slot"] for block in world.told["blocks"] if block["slot"] >= world.chain.capella)
-        for branch in (siblings, siblings[:6], siblings[5:]):
-            with pytest.raises(CannotProve):
-                jumps.old(world.chain, world.blocks[target], world._roots(target)[0], Anchor(header, summaries, branch))
+        roots = world._roots(target)[0]
+        assert len(anchor.branch) == 11
+        assert jumps.old(world.chain, world.blocks[target], roots, anchor)
+        for branch in (anchor.branch[:6], anchor.branch[5:], anchor.branch[:-1], [*anchor.branch, bytes(32)]):
+            with pytest.raises(CannotProve, match="don't match the state"):
+                jumps.old(world.chain, world.blocks[target], roots, replace(anchor, branch=branch))
+        with pytest.raises(CannotProve, match="don't match the state"):
+            jumps.old(world.chain.before_gloas, world.blocks[target], roots, replace(anchor, branch=anchor.branch[:6]))
 
 
 def test_beyond_the_last_known_fork_nothing_is_proven(worlds):

@@ -9,6 +9,7 @@ const folder = process.argv[2];
 const preset = process.env.LODESTAR_PRESET;
 const told = JSON.parse(readFileSync(`${folder}/worlds.json`));
 const blockHash = ["body", "executionPayload", "blockHash"];
+const parentBlockHash = ["body", "signedExecutionPayloadBid", "message", "parentBlockHash"];
 const hex = (bytes) => Buffer.from(bytes).toString("hex");
 const file = (name) => readFileSync(`${folder}/${preset}-${name}.ssz`);
 
@@ -44,7 +45,7 @@ function walk({ node }, index) {
   return { reached: String(reached), node: hex(node.root), isLeaf: node.isLeaf() };
 }
 
-const { blocks, anchors, old, forks, slots_per_period: period } = told.worlds.find((world) => world.preset === preset);
+const { blocks, anchors, old, recent, forks, slots_per_period: period } = told.worlds.find((world) => world.preset === preset);
 const block = new Map(blocks.map((one) => [one.slot, read(ssz[one.fork].BeaconBlock, one.encoded)]));
 const anchor = new Map(
   anchors.map((one) => [
@@ -52,7 +53,8 @@ const anchor = new Map(
     [read(ssz[one.fork].BeaconBlock, one.encoded), read(ssz[one.fork].BeaconState, file(`state-${one.slot}`))],
   ]),
 );
-const batch = [0, 1, 2, 3, 4, 5, 6].map((number) => read(ssz.phase0.HistoricalBatch, file(`batch-${number}`)));
+const hashPath = (slot) => (slot < forks.gloas ? blockHash : parentBlockHash);
+const batch = [...Array(9).keys()].map((number) => read(ssz.phase0.HistoricalBatch, file(`batch-${number}`)));
 
 const gloas = told.gloas.find((one) => one.preset === preset);
 const gloasBlock = read(ssz.gloas.BeaconBlock, gloas.encoded);
@@ -60,10 +62,11 @@ const gloasState = read(ssz.gloas.BeaconState, file("gloas-state"));
 const bid = (name) => ssz.gloas.BeaconBlock.getPathInfo(["body", "signedExecutionPayloadBid", "message", name]).gindex;
 
 const said = {
-  blocks: [...block].map(([slot, one]) => ({ slot, ...branch([one, blockHash]) })),
+  blocks: [...block].map(([slot, one]) => ({ slot, ...branch([one, hashPath(slot)]) })),
   anchors: [...anchor].map(([slot, [top, state]]) => ({
     slot,
     stateSummaries: branch([state, ["historicalSummaries"]]),
+    stateBlockRoots: branch([state, ["blockRoots"]]),
     historicalRoots: branch([top, ["stateRoot"]], [state, ["historicalRoots"]]),
   })),
   old: old.map(({ slot, anchor: from }) => {
@@ -77,9 +80,18 @@ const said = {
         [top, ["stateRoot"]],
         [state, ["historicalSummaries", number - forks.capella / period]],
         [batch[number], ["blockRoots", slot % period]],
-        [block.get(slot), blockHash],
+        [block.get(slot), hashPath(slot)],
       ),
     };
+  }),
+  recent: recent.map(({ slot, anchor: from }) => {
+    const [top, state] = anchor.get(from);
+    const path = [
+      [top, ["stateRoot"]],
+      [state, ["blockRoots", slot % period]],
+      [block.get(slot), hashPath(slot)],
+    ];
+    return { slot, anchor: from, ...branch(...path) };
   }),
   gloas: {
     root: hex(gloasBlock.node.root),
@@ -89,7 +101,6 @@ const said = {
     listLength: walk(gloasState, BigInt(gloas.list_length.index)),
     firstSummary: walk(gloasState, BigInt(gloas.first_summary.index)),
     bid: { block_hash: Number(bid("blockHash")), parent_block_hash: Number(bid("parentBlockHash")) },
-    stateSummaries: branch([gloasState, ["historicalSummaries"]]),
   },
 };
 process.stdout.write(JSON.stringify(said));

@@ -147,7 +147,7 @@ def test_a_block_stands_in_its_place_among_its_periods_roots():
         jumps.old(world.chain, block, [*roots[:7], bytes(32)], anchor)
 
 
-@pytest.mark.parametrize(("slot", "depth"), [(60, 5), (50, 6), (20, 5)])
+@pytest.mark.parametrize(("slot", "depth"), [(60, 5), (50, 6), (20, 5), (75, 6), (75, 10), (73, 11)])
 def test_a_state_has_the_depth_of_its_fork(slot, depth):
     """The branch leads to the root, but its depth isn't that of the slot's fork. Before Capella a state has no
     summaries.
@@ -157,7 +157,7 @@ def test_a_state_has_the_depth_of_its_fork(slot, depth):
     branch = [bytes(32)] * depth
     listed = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
     header = replace(world.blocks[slot].header, state_root=ssz.climb(listed, branch, jumps.HISTORICAL_SUMMARIES))
-    with pytest.raises(CannotProve, match=f"A state of slot {slot} has no such branch"):
+    with pytest.raises(CannotProve, match="don't match the state" if slot >= 32 else "has no such branch"):
         jumps.old(world.chain, world.blocks[41], world.periods[5][0], jumps.Anchor(header, summaries, branch))
 
 

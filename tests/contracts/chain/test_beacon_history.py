@@ -1,18 +1,21 @@
-"""The beacon history and its model on chains of random leaves. They must answer for every block, and
+"""Both beacon histories and their models on chains of random leaves. They must answer for every block, and
 for nothing else.
 """
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from campaigns.fuzzing import branches
-from campaigns.fuzzing.branches import MODEL
+from campaigns.fuzzing.branches import MODELS, arguments_of
 from chains.beacon import jumps, ssz
+from chains.beacon.jumps import CannotProve
 from chains.contract_artifacts import load_artifact
+from devnet.devchain import DevChain
 from tests.contracts import beacon_worlds
-from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.beacon_worlds import SMALL, SMALL_BEFORE_GLOAS, BeaconWorld
 from tests.contracts.compared_history import Asked, History
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call
@@ -20,16 +23,35 @@ from tests.contracts.simulator import Call
 # Missed slots: the second of a period, the last before a fork, a fork's first, one within a fork, and a period's last.
 MISSED = frozenset({9, 41, 58, 68, 79})
 EMPTY = frozenset({14, 15, 20})
+# Each contract with a chain whose blocks it proves up to the chain's end.
+CHAINS = {"GloasBeaconHistory": SMALL, "BeaconHistory": SMALL_BEFORE_GLOAS}
+
+
+@pytest.fixture(scope="module", params=CHAINS)
+def contract(request) -> str:
+    """Return the name of the current contract, or of the earlier one, which knows no Gloas."""
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
-def world() -> BeaconWorld:
+def world(contract) -> BeaconWorld:
+    return BeaconWorld(random.Random(1), CHAINS[contract], missed=MISSED, empty=EMPTY)
+
+
+@pytest.fixture(scope="module")
+def history(chain, simulator, world, contract) -> History:
+    return History(chain, simulator, world.chain, contract)
+
+
+@pytest.fixture(scope="module")
+def gloas_world() -> BeaconWorld:
     return BeaconWorld(random.Random(1), missed=MISSED, empty=EMPTY)
 
 
 @pytest.fixture(scope="module")
-def history(chain, simulator, world) -> History:
-    return History(chain, simulator, world.chain)
+def gloas_history(chain, simulator, gloas_world) -> History:
+    return History(chain, simulator, gloas_world.chain)
 
 
 # --- Existing blocks --------------------------------------------------------------------------------------------------
@@ -37,9 +59,9 @@ def history(chain, simulator, world) -> History:
 
 @pytest.mark.long
 @pytest.mark.parametrize("capella", [32, 35], ids=["Capella begins with a period", "Capella begins within one"])
-def test_every_old_block_is_proven_from_every_later_one(chain, simulator, capella):
-    world = BeaconWorld(random.Random(2), replace(SMALL, capella=capella), missed=MISSED, empty=EMPTY)
-    history = History(chain, simulator, world.chain)
+def test_every_old_block_is_proven_from_every_later_one(chain, simulator, contract, capella):
+    world = BeaconWorld(random.Random(2), replace(CHAINS[contract], capella=capella), missed=MISSED, empty=EMPTY)
+    history = History(chain, simulator, world.chain, contract)
     calls, expected = [], []
     for anchor in sorted(world.blocks):
         first, end = (world.chain.period(slot) * 8 for slot in (capella, anchor))
@@ -69,21 +91,21 @@ def test_a_block_proves_its_own(world, history):
     assert answers == proven
 
 
-def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, world, history):
+def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, contract, world, history):
     anchors = [slot for slot in sorted(world.blocks) if SMALL.capella <= slot < SMALL.end]
     calls = [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in anchors]
     assert None not in history.answers(calls)
-    wrong = History(chain, simulator, replace(world.chain, historical_roots=b"\x01" * 32))
+    wrong = History(chain, simulator, replace(world.chain, historical_roots=b"\x01" * 32), contract)
     assert wrong.answers(calls) == [None] * len(calls)
 
 
 @pytest.mark.parametrize("remainder", [0, 1, 5])
-def test_blocks_before_the_merge_are_proven(chain, simulator, remainder):
+def test_blocks_before_the_merge_are_proven(chain, simulator, contract, remainder):
     count = 2 * 8192 + remainder
     records, epochs = beacon_worlds.before_merge(random.Random(3), count)
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
     beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
-    history = History(chain, simulator, beacon)
+    history = History(chain, simulator, beacon, contract)
     numbers = [0, 1, 4095, 8190, 8191, 8192, 12288, *range(16380, count)]
     branches = [jumps.before_merge(beacon, number, records[number // 8192], epochs) for number in numbers]
     answers = history.answers([("blockHashBeforeMerge", (branch,)) for branch in branches])
@@ -101,14 +123,20 @@ def test_blocks_before_the_merge_are_proven(chain, simulator, remainder):
 @pytest.fixture(scope="module")
 def genuine(world) -> list[Asked]:
     """Return a call with a valid branch for each kind and layout."""
-    return [
-        ("oldBlockHash", (world.root(anchor), world.old(slot, anchor)))
-        for slot, anchor in ((33, 57), (40, 41 + 9), (47, 60), (59, 89))
-    ] + [
-        ("blockHashBeforeCapella", (world.before_capella(26),)),
-        ("ownBlockHash", (world.root(80), jumps.own(world.blocks[80]))),
-        ("provesHistoricalRoots", (world.root(59), world.historical_roots(59))),
-    ]
+    recent = [("oldBlockHash", (world.root(89), world.recent(83, 89)))] if world.chain.gloas < SMALL.end else []
+    return (
+        recent
+        + [
+            ("oldBlockHash", (world.root(anchor), world.old(slot, anchor)))
+            for slot, anchor in ((33, 57), (40, 41 + 9), (47, 60), (59, 73), (59, 89), (75, 89))
+        ]
+        + [
+            ("blockHashBeforeCapella", (world.before_capella(26),)),
+            ("ownBlockHash", (world.root(80), jumps.own(world.blocks[80]))),
+            ("provesHistoricalRoots", (world.root(59), world.historical_roots(59))),
+            ("provesHistoricalRoots", (world.root(80), world.historical_roots(80))),
+        ]
+    )
 
 
 @pytest.mark.long
@@ -147,13 +175,16 @@ def test_beyond_the_forks_that_it_knows_nothing_is_proven(history, world):
 
 
 @pytest.mark.long
-def test_only_bounds_refuse_what_leads_to_the_root(chain):
-    tally = branches.run(chain, 1, 5000)
-    assert tally.accepted.keys() == MODEL.keys()
+def test_only_bounds_refuse_what_leads_to_the_root(chain, contract):
+    tally = branches.run(chain, 1, 5000, contract=contract)
+    assert tally.accepted.keys() == MODELS[contract].keys()
     assert min(tally.accepted.values()) > 3
 
 
 # --- Forks ------------------------------------------------------------------------------------------------------------
+
+
+_FORKS = ("bellatrix", "capella", "deneb", "electra", "gloas", "end")
 
 
 @pytest.mark.parametrize(
@@ -166,32 +197,50 @@ def test_only_bounds_refuse_what_leads_to_the_root(chain):
         {"end": 2**64},
         {"period_depth": 0},
         {"period_depth": 25},
-        {"capella": 2**27 + 8, "deneb": 2**63, "electra": 2**63, "end": 2**63},
+        {"capella": 2**27 + 8, **dict.fromkeys(("deneb", "electra", "gloas", "end"), 2**63)},
         {"blocks_before_merge": 2**30 + 1},
     ],
 )
-def test_forks_follow_each_other(chain, wrong):
+def test_forks_follow_each_other(chain, contract, wrong):
+    _is_refused(chain, contract, **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"gloas": SMALL.electra - 1}, {"gloas": SMALL.end + 1}, {"gloas": 2**64 - 1}, dict.fromkeys(_FORKS, 0)],
+    ids=["below electra", "above end", "the last slot", "zero"],
+)
+def test_gloas_follows_electra_and_is_not_zero(chain, wrong):
+    _is_refused(chain, "GloasBeaconHistory", **wrong)
+
+
+def _is_refused(chain: DevChain, contract: str, **wrong: Any) -> None:
+    beacon = replace(CHAINS[contract], **wrong)
+    arguments = beacon.arguments if contract == "GloasBeaconHistory" else beacon.arguments_without_gloas
     with pytest.raises(Reverted) as reverted:
-        Deployed(chain, "BeaconHistory", replace(SMALL, **wrong).arguments)
+        Deployed(chain, contract, arguments)
     assert reverted.value.error == ("InvalidChain",)
 
 
 @pytest.mark.parametrize(
     "right",
     [
-        dict.fromkeys(("bellatrix", "capella", "deneb", "electra", "end"), 0),
+        {**dict.fromkeys(_FORKS, 0), "gloas": 1, "end": 1},
+        {"gloas": SMALL.electra},
+        {"gloas": SMALL.end},
         {"end": 2**64 - 1},
+        {"gloas": 2**64 - 1, "end": 2**64 - 1},
         {"period_depth": 24},
-        {"capella": 2**27, "deneb": 2**63, "electra": 2**63, "end": 2**63},
+        {"capella": 2**27, **dict.fromkeys(("deneb", "electra", "gloas", "end"), 2**63)},
         {"blocks_before_merge": 2**30},
     ],
 )
-def test_forks_may_be_at_any_other_slots(chain, right):
-    beacon = replace(SMALL, **right)
-    contract = Deployed(chain, "BeaconHistory", beacon.arguments)
-    names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
-    answers = [contract.call(name) for name in (*names, "blocksBeforeMerge", "accumulator")]
-    assert tuple(answers) == beacon.arguments
+def test_forks_may_be_at_any_other_slots(chain, contract, right):
+    arguments, beacon = arguments_of(contract, replace(SMALL, **right))
+    deployed = Deployed(chain, contract, arguments)
+    assert deployed.code == load_artifact(contract).deployed(**beacon.immutables)
+    names = [name for name in beacon.immutables if name != "gloas" or contract == "GloasBeaconHistory"]
+    assert tuple(deployed.call(name) for name in names) == arguments
 
 
 @pytest.mark.parametrize(
@@ -199,14 +248,161 @@ def test_forks_may_be_at_any_other_slots(chain, right):
     [("0x", ("NoSha256",)), ("0x5f195f5260205ff3", ("NoSha256",)), ("0x5f5ffd", ("",))],
     ids=["nothing", "something else", "reverts"],
 )
-def test_a_chain_that_hashes_otherwise_is_refused(chain, code, error):
+def test_a_chain_that_hashes_otherwise_is_refused(chain, contract, code, error):
     """All development chains have the precompiled SHA-256, so its calls go to one of these contracts instead."""
-    artifact = load_artifact("BeaconHistory")
+    artifact = load_artifact(contract)
     call, elsewhere = bytes.fromhex("60025afa"), bytes.fromhex("60ff5afa")
-    assert artifact.bytecode.count(call) == 10
+    assert artifact.bytecode.count(call) == {"BeaconHistory": 10, "GloasBeaconHistory": 13}[contract]
     artifact = replace(artifact, bytecode=artifact.bytecode.replace(call, elsewhere))
     chain.rpc("anvil_setCode", "0x" + "00" * 19 + "ff", code)
     with pytest.raises(Reverted) as reverted:
-        Deployed(chain, "BeaconHistory", SMALL.arguments, artifact=artifact)
+        Deployed(chain, contract, arguments_of(contract, CHAINS[contract])[0], artifact=artifact)
     chain.rpc("anvil_setCode", "0x" + "00" * 19 + "ff", "0x")
     assert reverted.value.error == error
+
+
+# --- Gloas ------------------------------------------------------------------------------------------------------------
+
+
+def _heze(*without: int, also: int = 0) -> bytes:
+    """Return a leaf of active fields with 13 bits, except some, and another."""
+    bits = (1 << 13) - 1 & ~sum(1 << field for field in without) | 1 << also
+    return bits.to_bytes(32, "little")
+
+
+@pytest.mark.parametrize("by", [-1, 0, 1])
+def test_layouts_change_at_the_slot_of_the_fork(chain, simulator, by):
+    """The chain forks one slot before the contract's slot, at it, or one slot after it."""
+    world = BeaconWorld(random.Random(4), replace(SMALL, gloas=SMALL.gloas + by))
+    history = History(chain, simulator, replace(world.chain, gloas=SMALL.gloas))
+    slots = range(SMALL.gloas - 2, SMALL.gloas + 3)
+    is_right = [(slot >= SMALL.gloas) == (slot >= SMALL.gloas + by) for slot in slots]
+    assert is_right == [slot != SMALL.gloas + min(by, 0) for slot in slots] if by else all(is_right)
+    calls: dict[str, list[Asked]] = {
+        "own": [("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in slots],
+        "old": [("oldBlockHash", (world.root(slot), world.old(60, slot))) for slot in slots],
+        "recent": [("oldBlockHash", (world.root(slot), world.recent(70, slot))) for slot in slots],
+        "roots": [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in slots],
+        # Targets on both sides of the fork, from an anchor after it.
+        "old target": [("oldBlockHash", (world.root(85), world.old(slot, 85))) for slot in slots],
+    }
+    for asked in calls.values():
+        assert [answer is not None for answer in history.answers(asked)] == is_right
+    # The block's branch for the contract's slot, which has other siblings.
+    for slot in slots:
+        if slot != SMALL.gloas + min(by, 0):
+            continue
+        block = world.blocks[slot]
+        for branch in (block.branch[:9], block.branch[-9:], block.branch[:11], [*block.branch, *block.branch][:11]):
+            forged = jumps.own(replace(block, branch=branch))
+            assert by == 0 or history.answer("ownBlockHash", world.root(slot), forged) is None
+
+
+def test_a_state_proves_each_of_its_last_blocks_and_no_other(gloas_world, gloas_history):
+    world, size = gloas_world, 1 << SMALL.period_depth
+    calls: list[Asked] = []
+    expected = []
+    for anchor in sorted(world.blocks):
+        for slot in range(max(SMALL.bellatrix, anchor - size), anchor):
+            if SMALL.capella <= anchor < SMALL.end and slot in world.blocks and slot not in EMPTY:
+                calls.append(("oldBlockHash", (world.root(anchor), world.recent(slot, anchor))))
+                expected.append(world.blocks[slot].block_hash)
+    assert len(calls) == 400
+    assert {world.chain.place(anchor) for anchor in world.blocks} == set(range(size))
+    assert gloas_history.answers(calls) == expected
+    for slot in (73, 71, 82, 83):
+        with pytest.raises(CannotProve, match="not among the roots"):
+            world.recent(slot, 82)
+
+
+def test_block_roots_have_no_state_roots_beside_them(gloas_world, gloas_history):
+    for anchor in (40, 50, 71, 80):
+        branch = gloas_world.recent(anchor - 2, anchor)
+        assert gloas_history.answer("oldBlockHash", gloas_world.root(anchor), branch) is not None
+        at = len(jumps.own(gloas_world.blocks[anchor - 2])) + 32 * SMALL.period_depth
+        assert branch[at : at + 35] == bytes(35)
+        for place in (at, at + 31, at + 34):
+            spoilt = branch[:place] + b"\x01" + branch[place + 1 :]
+            assert gloas_history.answer("oldBlockHash", gloas_world.root(anchor), spoilt) is None
+
+
+@pytest.mark.parametrize("slot", [74, 75, 89])
+def test_no_promise_is_proven(gloas_world, gloas_history, slot):
+    """A block of Gloas also contains the hash of a payload that may never be revealed."""
+    block, (promise, siblings) = gloas_world.blocks[slot], gloas_world.promises[slot]
+    assert len(siblings) == len(block.branch) + 3
+    cut = [siblings[:first] + siblings[first + 3 :] for first in range(len(siblings) - 2)]
+    calls: list[Asked] = []
+    for branch in (siblings, block.branch, *cut):
+        forged = replace(block, block_hash=promise, branch=branch)
+        calls.append(("ownBlockHash", (block.header.root, jumps.own(forged))))
+    assert not any(gloas_history.answers(calls))
+    forged = replace(block, block_hash=promise, branch=siblings)
+    for root, rest in (
+        (gloas_world.root(97), b""),
+        (gloas_world.root(89), gloas_world.recent(83, 89)[len(jumps.own(gloas_world.blocks[83])) :]),
+    ):
+        assert gloas_history.answer("oldBlockHash", root, jumps.own(forged) + rest) is None
+
+
+@pytest.mark.parametrize("slot", [73, 74, 75])
+def test_a_branch_has_the_number_of_siblings_of_its_layout(gloas_world, gloas_history, slot):
+    block = gloas_world.blocks[slot]
+    places = range(len(block.branch))
+    less = [[*block.branch[:place], *block.branch[place + 1 :]] for place in places]
+    more = [[*block.branch[:place], bytes(32), *block.branch[place:]] for place in (*places, len(places))]
+    forged = [jumps.own(replace(block, branch=branch)) for branch in (*less, *more)]
+    assert not any(gloas_history.answers([("ownBlockHash", (block.header.root, each)) for each in forged]))
+    anchor = gloas_world.blocks[slot].header
+    for field, kind in ((gloas_world.recent(70, slot), "recent"), (gloas_world.old(50, slot), "old")):
+        # The branch ends with the state's siblings and another one.
+        for spoilt in (field[:-64] + field[-32:], field[:-32] + bytes(32) + field[-32:]):
+            assert gloas_history.answer("oldBlockHash", anchor.root, spoilt) is None, kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_known"),
+    [
+        (_heze(1, 6), True),
+        (_heze(1, 6, also=45), True),
+        (_heze(8, 9, 10, also=28), True),
+        (_heze(also=127), True),
+        (_heze(also=128), False),
+        (_heze(also=255), False),
+        (b"\xff" * 32, False),
+    ],
+)
+def test_other_active_fields_change_no_place(chain, simulator, fields, is_known):
+    """Heze removes fields of body and state, and adds one to the bid. A tree of before Gloas has a hash there."""
+    world = BeaconWorld(random.Random(5), fields={75: fields, 89: fields})
+    history = History(chain, simulator, world.chain)
+    calls: list[Asked] = [
+        ("ownBlockHash", (world.root(75), jumps.own(world.blocks[75]))),
+        ("oldBlockHash", (world.root(89), world.old(50, 89))),
+        ("oldBlockHash", (world.root(89), world.recent(85, 89))),
+        ("provesHistoricalRoots", (world.root(89), world.historical_roots(89))),
+        ("oldBlockHash", (world.root(88), world.old(75, 88))),
+    ]
+    assert [answer is not None for answer in history.answers(calls)] == [is_known] * 5
+
+
+def test_the_earlier_contract_proves_nothing_by_blocks_of_gloas(chain, simulator, gloas_world):
+    """Its table of forks goes on for ever."""
+    world, unbounded = gloas_world, replace(gloas_world.chain, gloas=2**64 - 1, end=2**64 - 1)
+    earlier = History(chain, simulator, unbounded, "BeaconHistory")
+    late = History(chain, simulator, unbounded)
+    calls: list[Asked] = []
+    for anchor in range(SMALL.gloas, SMALL.end):
+        if {anchor, anchor - 1} & MISSED:
+            continue
+        old = [*(world.old(slot, anchor) for slot in (40, 50, 70)), world.recent(anchor - 1, anchor)]
+        calls += [("oldBlockHash", (world.root(anchor), branch)) for branch in old]
+        calls.append(("ownBlockHash", (world.root(anchor), jumps.own(world.blocks[anchor]))))
+        calls.append(("provesHistoricalRoots", (world.root(anchor), world.historical_roots(anchor))))
+    assert len(calls) > 80
+    assert not any(earlier.answers(calls))
+    # Neither does the current one, if its slot of Gloas is too late.
+    assert not any(late.answers(calls))
+    # Before Gloas it has no branches through block roots.
+    assert earlier.answer("oldBlockHash", world.root(70), world.recent(66, 70)) is None
+    assert late.answer("oldBlockHash", world.root(70), world.recent(66, 70)) == world.blocks[66].block_hash

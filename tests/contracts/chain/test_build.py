@@ -79,7 +79,7 @@ def test_an_artifact_tells_the_code_that_is_deployed(chain, name, immutables):
 
 def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
     source = Deployed(chain, "test/SettableBlockHashSource", 7).address
-    history = Deployed(chain, "BeaconHistory", replace(MAINNET, id=7).arguments).address
+    history = Deployed(chain, "GloasBeaconHistory", replace(MAINNET, id=7).arguments).address
     code = chain.rpc("eth_getCode", Deployed(chain, "FactsRegistry", 7, source, 393168, history).address, "latest")
     expected = {
         "sourceChainId": 7,
@@ -93,8 +93,8 @@ def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
 
 
 def test_a_beacon_history_can_be_compared_with_mainnets_values(chain):
-    artifact = load_artifact("BeaconHistory")
-    code = Deployed(chain, "BeaconHistory", MAINNET.arguments).code
+    artifact = load_artifact("GloasBeaconHistory")
+    code = Deployed(chain, "GloasBeaconHistory", MAINNET.arguments).code
     assert code == artifact.deployed(**MAINNET.immutables)
     for name, value in MAINNET.immutables.items():
         assert code != artifact.deployed(**{**MAINNET.immutables, name: value ^ 1})

@@ -58,14 +58,14 @@ def whole(chain: DevChain, trusted: Deployed) -> Deployed:
 @pytest.fixture(scope="module")
 def lacking(chain: DevChain, trusted: Deployed) -> Mapping[frozenset[str], Deployed]:
     """Return registries by the checks that they or their beacon histories lack."""
-    compiled = (compile_without(CHECKS, LACKING, contract) for contract in ("FactsRegistry", "BeaconHistory"))
+    compiled = (compile_without(CHECKS, LACKING, contract) for contract in ("FactsRegistry", "GloasBeaconHistory"))
     return {checks: _deploy(chain, trusted, *artifacts) for checks, *artifacts in zip(LACKING, *compiled, strict=True)}
 
 
 def _deploy(
     chain: DevChain, trusted: Deployed, registry: Artifact | None = None, beacon: Artifact | None = None
 ) -> Deployed:
-    history_of_jumps = Deployed(chain, "BeaconHistory", jump_forgeries.world().chain.arguments, artifact=beacon)
+    history_of_jumps = Deployed(chain, "GloasBeaconHistory", jump_forgeries.world().chain.arguments, artifact=beacon)
     arguments = (SOURCE_CHAIN_ID, trusted.address, HISTORY_WINDOW, history_of_jumps.address)
     return Deployed(chain, "FactsRegistry", *arguments, artifact=registry)
 

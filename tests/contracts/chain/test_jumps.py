@@ -73,7 +73,7 @@ def trusted(old) -> bytes:
 @pytest.fixture
 def registry(chain, source, old, trusted) -> Deployed:
     """Return a registry that has a beacon history and trusts the newer block."""
-    beacon = Deployed(chain, "BeaconHistory", old.world.chain.arguments)
+    beacon = Deployed(chain, "GloasBeaconHistory", old.world.chain.arguments)
     source.send("set", NEWEST, keccak(trusted))
     return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
 
@@ -151,7 +151,7 @@ def test_a_registry_knows_blocks_before_the_merge(chain, source):
     epochs = [ssz.list_root(jumps.record_leaves(each), jumps.RECORDS_DEPTH) for each in (first, last)]
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
     beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
-    contract = Deployed(chain, "BeaconHistory", beacon.arguments)
+    contract = Deployed(chain, "GloasBeaconHistory", beacon.arguments)
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, contract.address)
     branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(beacon, 8193, last, epochs))
     assert registry.logged(registry.send_raw(packed.encode_block_hash([branch]))) == [
@@ -209,7 +209,7 @@ def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trust
 
 def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
     """On a rollup, field 19 is a beacon root of the chain below. Blocks of that chain would pass as the rollup's."""
-    beacon = Deployed(chain, "BeaconHistory", replace(old.world.chain, id=SOURCE_CHAIN_ID + 1).arguments)
+    beacon = Deployed(chain, "GloasBeaconHistory", replace(old.world.chain, id=SOURCE_CHAIN_ID + 1).arguments)
     with pytest.raises(Reverted) as reverted:
         Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
     assert reverted.value.error == ("SourceOfAnotherChain", SOURCE_CHAIN_ID + 1)
@@ -235,7 +235,7 @@ def test_an_answer_is_a_word_and_not_zero(chain, registry, proofs, harness, code
 def mainnet(chain: DevChain) -> tuple[Deployed, Deployed]:
     """Return a registry with mainnet's constants, and its block hash source."""
     source = Deployed(chain, "test/SettableBlockHashSource", 1)
-    beacon = Deployed(chain, "BeaconHistory", jumps.MAINNET.arguments)
+    beacon = Deployed(chain, "GloasBeaconHistory", jumps.MAINNET.arguments)
     return Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address), source
 
 

@@ -1,23 +1,26 @@
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from eth_utils.crypto import keccak
 
 from chains.beacon import jumps
+from chains.beacon.jumps import BeaconChain
 from chains.encoding import HISTORY_WINDOW
 from chains.tries import packed
 from chains.tries.packed import OLD_BLOCK, BlockBranch
 from tests.chain_fixtures import chain_fixture
 from tests.contracts import tries
 from tests.contracts.beacon_roots import WINDOW, BeaconRoots
-from tests.contracts.beacon_worlds import BeaconWorld
+from tests.contracts.beacon_worlds import SMALL, SMALL_BEFORE_GLOAS, BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call, Simulator
 
-ANCHOR, SLOT = 70, 40
+# A block of Gloas with the current contract, and a block of Deneb.
+ANCHOR, SLOT = 78, 40
 TIME = 1_700_000_000
 ROOT = b"\x44" * 32
 
@@ -35,9 +38,22 @@ def headers() -> dict[int, bytes]:
     return {slot: tries.header(number(slot), ROOT) for slot in range(90)}
 
 
+@pytest.fixture(scope="module", params=["GloasBeaconBlockHashSource", "BeaconBlockHashSource"])
+def contract(request) -> str:
+    """Return the name of the current contract, or of the earlier one, which knows no Gloas."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture(scope="module")
-def world(headers) -> BeaconWorld:
-    return BeaconWorld(random.Random(9), hashes={slot: keccak(header) for slot, header in headers.items()})
+def chain_of_blocks(contract) -> BeaconChain:
+    return SMALL if contract == "GloasBeaconBlockHashSource" else SMALL_BEFORE_GLOAS
+
+
+@pytest.fixture(scope="module")
+def world(headers, chain_of_blocks) -> BeaconWorld:
+    hashes = {slot: keccak(header) for slot, header in headers.items()}
+    return BeaconWorld(random.Random(9), chain_of_blocks, hashes=hashes)
 
 
 # A chain whose EIP-4788 contract a test may change.
@@ -45,15 +61,20 @@ roots_chain = chain_fixture()
 
 
 @pytest.fixture
-def roots(roots_chain) -> BeaconRoots:
-    return BeaconRoots(roots_chain)
+def roots(roots_chain) -> Iterator[BeaconRoots]:
+    """Yield the EIP-4788 contract. It has no root of another test."""
+    snapshot = roots_chain.rpc("evm_snapshot")
+    yield BeaconRoots(roots_chain)
+    roots_chain.rpc("evm_revert", snapshot)
 
 
 @pytest.fixture
-def source(roots_chain, roots, world) -> Deployed:
+def source(roots_chain, roots, world, contract) -> Deployed:
     """Return a source. The EIP-4788 contract has ANCHOR's beacon root at TIME."""
     roots.tell(TIME, world.root(ANCHOR))
-    return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
+    chain = replace(world.chain, id=SOURCE_CHAIN_ID)
+    is_current = contract == "GloasBeaconBlockHashSource"
+    return Deployed(roots_chain, contract, chain.arguments if is_current else chain.arguments_without_gloas)
 
 
 def test_the_beacon_source_vouches_for_no_unrecorded_block(source):
@@ -82,23 +103,23 @@ def test_an_old_block_is_recorded_below_the_root(source, world, headers):
 
 def test_a_recorded_block_stays_when_its_beacon_root_is_gone(roots, source, world, headers):
     source.send("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
-    roots.tell(TIME + WINDOW, world.root(71))
+    roots.tell(TIME + WINDOW, world.root(79))
     assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
     assert source.call("blockHash", number(ANCHOR)) == keccak(headers[ANCHOR])
-    source.send("record", TIME + WINDOW, jumps.own(world.blocks[71]), headers[71])
-    assert source.call("blockHash", number(71)) == keccak(headers[71])
+    source.send("record", TIME + WINDOW, jumps.own(world.blocks[79]), headers[79])
+    assert source.call("blockHash", number(79)) == keccak(headers[79])
 
 
 def test_another_header_or_branch_is_refused(source, world, headers):
     own, old = jumps.own(world.blocks[ANCHOR]), world.old(SLOT, ANCHOR)
-    assert source.refusal("record", TIME, own, headers[71]) == ("InvalidHeader",)
+    assert source.refusal("record", TIME, own, headers[79]) == ("InvalidHeader",)
     assert source.refusal("record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
     assert source.refusal("record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
     # The source passes on the beacon history's own error.
     for function, branch, slot in (
         ("record", old, SLOT),
         ("recordOld", own, ANCHOR),
-        ("record", jumps.own(world.blocks[71]), 71),
+        ("record", jumps.own(world.blocks[79]), 79),
     ):
         selector = keccak(text="InvalidProof()")[:4].hex()
         assert source.refusal(function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
@@ -137,10 +158,20 @@ def test_without_a_working_contract_of_roots_nothing_is_recorded(roots, source, 
     assert source.refusal("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
 
 
+def test_a_block_is_recorded_through_the_last_block_roots_of_a_state(source, world, headers, contract):
+    """The current contract needs no period that is over."""
+    if contract == "BeaconBlockHashSource":
+        assert source.refusal("recordOld", TIME, world.recent(76, ANCHOR), headers[76]) != ("",)
+        return
+    for slot in (73, 76):
+        receipt = source.send("recordOld", TIME, world.recent(slot, ANCHOR), headers[slot])
+        assert source.logged(receipt) == [("BlockRecorded", number(slot), keccak(headers[slot]))]
+
+
 def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, world, headers):
     fields = [bytes(32), bytes(32), bytes(20), ROOT, bytes(32), bytes(32), bytes(256), 0, 999, 0, 0, TIME, b""]
     newest = tries.encode([*fields, bytes(32), bytes(8), 7, bytes(32), 0, 0, world.root(ANCHOR)])
-    newer = BeaconWorld(random.Random(10), hashes={80: keccak(newest)})
+    newer = BeaconWorld(random.Random(10), world.chain, hashes={80: keccak(newest)})
     roots.tell(TIME + 1, newer.root(80))
     source.send("record", TIME + 1, jumps.own(newer.blocks[80]), newest)
     beacon = source.call("beaconChainHistory")

@@ -98,10 +98,12 @@ def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots
 
 def test_the_source_creates_the_beacon_history_of_its_registry(service):
     row = registry(THERE)
-    source = Deployed(service.here, "BeaconBlockHashSource", address=row.block_hash_source)
+    source = Deployed(service.here, "GloasBeaconBlockHashSource", address=row.block_hash_source)
     assert int(source.call("beaconChainHistory"), 16) == int(row.beacon_history, 16)
     code = bytes.fromhex(service.here.rpc("eth_getCode", row.beacon_history, "latest")[2:])
-    assert code == load_artifact("BeaconHistory").deployed(**service.world.chain.immutables | {"historicalRoots": 0})
+    assert code == load_artifact("GloasBeaconHistory").deployed(
+        **service.world.chain.immutables | {"historicalRoots": 0}
+    )
 
 
 @pytest.mark.long
