@@ -212,14 +212,58 @@ def test_a_signer_is_told_to_hold_what_it_takes(chain, db, settings, tmp_path):
     assert needed[0] < took <= needed[1]
 
 
-def test_forks_that_fall_and_a_table_for_mainnet_are_faults(db, settings, tmp_path):
-    path = chains_toml(tmp_path, "http://127.0.0.1:1", chain_id=1)
-    falling = TABLE.replace("capella = 0", "capella = 65")
-    path.write_text(path.read_text().replace("\n[[connections]]", f"{falling}\n[[connections]]"))
+@pytest.mark.long
+@pytest.mark.parametrize("end", [2**64 - 1, 20_000_000], ids=["open", "the fork's slot"])
+def test_a_registry_with_the_earlier_contract_stays_usable(jumping, settings, end):
+    """Its deployment had no `gloas`. Its `end` was open, or the slot of the fork."""
+    row = FactsRegistry.objects.get()
+    arguments = tuple(value for name, value in zip(VALUES, values(end=end), strict=True) if name != "gloas")
+    row.beacon_history = Deployed(jumping, "BeaconHistory", arguments).address
+    row.address = Deployed(jumping, "FactsRegistry", 31337, row.block_hash_source, 8191, row.beacon_history).address
+    row.save()
+    assert (check() == "") == (end == 2**64 - 1)
+    reconfigure(settings, "electra = 64", "electra = 64\ngloas = 20_000_000")
+    assert check() == ""
+    reconfigure(settings, "gloas = 20_000_000", "gloas = 20_000_001")
+    assert (check() == "") == (end == 2**64 - 1)
+
+
+@pytest.mark.long
+def test_a_registry_stays_usable_when_the_slot_of_gloas_is_known_and_not_when_it_is_later(jumping, settings):
+    reconfigure(settings, "electra = 64", "electra = 64\ngloas = 20_000_000")
+    assert check() == ""
+    assert answer(jumping, FactsRegistry.objects.get().beacon_history, "gloas()") == 2**64 - 1
+    FactsRegistry.objects.all().delete()
+    deploy()
+    assert answer(jumping, FactsRegistry.objects.get().beacon_history, "gloas()") == 20_000_000
+    assert check() == ""
+    reconfigure(settings, "gloas = 20_000_000", "gloas = 20_000_001")
+    assert "with the values of chain 31337" in check()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        ("capella = 65", "deneb must not be before capella"),
+        ("gloas = 63", "gloas must not be before electra"),
+        ("gloas = 70\nend = 69", "end must not be before gloas"),
+        ("gloas = 0", "gloas"),
+        ("gloas = -1", "gloas"),
+    ],
+)
+def test_forks_out_of_order_are_faults_that_name_the_setting(db, settings, tmp_path, wrong, fault):
+    path = chains_toml(tmp_path, "http://127.0.0.1:1")
+    setting = wrong.partition(" = ")[0]
+    table = TABLE.replace(f"{setting} = 0", wrong) if f"{setting} = 0" in TABLE else f"{TABLE}\n{wrong}\n"
+    path.write_text(path.read_text().replace("\n[[connections]]", f"{table}\n[[connections]]"))
     settings.CHAINS_FILE = path
-    with pytest.raises(CommandError, match="deneb must not be before capella"):
+    with pytest.raises(CommandError, match=fault):
         work()
-    path.write_text(path.read_text().replace(falling, TABLE))
-    forget_chains()
+
+
+def test_a_table_for_mainnet_is_a_fault(db, settings, tmp_path):
+    path = chains_toml(tmp_path, "http://127.0.0.1:1", chain_id=1)
+    path.write_text(path.read_text().replace("\n[[connections]]", f"{TABLE}\n[[connections]]"))
+    settings.CHAINS_FILE = path
     with pytest.raises(CommandError, match=r"the service knows Ethereum's \(chain 1\)"):
         work()
