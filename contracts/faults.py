@@ -12,6 +12,7 @@ FACTS = "src/Facts.sol"
 ATTESTED = "src/AttestedBlockHashSource.sol"
 ARBITRUM = "src/ArbitrumBlocks.sol"
 BEACON = "src/BeaconHistory.sol"
+GLOAS = "src/GloasBeaconHistory.sol"
 RECORDED = "src/RecordedBlocks.sol"
 BUFFER = "src/ArbitrumBufferBlockHashSource.sol"
 GAMES = "src/OpStackGamesBlockHashSource.sol"
@@ -340,6 +341,79 @@ FAULTS = (
     SourceFault(
         "BeaconHistoryProofs.check_a_branch_has_its_size",
         BEACON,
+        "input.cursor != place || root != trusted",
+        "root != trusted",
+    ),
+    # --- Jumps since Gloas --------------------------------------------------------------------------------------------
+    # The promised hash is proven, or the layout begins a slot too late.
+    SourceFault("GloasBeaconHistoryProofs.check_own", GLOAS, "PARENT_BLOCK_HASH = 2856;", "PARENT_BLOCK_HASH = 2857;"),
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_own",
+        GLOAS,
+        "if (slot < gloas) {\n            body",
+        "if (slot <= gloas) {\n            body",
+    ),
+    # A tree of before Gloas is accepted.
+    SourceFault("GloasBeaconHistoryProofs.check_own", GLOAS, "if (beyond != 0) revert InvalidProof();", ""),
+    SourceFault("GloasBeaconHistoryProofs.check_own", GLOAS, "beyond := shl(128,", "beyond := shl(136,"),
+    SourceFault("GloasBeaconHistoryProofs.check_own", GLOAS, "if (slot >= end)", "if (slot > end)"),
+    # A block is proven at another slot, in another period, or in the other half of a period's roots.
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_old_by_slot",
+        GLOAS,
+        "roots = _climb(input, node, slot, periodDepth)",
+        "roots = _climb(input, node, slot ^ 1, periodDepth)",
+    ),
+    SourceFault("GloasBeaconHistoryProofs.check_old_by_slot", GLOAS, "period - first, count", "period, count"),
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_old_by_slot", GLOAS, "_hash(roots, stateRoots)", "_hash(stateRoots, roots)"
+    ),
+    SourceFault("GloasBeaconHistoryProofs.check_old_by_slot", GLOAS, "if (index >= count)", "if (index > count)"),
+    # Summaries are read from another field, depth or fork of the state.
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_old_by_anchor", GLOAS, "GLOAS_SUMMARIES = 2950;", "GLOAS_SUMMARIES = 2951;"
+    ),
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_old_by_anchor",
+        GLOAS,
+        "if (slot < gloas) {\n            state",
+        "if (slot <= gloas) {\n            state",
+    ),
+    # A sibling beyond the end of the list is read from the input instead of being zeros.
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_old_by_count", GLOAS, "xor(side, 1)), count)", "xor(side, 1)), add(count, 1))"
+    ),
+    # A state's block roots are read from another field, or a root of state roots stands beside them.
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_block_roots_by_anchor",
+        GLOAS,
+        "GLOAS_BLOCK_ROOTS = 352;",
+        "GLOAS_BLOCK_ROOTS = 353;",
+    ),
+    SourceFault("GloasBeaconHistoryProofs.check_block_roots_by_anchor", GLOAS, "BLOCK_ROOTS = 5;", "BLOCK_ROOTS = 6;"),
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_block_roots_by_slot", GLOAS, "if (stateRoots != 0) revert InvalidProof();", ""
+    ),
+    # The computed root isn't compared with the constant.
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_before_capella",
+        GLOAS,
+        "_finish(input, branch, node, historicalRoots);",
+        "_finish(input, branch, node, node);",
+    ),
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_before_merge",
+        GLOAS,
+        "_finish(input, branch, node, accumulator);",
+        "_finish(input, branch, node, node);",
+    ),
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_historical_roots", GLOAS, "HISTORICAL_ROOTS = 7;", "HISTORICAL_ROOTS = 6;"
+    ),
+    # A branch may have bytes after its end.
+    SourceFault(
+        "GloasBeaconHistoryProofs.check_a_branch_has_its_size",
+        GLOAS,
         "input.cursor != place || root != trusted",
         "root != trusted",
     ),

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {BeaconHistory} from "../src/BeaconHistory.sol";
+import {IBeaconHistory} from "../src/IBeaconHistory.sol";
 import {Symbolic} from "./Symbolic.sol";
 
 /// @title Answers any call with sha256 of two zero words, which the history's constructor expects.
@@ -34,26 +35,29 @@ contract AnyHash {
 contract BeaconHistoryProofs is Symbolic {
     address private constant SHA256 = address(0x5a256);
 
-    uint256 private constant PERIOD_DEPTH = 1;
-    uint256 private constant BELLATRIX = 3;
-    uint256 private constant CAPELLA = 5;
-    uint256 private constant DENEB = 7;
-    uint256 private constant ELECTRA = 9;
-    uint256 private constant END = 13;
-    uint256 private constant LAST_SLOT = 14;
-    uint256 private constant BLOCKS_BEFORE_MERGE = 8192 + 3;
+    uint256 internal constant PERIOD_DEPTH = 1;
+    uint256 internal constant BELLATRIX = 3;
+    uint256 internal constant CAPELLA = 5;
+    uint256 internal constant DENEB = 7;
+    uint256 internal constant ELECTRA = 9;
+    uint256 internal constant END = 13;
+    uint256 internal constant LAST_SLOT = 14;
+    uint256 internal constant BLOCKS_BEFORE_MERGE = 8192 + 3;
     // A symbolic hash may be equal to it.
-    bytes32 private constant CONSTANT = bytes32(uint256(0x6f6f74));
+    bytes32 internal constant CONSTANT = bytes32(uint256(0x6f6f74));
 
     // From a block's root to its state, and to the hash of its execution block.
     uint256 private constant STATE = 11;
     uint256 private constant HASH_UNTIL_CAPELLA = 3228;
     uint256 private constant HASH_SINCE_DENEB = 6444;
+    uint256 private constant HASH_SINCE_GLOAS = 25384;
     // From a state's root.
     uint256 private constant SUMMARIES_UNTIL_DENEB = 59;
     uint256 private constant SUMMARIES_SINCE_ELECTRA = 91;
+    uint256 private constant SUMMARIES_SINCE_GLOAS = 2950;
     uint256 private constant ROOTS_UNTIL_DENEB = 39;
     uint256 private constant ROOTS_SINCE_ELECTRA = 71;
+    uint256 private constant ROOTS_SINCE_GLOAS = 354;
 
     uint256 private constant HISTORY_DEPTH = 24;
 
@@ -84,7 +88,9 @@ contract BeaconHistoryProofs is Symbolic {
         hex"feb3c337d7a51a6fbf00b9e34c52e1c9195c969bd4e7a0bfd51d5c5bed9c1167"
         hex"e71f0aa83cc32edfbefa9f4d3e0174ca85182eec9f3a09f6a6c0df6377a510d7";
 
-    BeaconHistory private history;
+    IBeaconHistory internal history;
+    // The first slot of Gloas, which the earlier contract doesn't know.
+    uint256 internal gloas = END;
 
     /// @dev A branch, and how far it leads.
     struct Climb {
@@ -92,16 +98,22 @@ contract BeaconHistoryProofs is Symbolic {
         bytes32 node;
         // True if the contract must refuse it with any root.
         bool isNone;
+        // What must be zero: the last bits of leaves of active fields, and a root that isn't there.
+        uint256 beyond;
     }
 
     function setUp() external {
         vm.etch(SHA256, type(ZerosHash).runtimeCode);
+        _create();
+        vm.etch(SHA256, type(AnyHash).runtimeCode);
+    }
+
+    function _create() internal virtual {
         history = new BeaconHistory(
             BeaconHistory.Chain(
                 1, PERIOD_DEPTH, BELLATRIX, CAPELLA, DENEB, ELECTRA, END, CONSTANT, BLOCKS_BEFORE_MERGE, CONSTANT
             )
         );
-        vm.etch(SHA256, type(AnyHash).runtimeCode);
     }
 
     function check_own(uint256 slot, bytes32 root) external view {
@@ -142,8 +154,8 @@ contract BeaconHistoryProofs is Symbolic {
     function check_historical_roots(uint256 slot, bytes32 root) external view {
         Climb memory climb;
         climb.node = CONSTANT;
-        _anchor(climb, _each(slot, 0, LAST_SLOT), ROOTS_UNTIL_DENEB, ROOTS_SINCE_ELECTRA);
-        bytes memory call = abi.encodeCall(history.provesHistoricalRoots, (root, climb.branch));
+        _anchor(climb, _each(slot, 0, LAST_SLOT), ROOTS_UNTIL_DENEB, ROOTS_SINCE_ELECTRA, ROOTS_SINCE_GLOAS);
+        bytes memory call = abi.encodeCall(BeaconHistory.provesHistoricalRoots, (root, climb.branch));
         _check(climb, root, bytes32(uint256(1)), call);
     }
 
@@ -157,7 +169,7 @@ contract BeaconHistoryProofs is Symbolic {
         else if (kind == 1) _old(climb, CAPELLA, 2, CAPELLA + 1);
         else if (kind == 2) _beforeCapella(climb, BELLATRIX);
         else if (kind == 3) _beforeMerge(climb, 8192);
-        else _anchor(climb, CAPELLA, ROOTS_UNTIL_DENEB, ROOTS_SINCE_ELECTRA);
+        else _anchor(climb, CAPELLA, ROOTS_UNTIL_DENEB, ROOTS_SINCE_ELECTRA, ROOTS_SINCE_GLOAS);
         climb.isNone = true;
         bytes memory branch = climb.branch;
         uint256 by = form & 1 == 0 ? 1 : 32;
@@ -173,24 +185,26 @@ contract BeaconHistoryProofs is Symbolic {
                     ? abi.encodeCall(history.blockHashBeforeCapella, (branch))
                     : kind == 3
                         ? abi.encodeCall(history.blockHashBeforeMerge, (branch))
-                        : abi.encodeCall(history.provesHistoricalRoots, (root, branch));
+                        : abi.encodeCall(BeaconHistory.provesHistoricalRoots, (root, branch));
         _check(climb, root, 0, call);
     }
 
     // --- Parts ------------------------------------------------------------------------------------------------------
 
-    function _check(Climb memory climb, bytes32 root, bytes32 blockHash, bytes memory call) private view {
+    function _check(Climb memory climb, bytes32 root, bytes32 blockHash, bytes memory call) internal view {
         (bool accepted, bytes memory answer) = address(history).staticcall(call);
         if (accepted) {
             assert(!climb.isNone);
-            assert(_both(climb.node == root, blockHash != 0));
+            assert(_both(_both(climb.node == root, blockHash != 0), climb.beyond == 0));
             assert(answer.length == 32 && bytes32(answer) == blockHash);
         } else {
-            assert(climb.isNone || _either(climb.node != root, blockHash == 0));
+            assert(climb.isNone || _either(_either(climb.node != root, blockHash == 0), climb.beyond != 0));
         }
     }
 
     function _checkOld(uint256 slot, uint256 count, uint256 anchor, bytes32 root) private view {
+        // A count of 0 is another kind of branch since Gloas.
+        if (count == 0 && gloas != END) return;
         Climb memory climb;
         bytes32 blockHash = _old(climb, slot, count, anchor);
         _check(climb, root, blockHash, abi.encodeCall(history.oldBlockHash, (root, climb.branch)));
@@ -207,7 +221,7 @@ contract BeaconHistoryProofs is Symbolic {
         uint256 before = CAPELLA >> PERIOD_DEPTH;
         if (slot >> PERIOD_DEPTH < before) climb.isNone = true;
         else _list(climb, (slot >> PERIOD_DEPTH) - before, count, HISTORY_DEPTH);
-        _anchor(climb, anchor, SUMMARIES_UNTIL_DENEB, SUMMARIES_SINCE_ELECTRA);
+        _anchor(climb, anchor, SUMMARIES_UNTIL_DENEB, SUMMARIES_SINCE_ELECTRA, SUMMARIES_SINCE_GLOAS);
     }
 
     function _beforeCapella(Climb memory climb, uint256 slot) private view returns (bytes32 blockHash) {
@@ -243,26 +257,31 @@ contract BeaconHistoryProofs is Symbolic {
         _step(climb, 0, _little(count));
     }
 
-    function _anchor(Climb memory climb, uint256 slot, uint256 untilDeneb, uint256 sinceElectra) private view {
-        uint256 index = slot < ELECTRA ? untilDeneb : sinceElectra;
+    function _anchor(Climb memory climb, uint256 slot, uint256 untilDeneb, uint256 sinceElectra, uint256 sinceGloas)
+        internal
+        view
+    {
+        uint256 index = slot < ELECTRA ? untilDeneb : slot < gloas ? sinceElectra : sinceGloas;
         bytes32 first = _slot(climb, slot);
         if (slot < CAPELLA) climb.isNone = true;
         bytes32 parent = _take(climb, "parent");
-        _climb(climb, index, _depth(index));
+        if (slot < gloas) _climb(climb, index, _depth(index));
+        else _climbFields(climb, index, _depth(index));
         _step(climb, STATE, parent);
         _step(climb, STATE >> 1, first);
         _climb(climb, STATE >> 2, 1);
     }
 
-    function _block(Climb memory climb, uint256 slot) private view returns (bytes32 blockHash) {
-        uint256 index = slot < DENEB ? HASH_UNTIL_CAPELLA : HASH_SINCE_DENEB;
+    function _block(Climb memory climb, uint256 slot) internal view returns (bytes32 blockHash) {
+        uint256 index = slot < DENEB ? HASH_UNTIL_CAPELLA : slot < gloas ? HASH_SINCE_DENEB : HASH_SINCE_GLOAS;
         bytes32 first = _slot(climb, slot);
         if (slot < BELLATRIX) climb.isNone = true;
         bytes32 second = _take(climb, "second");
         blockHash = _take(climb, "hash");
         climb.node = blockHash;
         // The three nodes above the body are known or given.
-        index = _climb(climb, index, _depth(index) - 3);
+        if (slot < gloas) index = _climb(climb, index, _depth(index) - 3);
+        else index = _climbFields(climb, index, _depth(index) - 3);
         _step(climb, index, 0);
         _step(climb, index >> 1, _zeros(1));
         _step(climb, index >> 2, _hash(first, second));
@@ -276,7 +295,16 @@ contract BeaconHistoryProofs is Symbolic {
         return _hash(_little(slot), _little(proposer));
     }
 
-    function _climb(Climb memory climb, uint256 index, uint256 depth) private pure returns (uint256) {
+    /// @dev As `_climb`. The last sibling tells which fields there are, at most 128.
+    function _climbFields(Climb memory climb, uint256 index, uint256 depth) private pure returns (uint256) {
+        index = _climb(climb, index, depth - 1);
+        bytes32 fields = _take(climb, "fields");
+        climb.beyond |= uint128(uint256(fields));
+        _step(climb, index, fields);
+        return index >> 1;
+    }
+
+    function _climb(Climb memory climb, uint256 index, uint256 depth) internal pure returns (uint256) {
         for (; depth != 0; --depth) {
             _step(climb, index, _take(climb, "node"));
             index >>= 1;
@@ -289,7 +317,7 @@ contract BeaconHistoryProofs is Symbolic {
         climb.node = _hash(left, right);
     }
 
-    function _take(Climb memory climb, string memory name) private pure returns (bytes32 node) {
+    function _take(Climb memory climb, string memory name) internal pure returns (bytes32 node) {
         node = bytes32(svm.createUint(256, name));
         climb.branch = abi.encodePacked(climb.branch, node);
     }
