@@ -147,8 +147,10 @@ class _Lenient:
         """Climb to the root of a progressive container. Its last sibling says which fields are active."""
         self._climb(index, index.bit_length() - 2)
         # Nearly always there are at most 128 fields.
-        most = 128 if self._chance.happens(0.9) else 130
-        fields = self._chance.getrandbits(self._chance.pick((46, 128, most))).to_bytes(32, "little")
+        bits = self._chance.getrandbits(self._chance.pick((46, 128)))
+        if self._chance.happens(0.1):
+            bits |= 1 << self._chance.pick((127, 128, 129, 135, 136, 255))
+        fields = bits.to_bytes(32, "little")
         self.branch += fields
         self.node = ssz.merge(self.node, fields)
 
