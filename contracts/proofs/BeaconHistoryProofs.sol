@@ -98,7 +98,7 @@ contract BeaconHistoryProofs is Symbolic {
         bytes32 node;
         // True if the contract must refuse it with any root.
         bool isNone;
-        // What must be zero: the last bits of leaves of active fields, and a root that isn't there.
+        // Bits that must be zero: the last ones of leaves of active fields, and a root of state roots.
         uint256 beyond;
     }
 

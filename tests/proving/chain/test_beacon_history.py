@@ -108,7 +108,7 @@ def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_pat
     configure(chain, settings, tmp_path)
     chain.rpc("evm_setAutomine", False)
     limit = chain.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
-    chain.rpc("evm_setBlockGasLimit", hex(2_000_000))
+    chain.rpc("evm_setBlockGasLimit", hex(2_400_000))
     for there in ([True, False], [True, True]):
         statements = itertools.count()
         with killing.when(lambda: sent(chain) == 3 and next(statements) == 20):  # noqa: B023
