@@ -75,21 +75,18 @@ class BeaconClient:
         request = _json(f"/eth/v1/beacon/headers/{identifier}")
         return self._first(request, lambda content: _read_header(content, expected), f"the beacon header {identifier}")
 
-    def block(self, root: bytes, slot: int) -> ExecutionBranch:
-        """Return the execution block of the beacon block with this root, and its proof.
-
-        Raises `CannotProve` if the layout of blocks at that slot isn't known.
-        """
-        layout, preset = self._beacon_chain.layout(slot), self._beacon_chain.preset
+    def block(self, root: bytes) -> ExecutionBranch:
+        """Return the execution block that the beacon block with this root names, and its proof."""
+        chain, name = self._beacon_chain, hex_data(root)
 
         def read(content: bytes) -> ExecutionBranch:
-            branch = blocks.execution_branch(content, layout, preset=preset)
-            if branch.header.root != root or branch.header.slot != slot:
+            # A false slot gives another root.
+            branch = blocks.execution_branch(content, chain.layout(blocks.slot_of(content)), preset=chain.preset)
+            if branch.header.root != root:
                 raise ValueError("another block than the requested one")
             return branch
 
-        request = (f"/eth/v2/beacon/blocks/{hex_data(root)}", [_SSZ, MOST_BLOCK])
-        return self._first(request, read, f"the beacon block of slot {slot}")
+        return self._first((f"/eth/v2/beacon/blocks/{name}", [_SSZ, MOST_BLOCK]), read, f"the beacon block {name}")
 
     def summaries(self, header: BeaconHeader) -> Anchor:
         """Return the historical summaries of a block's state, verified against the header's state root."""

@@ -86,6 +86,12 @@ class ExecutionBranch:
     branch: Sequence[bytes]
 
 
+def slot_of(encoded: bytes) -> int:
+    """Return the slot of an encoded `SignedBeaconBlock`, which stands at the same place in every layout."""
+    # An offset and a signature come before the block.
+    return int.from_bytes(encoded[100:108], "little")
+
+
 def execution_branch(
     encoded: bytes, layout: Layout, *, signed: bool = True, preset: Preset = MAINNET_PRESET
 ) -> ExecutionBranch:

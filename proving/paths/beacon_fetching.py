@@ -69,9 +69,7 @@ def block(source_id: int, root: bytes, slot: int, period_root: bytes) -> Executi
 
     Raises `NodeUnavailable`, `CannotProve`.
     """
-    return _first_of(
-        source_id, lambda files: files.block(slot, period_root, root), lambda client: client.block(root, slot)
-    )
+    return _first_of(source_id, lambda files: files.block(slot, period_root, root), lambda client: client.block(root))
 
 
 # --- Anchors ----------------------------------------------------------------------------------------------------------

@@ -143,9 +143,10 @@ def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool
         slot, of_target = (chain.slot_at(header.timestamp) for header in (origin, target))
     except CannotProve:
         return False
-    # The header's beacon root is that of the beacon block before its own.
+    # The header's beacon root is that of the beacon block before its own. The block that names the target may come some
+    # slots later.
     before = slot - 1 - (1 << chain.period_depth) // _MARGIN
-    return before >= 0 and chain.period(before) > chain.period(of_target)
+    return before >= 0 and chain.period(before) > chain.period(of_target + (of_target >= chain.gloas))
 
 
 def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
@@ -188,20 +189,41 @@ def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Heade
     if origin is None or not origin.beacon_root:
         raise CannotProve("The header to jump from names no beacon block.")
     anchor = beacon_fetching.anchor(source, chain, origin.beacon_root)
-    period = chain.period(chain.slot_at(target.timestamp))
-    index = period - chain.periods_before_capella
-    if index >= len(anchor.summaries):
-        ends = min(chain.time_of((period + 1) << chain.period_depth), _LATEST)
-        values = {"block": target.number, "source": source.id, "origin": origin.number, "expected": ends}
-        return NotYet(wait("summary_to_come", **values))
-    summary = anchor.summaries[index]
-    tree = Period(source, chain, period, ssz.merge(*summary), summary[0])
-    roots = beacon_fetching.leaves(tree)
-    if isinstance(roots, NotYet):
-        return roots
-    block_roots = split(roots)
-    block = _block_of(chain, target, block_roots, tree.root)
-    return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
+    slot = chain.slot_at(target.timestamp)
+    period, before = chain.period(slot), b""
+    # The block that names the target may be the first one of the next period.
+    while True:
+        index = period - chain.periods_before_capella
+        if index >= len(anchor.summaries):
+            ends = min(chain.time_of((period + 1) << chain.period_depth), _LATEST)
+            values = {"block": target.number, "source": source.id, "origin": origin.number, "expected": ends}
+            return NotYet(wait("summary_to_come", **values))
+        summary = anchor.summaries[index]
+        tree = Period(source, chain, period, ssz.merge(*summary), summary[0])
+        roots = beacon_fetching.leaves(tree)
+        if isinstance(roots, NotYet):
+            return roots
+        block_roots = split(roots)
+        naming = _naming_slot(chain, slot, period, block_roots, before)
+        if naming is not None:
+            block = _block_of(chain, target, naming, block_roots, tree.root)
+            return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
+        period, before = period + 1, block_roots[-1]
+
+
+def _naming_slot(chain: BeaconChain, slot: int, period: int, block_roots: Sequence[bytes], before: bytes) -> int | None:
+    """Return the slot of the beacon block that names the execution block of a slot. None: it is in a later period.
+
+    It is the slot's own block, and since Gloas the next block after it. A slot without a block has the root of the slot
+    before. `before` is the last root of the period before this one, if that period has the slot.
+    """
+    if slot < chain.gloas:
+        return slot
+    first = period << chain.period_depth
+    for place, root in enumerate(block_roots):
+        if first + place > slot and root != (block_roots[place - 1] if place else before):
+            return first + place
+    return None
 
 
 def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
@@ -212,7 +234,7 @@ def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockB
     if isinstance(roots, NotYet):
         return roots
     block_roots, state_roots_root = split(roots[: tree.size]), roots[tree.size :]
-    block = _block_of(chain, target, block_roots, tree.root)
+    block = _block_of(chain, target, chain.slot_at(target.timestamp), block_roots, tree.root)
     branch = jumps.before_capella(chain, block, block_roots, state_roots_root, historical_roots)
     return BlockBranch(BLOCK_BEFORE_CAPELLA, branch)
 
@@ -229,13 +251,17 @@ def _before_merge(source: Chain, chain: BeaconChain, target: Header) -> BlockBra
     return BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, target.number, records, epochs))
 
 
-def _block_of(chain: BeaconChain, target: Header, block_roots: Sequence[bytes], period_root: bytes) -> ExecutionBranch:
-    """Return the beacon block of an execution block, verified. Raises `NodeUnavailable`, `CannotProve`."""
-    slot = chain.slot_at(target.timestamp)
+def _block_of(
+    chain: BeaconChain, target: Header, slot: int, block_roots: Sequence[bytes], period_root: bytes
+) -> ExecutionBranch:
+    """Return the beacon block of a slot, verified, which names an execution block.
+
+    Raises `NodeUnavailable`, `CannotProve`.
+    """
     place = chain.place(slot)
-    if place and block_roots[place] == block_roots[place - 1]:
+    if slot < chain.gloas and place and block_roots[place] == block_roots[place - 1]:
         raise CannotProve(f"The beacon chain has no block at slot {slot}.")
     block = beacon_fetching.block(chain.id, block_roots[place], slot, period_root)
     if block.block_hash != target.hash:
-        raise CannotProve(f"The beacon chain has another block at slot {slot}.")
+        raise CannotProve(f"The beacon block of slot {slot} names another block.")
     return block

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from chains.beacon import jumps
-from chains.beacon.jumps import CannotProve
+from chains.beacon.blocks import ExecutionBranch
 from chains.chains_file import Connection
 from chains.nodes.node_errors import NodeUnavailable
 from chains.nodes.rpc import RpcClient
@@ -48,17 +48,23 @@ class BeaconRoots(Recorder):
         return (beacon_chain.arguments,)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        if any(self.recorded(connection, target)) or _held_root(connection, target):
+        if any(self.recorded(connection, target)):
             return Start(target)
-        return super().reach(connection, target)
+        naming = _naming(connection, target)
+        return super().reach(connection, target) if isinstance(naming, NotYet) else Start(naming.number)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
-        config, start = connection.config, header.number
-        held = _held_root(connection, start)
-        if held is None:
-            return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
-        source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, held.root, header)
-        return Start(start, (call(self.contract, source, "record", held.time, branch, header.encode()),))
+        naming = _naming(connection, header.number)
+        if isinstance(naming, NotYet) or naming.number != header.number:
+            return NotYet(wait("beacon_root_not_held", block=header.number, **ends(connection.config)))
+        block, chain = _block(connection.config.source_id, naming.root), connection.source_rpc.chain
+        if block.block_hash != header.hash:
+            raise NodeUnavailable(
+                f"The nodes of {chain.label} have another block {header.number} than its beacon nodes."
+            )
+        source = connection.registry.block_hash_source
+        arguments = (naming.time, jumps.own(block), header.encode())
+        return Start(header.number, (call(self.contract, source, "record", *arguments),))
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
         there, here = (get_chains().chain(chain_id) for chain_id in (connection.source_id, connection.destination_id))
@@ -69,9 +75,9 @@ class BeaconRoots(Recorder):
 
 
 def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
-    """Return the newest source block whose beacon root the destination holds.
+    """Return the newest source block that a beacon root names which the destination holds.
 
-    The next source block's header has the root.
+    A later source block's header has the root.
 
     Return `NotYet` if the destination's beacon roots are those of another chain. Raises `NodeUnavailable`,
     `RpcRefused`.
@@ -82,7 +88,7 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
         numbers = range(max(1, last - _HEADERS + 1), last + 1)
         for number, header in zip(reversed(numbers), reversed(source_rpc.headers(numbers)), strict=True):
             if header and header.beacon_root == root:
-                return number - 1
+                return _named_by(source_rpc, header)
             lacking = lacking or (0 if header else number)
     chain, source = destination_rpc.chain.id, source_rpc.chain.id
     if lacking:
@@ -90,54 +96,86 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
     return NotYet(wait("no_beacon_root", contract=BEACON_ROOTS, chain=chain, source=source))
 
 
-@dataclass(frozen=True)
-class _HeldRoot:
-    """A beacon root that the destination holds."""
+# --- Which root names a block -----------------------------------------------------------------------------------------
+# The root in a header is that of the beacon block before the header's own. Before Gloas, that block contains the block
+# before. Since Gloas it names an execution block: the one before, or the one before that. No header has the root of a
+# beacon block whose successor has no execution block. So the roots in the next two headers tell all: one of them names
+# the block, or the second one names the next block, from which a parent hash leads on.
 
+
+@dataclass(frozen=True)
+class _Naming:
+    """A beacon root that the destination holds, and the source block that it names."""
+
+    number: int
+    root: bytes
     time: int
     """The time of the destination's block by which its contract finds the root."""
-    root: bytes
 
 
-def _held_root(connection: OpenConnection, number: int) -> _HeldRoot | None:
-    """Return a block's beacon root if the destination holds it, and will for a while."""
-    after = connection.source_rpc.header(number + 1)
-    root = after.beacon_root if after else b""
-    if not after or not root:
-        return None
+def _naming(connection: OpenConnection, number: int) -> _Naming | NotYet:
+    """Return the held root that names a block, or the next block if none names it."""
+    rpc, config = connection.source_rpc, connection.config
+    not_held = NotYet(wait("beacon_root_not_held", block=number, **ends(config)))
+    for later in (number + 1, number + 2):
+        header = rpc.header(later)
+        if header is None or not header.beacon_root:
+            return not_held
+        named = _named_by(rpc, header)
+        if named >= number:
+            time = _held_time(connection, header)
+            if time is None and later == number + 1:
+                continue  # Both may name the block.
+            return not_held if time is None else _Naming(named, header.beacon_root, time)
+    return not_held
+
+
+def _named_by(source_rpc: RpcClient, header: Header) -> int:
+    """Return the number of the block that the beacon root in a header names.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    chain = source_rpc.chain
+    beacon_chain = chain.beacon_chain
+    assert beacon_chain is not None, "chains.toml was checked"
+    assert header.beacon_root is not None, "the callers have looked"
+    if header.timestamp <= beacon_chain.time_of(beacon_chain.gloas):
+        return header.number - 1
+    block = _block(chain.id, header.beacon_root)
+    for number in (header.number - 1, header.number - 2):
+        if source_rpc.known_header(number).hash == block.block_hash:
+            return number
+    raise NodeUnavailable(f"The nodes of {chain.label} have other blocks before {header.number} than its beacon nodes.")
+
+
+@lru_cache(maxsize=64)
+def _block(source_id: int, root: bytes) -> ExecutionBranch:
+    """Return the beacon block with this root, verified. Raises `NodeUnavailable`."""
+    client = get_beacon_client(source_id)
+    assert client is not None, "chains.toml was checked"
+    return client.block(root)
+
+
+def _held_time(connection: OpenConnection, header: Header) -> int | None:
+    """Return the time by which the destination's contract finds the root in a header, if it will for a while."""
     rpc = connection.destination_rpc
     head = rpc.head()
     before = rpc.header(head.number - 1) if head.number else None
     # Seconds between blocks, if these are regular.
     step = max(1, head.timestamp - before.timestamp) if before else 1
-    oldest = max(after.timestamp, head.timestamp - step * _RELIED_ON)
+    oldest = max(header.timestamp, head.timestamp - step * _RELIED_ON)
     first = head.timestamp - (head.timestamp - oldest) // step * step
     times = range(first, min(head.timestamp, first + _DRIFT) + 1, step)
     # Consecutive blocks of a rollup are derived from the same L1 block, so some of their times are enough.
     moments = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
     held = zip(moments, _held(rpc, moments), strict=True)
-    return next((_HeldRoot(time, root) for time, held_root in held if held_root == root), None)
+    return next((time for time, root in held if root == header.beacon_root), None)
 
 
 def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
     """Return the roots that the destination holds for these times of its blocks. Empty where it holds none."""
     answers = destination_rpc.eth_calls([(BEACON_ROOTS, time.to_bytes(32)) for time in times])
     return [answer if isinstance(answer, bytes) and any(answer) else b"" for answer in answers]
-
-
-@lru_cache(maxsize=64)
-def _own_branch(source_id: int, root: bytes, header: Header) -> bytes:
-    """Return the branch from a block's hash to the root of its beacon block. Raises `NodeUnavailable`."""
-    chain, client = get_chains().chain(source_id), get_beacon_client(source_id)
-    assert chain.beacon_chain is not None, "chains.toml was checked"
-    assert client is not None, "chains.toml was checked"
-    try:
-        block = client.block(root, chain.beacon_chain.slot_at(header.timestamp))
-    except CannotProve as cannot:
-        raise NodeUnavailable(f"Block {header.number} of {chain.label} can't be proven: {cannot}") from None
-    if block.block_hash != header.hash:
-        raise NodeUnavailable(f"The nodes of {chain.label} have another block {header.number} than its beacon nodes.")
-    return jumps.own(block)
 
 
 SOURCE = BeaconRoots()

@@ -67,9 +67,16 @@ class EncodedWorld(BeaconWorld):
         if slot < self.chain.bellatrix:
             return super()._block(slot, parent)
         layout = self.chain.layout(slot)
-        payload = {"block_hash": self.hashes[slot]}
-        body = encode(blocks.body_of(layout, self.chain.preset), self.chance, {"execution_payload": payload})
-        state_root = ssz.tree_root(self.states[slot], self._state_depth(slot))
+        if slot >= self.chain.gloas:
+            # The block promises the slot's payload, and names the last one before.
+            named = self.hashes[max(full for full in self.hashes if full < slot)]
+            bid = {"parent_block_hash": named, "block_hash": self.hashes.get(slot, self.chance.randbytes(32))}
+            given: Any = {"signed_execution_payload_bid": {"message": bid}}
+            state_root = self._progressive(slot, self.states[slot]).root
+        else:
+            given = {"execution_payload": {"block_hash": self.hashes[slot]}}
+            state_root = ssz.tree_root(self.states[slot], self._state_depth(slot))
+        body = encode(blocks.body_of(layout, self.chain.preset), self.chance, given)
         numbers = slot.to_bytes(8, "little") + self.chance.randrange(2**20).to_bytes(8, "little")
         self.encoded[slot] = signed(numbers + parent + state_root + (84).to_bytes(4, "little") + body)
         return blocks.execution_branch(self.encoded[slot], layout, preset=self.chain.preset)

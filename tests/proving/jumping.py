@@ -5,7 +5,7 @@ them, with periods of eight slots.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,15 +39,19 @@ class Pointing(Relaid):
 
 @dataclass
 class World(beacon_chains.EncodedWorld):
-    """The beacon chain of all blocks that exist now. `numbers` has block numbers by slot."""
+    """The beacon chain of all blocks that exist now. `numbers` has block numbers by slot.
+
+    Since Gloas, a beacon block at another slot has no execution block.
+    """
 
     relaid: Pointing = field(kw_only=True)
     numbers: Mapping[int, int] = field(kw_only=True)
 
     def _block(self, slot: int, parent: bytes) -> ExecutionBranch:
-        number = self.numbers[slot]
-        self.relaid.name(number, parent)
-        self.hashes = {**self.hashes, slot: self.relaid.hash(number)}
+        if slot in self.numbers:
+            number = self.numbers[slot]
+            self.relaid.name(number, parent)
+            self.hashes = {**self.hashes, slot: self.relaid.hash(number)}
         return super()._block(slot, parent)
 
 
@@ -66,19 +70,24 @@ class Jumping:
         self.l1.tell(number, self.relaid.hash(number))
 
 
-def beacon_chain_of(chain: devchain.DevChain, *, seed: int = 1) -> tuple[Pointing, World]:
-    """Make a beacon chain for a chain whose blocks are a second apart. Blocks mined later have no beacon block."""
+def beacon_chain_of(
+    chain: devchain.DevChain, *, seed: int = 1, gloas: int = 2**64 - 1, empty: Collection[int] = ()
+) -> tuple[Pointing, World]:
+    """Make a beacon chain for a chain whose blocks are seconds apart. Blocks mined later have no beacon block.
+
+    `gloas` is the fork's first slot. From there on, beacon blocks at `empty` slots have no execution block.
+    """
     relaid = Pointing(chain)
     times = [
         int(chain.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
         for number in range(1, chain.head() + 1)
     ]
     genesis = times[0] - 8
-    forked = replace(beacon_worlds.SMALL, bellatrix=0, capella=8, deneb=16, electra=24, gloas=2**64 - 1, end=2**64 - 1)
+    forked = replace(beacon_worlds.SMALL, bellatrix=0, capella=8, deneb=16, electra=24, gloas=gloas, end=2**64 - 1)
     beacon_chain = replace(forked, id=sources.THERE, genesis_time=genesis, slot_seconds=1)
     numbers = {time - genesis: number for number, time in enumerate(times, 1)}
     slots = max(numbers) + 1
-    missed = frozenset(range(slots)).difference(numbers)
+    missed = frozenset(range(slots)).difference(numbers, empty)
     return relaid, World(random.Random(seed), beacon_chain, slots, missed, relaid=relaid, numbers=numbers)
 
 
@@ -94,6 +103,7 @@ bellatrix = {chain.bellatrix}
 capella = {chain.capella}
 deneb = {chain.deneb}
 electra = {chain.electra}
+gloas = {chain.gloas}
 """
 
 
