@@ -6,14 +6,14 @@ import pytest
 
 from devnet.devchain import DevChain
 from proving.models import Transaction
-from queries.models import BatchStatus
+from queries.models import BatchStatus, Block
 from tests import service
 from tests.chain_fixtures import chain_fixture
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.proving.chain_state import balance_at
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.sources import THERE, balance_proven, of_chains
-from tests.service import CHARLIE, submit, waiting, work_until_done
+from tests.service import CHARLIE, asking, balances, submit, waiting, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.long]
 
@@ -78,6 +78,13 @@ def service_of_roots(chain, made, roots, settings, tmp_path) -> Iterator[Jumping
         yield opened
 
 
+@pytest.fixture
+def service_of_jumps(chain, made, settings, tmp_path) -> Iterator[Jumping]:
+    with jumping(chain, made, settings, tmp_path) as jump:
+        jump.tell(number_of(len(PLAN)))
+        yield jump
+
+
 def named_by(world: World, relaid: Pointing, number: int) -> int:
     """Return the number of the block that the root in a block's header names."""
     (block,) = [
@@ -99,3 +106,16 @@ def test_each_block_is_recorded_by_the_root_that_names_it_or_the_next_one(servic
     # All four cases: one of two roots names the block, both do, or neither does.
     assert ways == {(-1, 0), (0, 0), (0, 1), (-1, 1)}
     assert set(Transaction.objects.values_list("succeeded", flat=True)) == {True}
+
+
+def test_each_block_is_reached_by_a_jump_through_the_block_that_names_it(service_of_jumps, there, key):
+    world = service_of_jumps.world
+    # Periods that the state of the origin summarises.
+    last = world.chain.period(8 + len(PLAN) - 1) * 8 - 8
+    numbers = [number_of(place) for place in range(len(BEFORE) - 3, last - 1) if PLAN[place] == "F"]
+    batch = submit(key, asking(balances(numbers, CHARLIE), source=THERE))
+    assert (work_until_done(batch, service_of_jumps.here, rounds=40).status, waiting()) == (BatchStatus.DONE, [])
+    for number in numbers:
+        assert balance_proven(service_of_jumps.here, number) == balance_at(there, CHARLIE, number)
+    rows = Block.objects.filter(number__in=numbers)
+    assert {row.path_unit for row in rows} == {"jumps"}
