@@ -263,5 +263,5 @@ def _block_of(
         raise CannotProve(f"The beacon chain has no block at slot {slot}.")
     block = beacon_fetching.block(chain.id, block_roots[place], slot, period_root)
     if block.block_hash != target.hash:
-        raise CannotProve(f"The beacon block of slot {slot} names another block.")
+        raise CannotProve(f"The beacon chain has another block at slot {slot}.")
     return block

@@ -115,19 +115,18 @@ class _Naming:
 
 def _naming(connection: OpenConnection, number: int) -> _Naming | NotYet:
     """Return the held root that names a block, or the next block if none names it."""
-    rpc, config = connection.source_rpc, connection.config
-    not_held = NotYet(wait("beacon_root_not_held", block=number, **ends(config)))
+    rpc, is_named = connection.source_rpc, False
     for later in (number + 1, number + 2):
         header = rpc.header(later)
         if header is None or not header.beacon_root:
-            return not_held
+            break
         named = _named_by(rpc, header)
-        if named >= number:
-            time = _held_time(connection, header)
-            if time is None and later == number + 1:
-                continue  # Both may name the block.
-            return not_held if time is None else _Naming(named, header.beacon_root, time)
-    return not_held
+        if named < number or (is_named and named > number):
+            continue
+        is_named = True
+        if (time := _held_time(connection, header)) is not None:
+            return _Naming(named, header.beacon_root, time)
+    return NotYet(wait("beacon_root_not_held", block=number, **ends(connection.config)))
 
 
 def _named_by(source_rpc: RpcClient, header: Header) -> int:

@@ -59,7 +59,7 @@ def test_a_node_that_hangs_is_passed_over(world, node):
         with within(16):
             assert client.header(world.root(89)) == world.blocks[89].header
             assert client.summaries(world.blocks[89].header) == world.anchor(89)
-            assert client.block(world.root(50), 50) == world.blocks[50]
+            assert client.block(world.root(50)) == world.blocks[50]
             assert roots_of(client, world) == b"".join(world.periods[6][0])
 
 
