@@ -45,7 +45,7 @@ class Fork:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _PriceReading:
     """The prices and the fork of a chain, as this process last read them."""
 
     prices: GasPrices
@@ -59,7 +59,7 @@ class _Reading:
 
 
 # These are by the client that this process shares (`get_rpc`).
-_read: WeakKeyDictionary[RpcClient, _Reading] = WeakKeyDictionary()
+_read: WeakKeyDictionary[RpcClient, _PriceReading] = WeakKeyDictionary()
 _found: WeakKeyDictionary[RpcClient, tuple[GasPrices, float]] = WeakKeyDictionary()
 """The prices that this process found itself, and when, by `time.monotonic`."""
 _asked_for_forks: WeakKeyDictionary[RpcClient, float] = WeakKeyDictionary()
@@ -186,7 +186,7 @@ def ask_for_fork(rpc: RpcClient) -> Fork | None:
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _reading(rpc: RpcClient) -> _Reading:
+def _reading(rpc: RpcClient) -> _PriceReading:
     shared = get_rpc(rpc.chain.id)
     known = _read.get(shared)
     if known and time.monotonic() - known.read_at < _KEPT_SECONDS:
@@ -205,7 +205,7 @@ def _reading(rpc: RpcClient) -> _Reading:
         record = found
     fork = Fork(**row.fork) if row.fork else None
     prices = replace(record, block_gas=row.gas_limit)
-    known = _Reading(prices, fork, row.timestamp, (row.gas_prices, row.gas_scale), time.monotonic())
+    known = _PriceReading(prices, fork, row.timestamp, (row.gas_prices, row.gas_scale), time.monotonic())
     _read[shared] = known
     return known
 
