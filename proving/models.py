@@ -496,6 +496,7 @@ class ChainHead(models.Model):
     gas_prices = models.CharField(
         max_length=20, db_default="", default=""
     )  # the record in `chains.prices`; "": the first
+    gas_prices_at = models.DateTimeField(null=True)  # when that record replaced another one
     gas_scale = models.FloatField(db_default=1, default=1)  # `GasPrices.scale`, as measured
     timestamp = models.PositiveBigIntegerField(db_default=0, default=0)  # of its block; 0: not known
     # The coming fork: its time `at`, the number of `nodes` that tell it, and whether it is `known`.

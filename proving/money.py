@@ -316,6 +316,7 @@ class Bound:
     gas: int  # gas of the part
     data_fee: int  # data fee of the part, in wei
     batches: frozenset[str] = frozenset()  # the batches whose money it is; empty if it is the operator's
+    fork: str = ""  # the destination's fork since the batch was accepted
 
     @property
     def price(self) -> int:
@@ -325,9 +326,11 @@ class Bound:
 
     def reason(self, chain: Chain, price: int) -> WaitReason:
         """Return the wait for more money at this gas price, in wei per gas."""
-        limit = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
+        more = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
+        if self.fork:
+            more["fork"] = self.fork
         remaining, needed, cheaper = max(0, self.remaining), self.gas * price + self.data_fee, self.price or None
-        return wait(self.code, chain=chain.id, left=remaining, price=price, needed=needed, cheaper=cheaper, **limit)
+        return wait(self.code, chain=chain.id, left=remaining, price=price, needed=needed, cheaper=cheaper, **more)
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:
@@ -338,7 +341,7 @@ def cap(chain: Chain, *, is_new: bool) -> int:
 def batches_of(portions: Collection[str]) -> list[Batch]:
     """Read what bounds a transaction of these batches (ids)."""
     rows = Batch.objects.filter(pk__in=portions).select_related("user")
-    return list(rows.only("fee", "estimated_gas", "user__daily_limits_wei"))
+    return list(rows.only("accepted_at", "fee", "estimated_gas", "user__daily_limits_wei"))
 
 
 def bounds(
@@ -396,8 +399,15 @@ def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches:
         return
     caused = _at_worst(portions, beside=tx.pk)
     for batch in batches:
-        gas = portions[batch.pk]
-        yield Bound("fee_limit", batch.fee - caused[batch.pk], gas, _data_fee(tx, gas, portions), frozenset({batch.pk}))
+        gas, fork = portions[batch.pk], destination_prices.fork_after(get_rpc(chain.id), batch.accepted_at)
+        yield Bound(
+            "fee_before_fork" if fork else "fee_limit",
+            batch.fee - caused[batch.pk],
+            gas,
+            _data_fee(tx, gas, portions),
+            frozenset({batch.pk}),
+            fork,
+        )
 
 
 def _data_fee(tx: Transaction, gas: int, portions: Mapping[str, int]) -> int:

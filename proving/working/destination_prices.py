@@ -3,15 +3,17 @@
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from weakref import WeakKeyDictionary
 
 from django.db import Error as DatabaseError
+from django.utils import timezone
 
 from chains.chains_file import Chain
 from chains.nodes import price_measurement, questions
 from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
-from chains.prices import GasPrices
+from chains.prices import OSAKA, GasPrices
 from chains.tries.header import Header
 from config.configured_chains import get_rpc
 from proving.models import ChainHead
@@ -54,6 +56,8 @@ class _PriceReading:
     """The time of the newest block. 0: not known."""
     stored: tuple[str, float]
     """The record's name and the scale as stored. The name is empty if no worker has found it."""
+    changed_at: datetime | None
+    """The time at which the worker found another record than before. None: never."""
     read_at: float
     """The time by `time.monotonic`."""
 
@@ -106,6 +110,12 @@ def fork_begins(rpc: RpcClient) -> Fork | None:
     return fork if fork.at - _BLOCKS_BEFORE * rpc.chain.block_seconds <= now < fork.at + SECONDS_AFTER else None
 
 
+def fork_after(rpc: RpcClient, at: datetime | None) -> str:
+    """Return the record's name if the chain had another record at this time. Otherwise return an empty text."""
+    reading = _reading(rpc)
+    return reading.prices.name if at and reading.changed_at and at < reading.changed_at else ""
+
+
 # --- For the watch of chains ------------------------------------------------------------------------------------------
 
 
@@ -122,7 +132,11 @@ def measure(rpc: RpcClient, head: Header, final: Header | int, *, are_charged: b
     if not (are_charged and agrees):
         measured, are_known = _measured(rpc, prices, final)
     if (measured.name, measured.scale) != reading.stored:
-        ChainHead.objects.filter(pk=rpc.chain.id).update(gas_prices=measured.name, gas_scale=measured.scale)
+        columns = {"gas_prices": measured.name, "gas_scale": measured.scale}
+        # Versions before had the first record.
+        if measured.name != (reading.stored[0] or OSAKA.name):
+            columns["gas_prices_at"] = timezone.now()
+        ChainHead.objects.filter(pk=rpc.chain.id).update(**columns)
         _read.pop(get_rpc(rpc.chain.id), None)
     return None if are_known else measured
 
@@ -205,7 +219,8 @@ def _reading(rpc: RpcClient) -> _PriceReading:
         record = found
     fork = Fork(**row.fork) if row.fork else None
     prices = replace(record, block_gas=row.gas_limit)
-    known = _PriceReading(prices, fork, row.timestamp, (row.gas_prices, row.gas_scale), time.monotonic())
+    stored = (row.gas_prices, row.gas_scale)
+    known = _PriceReading(prices, fork, row.timestamp, stored, row.gas_prices_at, time.monotonic())
     _read[shared] = known
     return known
 

@@ -11,6 +11,7 @@ from devnet import genesis
 from proving.models import SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import service
+from tests.proving import money
 from tests.proving.estimated_batches import estimate
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
@@ -29,8 +30,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def connect(settings, tmp_path, node: DrivenGeth) -> None:
-    settings.CHAINS_FILE = service.chains_toml(tmp_path, node.url, chain_id=CHAIN_ID)
+def connect(settings, tmp_path, node: DrivenGeth, *, chain: str = "") -> None:
+    settings.CHAINS_FILE = service.chains_toml(tmp_path, node.url, chain_id=CHAIN_ID, chain=chain)
 
 
 def request(number: int, of_block: dict[str, Any]) -> dict[str, Any]:
@@ -106,3 +107,27 @@ def test_what_is_signed_before_the_fork_fails_once_at_most(key, settings, tmp_pa
         nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
         assert list(nonces) == list(range(nonces[0], nonces[0] + len(nonces)))
         assert {service.fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+
+
+def test_a_batch_whose_fee_the_fork_exceeds_names_it_and_is_done_when_gas_is_cheaper(key, settings, tmp_path):
+    """In a fork's last hour, estimates have its prices already."""
+    with DrivenGeth(CHAIN_ID, amsterdam_time=int(time.time()) + 4_000) as node:
+        node.mine(3)
+        settings.ALLOWED_ADDRESSES = ["*"]
+        connect(settings, tmp_path, node, chain="test_network = false")
+        deployed_on(CHAIN_ID, node.mine)
+        batch = service.submit(key, request(node.head() - 1, KINDS["a balance"]) | {"fee": "auto"})
+        with money.stopped():
+            service.work()
+            node.mine_until_amsterdam()
+            node.mine(2)
+            service.work()
+        service.work()
+        assert not Transaction.objects.filter(queries__batch=batch).exists()
+        (wait,) = Client().get(f"/batch-queries/{batch.pk}", headers=service.header(key)).json()["waits"]
+        assert wait["code"] == "fee_before_fork"
+        assert f"before the fork Amsterdam of chain {CHAIN_ID}" in wait["sentence"]
+        # The base fee falls with each empty block.
+        node.mine(20)
+        service.done(batch, node)
+        assert service.fresh(batch).spent <= batch.fee
