@@ -41,6 +41,7 @@ from proving.models import (
 )
 from proving.packing import gas
 from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.packing.packs import Intent
 from proving.reading import block_contents
 from proving.reading.block_contents import BlockSize
 from proving.working import destination_prices
@@ -504,10 +505,8 @@ def weights_of(*transactions: Transaction) -> Weights:
     return {tx: stored[tx.pk] for tx in transactions}
 
 
-def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
+def portions_of(tx: Transaction, intent: Intent) -> Counter[str]:
     """Return each batch's part of a transaction's gas limit. Also set the transaction's expected gas.
-
-    The transaction carries the headers of the blocks `carried` (ids).
 
     A batch's weight is the gas that its queries would take alone, at most its estimate. The estimate leaves out facts
     that were proven before. So a user who requests little pays little, even if another requests much. Raises `NotOurs`.
@@ -519,14 +518,16 @@ def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
     sample = _sample(query for queries in asking.values() for query in queries)
     prices = destination_prices.of(get_rpc(tx.signer.chain_id))
     weights: Counter[str] = Counter()
+    carried = _carried(intent)
     for pk, batch in batches.items():
         if batch.is_self_funded:
             raise NotOurs(f"A transaction of the operator was to be for batch {pk}, which is self-funded.")
-        weights[pk] = max(
-            1, min(_expected(asking[pk], dict.fromkeys(carried), sample, prices), batch.estimated_gas or 0)
-        )
-    if tx.extends_id is None:
-        tx.expected_gas = weights.total()
+        weights[pk] = max(1, min(_expected(asking[pk], carried, sample, prices), batch.estimated_gas or 0))
+    of_facts = weights.total()
+    if tx.extends_id:
+        here = [query for queries in asking.values() for query in queries if query.block_id in carried]
+        of_facts = _expected(here, carried, sample, prices)
+    tx.expected_gas = of_facts + intent.path_gas
     return parts_of(tx.gas_limit, weights)
 
 
@@ -539,10 +540,15 @@ def parts_of(gas_limit: int, weights: Counter[str]) -> Counter[str]:
     return parts
 
 
-def expected_gas(queries: Collection[int], headers: Mapping[int, Header], prices: GasPrices) -> int:
-    """Return the expected gas of queries (ids) in one transaction. It carries these headers, by the ids of blocks."""
-    rows = list(Query.objects.filter(pk__in=queries))
-    return _expected(rows, headers, _sample(rows), prices)
+def expected_gas(intent: Intent, prices: GasPrices) -> int:
+    """Return the expected gas of a transaction with proofs."""
+    rows = list(Query.objects.filter(pk__in=intent.queries))
+    return _expected(rows, _carried(intent), _sample(rows), prices) + intent.path_gas
+
+
+def _carried(intent: Intent) -> dict[int, Header]:
+    """Return the headers that the transaction carries, by the ids of their blocks."""
+    return {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in intent.accumulates}
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
@@ -553,11 +559,8 @@ def _sample(queries: Iterable[Query]) -> Sample:
     return Sample.of(facts.stored_proof(row, slots)) if row and row.nodes else Sample()
 
 
-def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sample: Sample, prices: GasPrices) -> int:
-    """Return the expected gas of these queries.
-
-    The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
-    """
+def _expected(queries: Iterable[Query], carried: Mapping[int, Header], sample: Sample, prices: GasPrices) -> int:
+    """Return the expected gas of these queries, and of the headers `carried`, by the ids of their blocks."""
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     entry_blocks: set[int | None] = set()
     for query in queries:

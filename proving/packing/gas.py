@@ -16,7 +16,14 @@ from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.prices import GasPrices, Load
 from chains.tries.header import Header
-from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
+from chains.tries.packed import (
+    BLOCK_BEFORE_CAPELLA,
+    BLOCK_BEFORE_MERGE,
+    IMPLIED_HEADER_FIELDS,
+    OLD_BLOCK,
+    BlockBranch,
+    HeaderParts,
+)
 from chains.tries.packed_entries import size_of_ways
 from proving.facts import (
     AccountFact,
@@ -510,9 +517,13 @@ class _BlockLoad:
 
 def _header(missing: UnprovenBlock) -> Load:
     """Return the load of the header's bytes."""
-    encoded = b"" if missing.header is None else missing.header.encode()
+    return Load(_HEADER_SIZE) if missing.header is None else _bytes_of(missing.header)
+
+
+def _bytes_of(header: Header) -> Load:
+    encoded = header.encode()
     # A zero byte costs a quarter of another byte.
-    return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
+    return Load(len(encoded) - encoded.count(0) * 3 / 4)
 
 
 def _entry_proofs(missing: UnprovenBlock, prices: GasPrices) -> Sequence[Load]:
@@ -559,9 +570,30 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     """Return the load of a route's hops. `header` is the load of a typical header."""
     # The history contract has a slot for each block of its window.
     ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
-    hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
     # The headers of requested blocks are counted with those blocks.
-    return hop * route.hops + (header + _HEADER) * route.headers
+    return _hop(state, ring) * route.hops + (header + _HEADER) * route.headers
+
+
+def _hop(state: Trie, ring: Trie) -> Load:
+    return state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
+
+
+def of_hop(proof: VerifiedAccountProof) -> Load:
+    """Return the load of a hop by this proof of the history contract, without the header at which it begins."""
+    (slot,) = proof.slots
+    return _hop(Trie.of(proof.nodes), Trie.of(slot.nodes))
+
+
+def of_header(header: Header) -> Load:
+    """Return the load of a header whose state root is stored."""
+    return _bytes_of(header) + _HEADER
+
+
+def of_jump(parts: HeaderParts) -> Load:
+    """Return the load of a jump, without the header of the block to which it leads."""
+    branches = [part for part in parts if isinstance(part, BlockBranch)]
+    size = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in parts)
+    return Load(size, sum(_JUMPS[part.operation].execution for part in branches))
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class ArbitrumSlot(Arbitrum):
         if not isinstance(proof, tuple):
             return proof
         calls = (*begun.calls, proof, call(self.contract, contract, "record", begun.number, header.encode()))
-        return Start(header.number, calls)
+        return Start(header.number, calls, begun.gas + super().gas(connection.config).expected)
 
     def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
         """Return the number of the parent's block that confirmed the header's block. None if there is no event."""

@@ -58,7 +58,8 @@ class BeaconRoots(Recorder):
         if held is None:
             return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
         source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, held.root, header)
-        return Start(start, (call(self.contract, source, "record", held.time, branch, header.encode()),))
+        record = call(self.contract, source, "record", held.time, branch, header.encode())
+        return Start(start, (record,), self.gas(config).expected)
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
         there, here = (get_chains().chain(chain_id) for chain_id in (connection.source_id, connection.destination_id))

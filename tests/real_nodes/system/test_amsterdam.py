@@ -13,7 +13,8 @@ from queries.models import Batch, BatchStatus
 from tests import service
 from tests.proving import money
 from tests.proving.estimated_batches import estimate
-from tests.real_nodes.deploying import deployed_on
+from tests.proving.sources import KEYS, attesting
+from tests.real_nodes.deploying import deployed_for, deployed_on, mining
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
 
 pytestmark = [pytest.mark.django_db, pytest.mark.geth, pytest.mark.outside]
@@ -67,6 +68,22 @@ def test_every_kind_of_batch_is_done_at_the_first_try(amsterdam, client, key):
             assert 1 <= tx.newest.gas / tx.gas_used <= 1.6, name
         most_off = 0.1 if "zero" in name else 0.06
         assert batch.gas_used == pytest.approx(estimated, rel=most_off), name
+
+
+@pytest.mark.long
+def test_expected_gas_counts_an_attestation_at_amsterdam_s_prices(amsterdam, chain, key, settings, tmp_path):
+    """The other chain is the source."""
+    chain.mine(8)
+    with attesting(tmp_path / "attester", chain, KEYS[0]) as attester:
+        with mining(amsterdam.mine):
+            deployed_for(chain, amsterdam, attester, settings, tmp_path)
+        asked = {f"block:{chain.head() - 4}": KINDS["a balance"]}
+        batch = service.submit(key, service.asking(asked, source=chain.chain_id, destination=CHAIN_ID))
+        service.done(batch, amsterdam)
+    (tx,) = Transaction.objects.filter(queries__batch=batch).distinct()
+    assert tx.succeeded
+    assert tx.expected_gas == pytest.approx(tx.gas_used, rel=0.06)
+    assert tx.gas_used > 350_000
 
 
 def test_cancellations_are_believed_and_stop_no_signer(amsterdam, key):
