@@ -26,6 +26,7 @@ from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, Ex
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import hex_data
+from chains.prices import OSAKA
 from chains.tries import packed, packed_entries
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts.build import run_compiler
@@ -43,7 +44,7 @@ from tests.fixtures_folder import FOLDER, unhex
 
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
 WINDOW = 8191
-_GAS, _AMSTERDAM_GAS = hex(16_777_216), hex(50_000_000)
+_GAS, _AMSTERDAM_GAS = hex(OSAKA.most_gas), hex(50_000_000)
 # Addresses below are precompiled contracts. They are the same on all chains.
 _AFTER_PRECOMPILES = 2**16
 _CHAIN_ID, _SEPOLIA = 31_337, 11_155_111
@@ -139,9 +140,8 @@ class Lab:
     def ask(self, name: str, contract: Deployed, function: str, *arguments: object) -> Result:
         """Measure the gas of a view, without the gas of calling its contract."""
         data = contract.calldata(function, *arguments)
-        zeros = data.count(0)
         used, _ = self.send(contract.chain, contract, data)
-        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
+        return Result(name, used - OSAKA.before_execution(contract.address, data), used, len(data), 0)
 
     def show(self, case: Case, name: str, function: str, *arguments: object) -> Result:
         """Measure a transaction that shows the reader a proof under roots that are facts: of the case's first account,
@@ -257,12 +257,9 @@ def result_of(
     Each argument has the used gas, the calldata and the gas after Amsterdam, of one of the chains.
     """
     used, data, _ = before_prague
-    size, zeros = len(data), data.count(0)
-    bytes_gas = 4 * zeros + 16 * (size - zeros)
-    execution = used - 21_000 - bytes_gas
-    floor = 21_000 + 10 * zeros + 40 * (size - zeros)
+    execution, floor = used - OSAKA.before_execution(HISTORY, data), OSAKA.least_limit(HISTORY, data)
     gas = execution // heads, today[0] // heads
-    return Result(name, *gas, size // heads, floor // heads, heads=heads, amsterdam=today[2] // heads)
+    return Result(name, *gas, len(data) // heads, floor // heads, heads=heads, amsterdam=today[2] // heads)
 
 
 def mean(name: str, results: Sequence[Result], *, heads: int) -> Result:
@@ -778,8 +775,6 @@ PUBLISHED_MESSAGES = {
     "reference, Scroll to L1": 1_361_992,
     "reference, L1 to OP": 1_642_699,
 }
-# A slot that was zero before, with its first access (EIP-2929).
-NEW_SLOT = 22_100
 
 
 class Hop:

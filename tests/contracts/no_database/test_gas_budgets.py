@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from campaigns.benchmarks.gas import (
-    NEW_SLOT,
     PUBLISHED_MESSAGES,
     Lab,
     a_withdrawal,
@@ -18,6 +17,7 @@ from campaigns.benchmarks.gas import (
     measure_votes,
     recorded,
 )
+from chains.prices import OSAKA
 from devnet.devchain import PROJECT
 from tests.contracts import tries
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
@@ -109,7 +109,7 @@ def test_a_message_of_another_chain_costs_what_its_bytes_cost_alone():
         message = results[f"a message, by a {kind}"]
         assert message.exec <= MESSAGE
         assert message.tx == message.floor < min(PUBLISHED_MESSAGES.values()) / 5
-    assert results["a copy of a prover"].exec - NEW_SLOT <= COPY_OF_A_PROVER
+    assert results["a copy of a prover"].exec - OSAKA.new_word <= COPY_OF_A_PROVER
 
 
 @pytest.mark.parametrize("name", JUMPS)
