@@ -100,10 +100,41 @@ _FULL_BRANCH, _BRANCH, _CHILD = Load(1, 1_560), Load(2, 2_120), Load(1, 240)
 # largest tries of mainnet.
 _STATE, _STORAGE_TRIE = (16, 16, 16, 16, 16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 9)
 
+# A call that reads a stored slot, by its zero bytes, its other bytes and its execution. Then a call that shows a slot
+# with a proof, without the proof; a proof's leaf; and the execution of each byte of a proof.
+_READING, _SHOWING = (45, 55, 3_000), (155, 58, 9_400)
+_LEAF_SIZE, _SHOWN_BYTE_GAS = 47, 18
+
 # A signed gas limit is 15 % above a node's estimate, which is up to 4 % above the used gas.
 _SIGNED = 1.2
 # Number of slots that are requested with the sampled proof.
 SAMPLED_SLOTS = 4
+
+
+@dataclass(frozen=True)
+class StoredOrShown:
+    """The gas of a slot that is stored for all readers, and of one that each reader shows with a proof."""
+
+    stored: int
+    """The gas of storing the slot once."""
+    read: int
+    """The gas of a transaction that reads it."""
+    shown: int
+    """The gas of a transaction that shows it."""
+
+    @classmethod
+    def of(cls, trie: "Trie", stored: float, prices: GasPrices) -> Self:
+        size = trie.size + _LEAF_SIZE
+        zeros, others, execution = _SHOWING
+        shown = prices.gas_of_call(bytes(zeros) + b"\1" * (others + size), execution + _SHOWN_BYTE_GAS * size)
+        zeros, others, execution = _READING
+        read = prices.gas_of_call(bytes(zeros) + b"\1" * others, execution)
+        return cls(math.ceil(stored), math.ceil(read * prices.scale), math.ceil(shown * prices.scale))
+
+    @property
+    def pays_from(self) -> int:
+        """Return the number of readings from which storing the slot takes less gas."""
+        return self.stored // (self.shown - self.read) + 1
 
 
 class CostPart(Enum):
@@ -148,6 +179,11 @@ class Trie:
             # A branch omits the hash of a child that is sent too.
             load += branch * here + Load(_HASH * max(0.0, here * count - below))
         return load
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the branches on the path to one key. An absent child has a byte."""
+        return sum(3 + (_HASH + 1) * count + _PLACES + 1 - count for count in self.children)
 
     def count(self, keys: int) -> float:
         """Return the number of nodes on the paths to this number of keys."""

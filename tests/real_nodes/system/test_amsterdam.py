@@ -1,16 +1,20 @@
 """The service on a geth that charges Amsterdam's prices, and on one that reaches the fork."""
 
+import io
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
+from eth_utils.crypto import keccak
 
 from devnet import genesis
 from proving.models import SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import service
+from tests.explorer import slot_costs
 from tests.proving import money
 from tests.proving.estimated_batches import estimate
 from tests.proving.sources import KEYS, attesting
@@ -68,6 +72,30 @@ def test_every_kind_of_batch_is_done_at_the_first_try(amsterdam, client, key):
             assert 1 <= tx.newest.gas / tx.gas_used <= 1.6, name
         most_off = 0.1 if "zero" in name else 0.06
         assert batch.gas_used == pytest.approx(estimated, rel=most_off), name
+
+
+@pytest.mark.long
+def test_the_page_names_what_a_stored_slot_and_a_shown_one_cost_at_amsterdam_s_prices(key, client, settings, tmp_path):
+    node, slots = DrivenGeth(CHAIN_ID, amsterdam_time=0), [f"0x{keccak(n.to_bytes(32)).hex()}" for n in range(600)]
+    node.genesis["alloc"][genesis.HOLDS_SLOTS]["storage"] = dict.fromkeys(slots, f"0x{10**18 + 1:064x}")
+    with node:
+        node.mine(3)
+        connect(settings, tmp_path, node)
+        deployed_on(CHAIN_ID, node.mine)
+        with mining(node.mine):
+            call_command("deploy_reader", str(CHAIN_ID), stdout=io.StringIO())
+        node.mine(2)
+        block, some = node.head() - 1, slots[:20]
+        figures = slot_costs.told(CHAIN_ID, block, genesis.HOLDS_SLOTS, some)
+        assert figures
+        stored, read, shown, readings = figures
+        # A new word takes 110,020 gas.
+        assert stored > 110_020
+        assert readings == stored // (shown - read) == 1
+        of_account = {"accounts": {genesis.HOLDS_SLOTS: {"props": ["STORAGE_ROOT"], "slots": some}}}
+        service.done(submit(key, node, of_account, block), node)
+        taken = slot_costs.taken(client, key, node, block, genesis.HOLDS_SLOTS, some[0])
+        assert (read, shown) == pytest.approx(taken, rel=0.06)
 
 
 @pytest.mark.long
