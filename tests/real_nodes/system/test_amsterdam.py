@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from eth_account import Account
 from eth_utils.crypto import keccak
 
 from devnet import genesis
+from devnet.devchain import ACCOUNTS
 from proving.models import SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import service
 from tests.explorer import slot_costs
-from tests.proving import money
+from tests.factories import client_of
+from tests.proving import money, self_funded
 from tests.proving.estimated_batches import estimate
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_for, deployed_on, mining
@@ -72,6 +75,49 @@ def test_every_kind_of_batch_is_done_at_the_first_try(amsterdam, client, key):
             assert 1 <= tx.newest.gas / tx.gas_used <= 1.6, name
         most_off = 0.1 if "zero" in name else 0.06
         assert batch.gas_used == pytest.approx(estimated, rel=most_off), name
+
+
+@pytest.mark.long
+def test_a_wallet_pays_for_every_kind_of_batch_with_the_limits_that_its_page_gives(amsterdam, client, key):
+    for name, of_block in [*KINDS.items(), ("slots at a time", KINDS["slots"])]:
+        amsterdam.mine(2)
+        number = amsterdam.head() - 1
+        body = self_funded.itself(request(number, of_block))
+        if "time" in name:
+            # No node can simulate the slots' proof before the time's.
+            moment = int(amsterdam.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
+            body["data"] = {str(CHAIN_ID): {f"timestamp:{moment}": of_block}}
+        expected = estimate(client, key, body)["gas"]["expected"]
+        batch, used = service.submit(key, body), 0
+        service.work(2)
+        with self_funded.nothing_spent(amsterdam):
+            while transactions := left_on_page(batch)["transactions"]:
+                for tx in transactions:
+                    receipt = paid(amsterdam, tx)
+                    assert receipt["status"] == "0x1", name
+                    used += int(receipt["gasUsed"], 16)
+            service.done(batch, amsterdam)
+        assert used == pytest.approx(expected, rel=0.1 if "zero" in name else 0.06), name
+
+
+def left_on_page(batch: Batch) -> Any:
+    """Return what the script of the batch's page gets to send."""
+    return (
+        client_of(_ALICE)
+        .post(f"/explorer/query/{batch.pk}/transactions", headers={"accept": "application/json"})
+        .json()
+    )
+
+
+def paid(node: DrivenGeth, tx: dict[str, Any]) -> Any:
+    """Send the transaction as a wallet does, with the page's gas limit. Return its receipt."""
+    payer, secret = ACCOUNTS[1]
+    nonce = int(node.rpc("eth_getTransactionCount", payer, "latest"), 16)
+    fees = {"nonce": nonce, "chainId": CHAIN_ID, "maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
+    fields = {name: tx[name] for name in ("to", "data", "value", "gas")} | fees
+    sent = node.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, secret).raw_transaction.to_0x_hex())
+    node.mine()
+    return node.rpc("eth_getTransactionReceipt", sent)
 
 
 @pytest.mark.long
