@@ -16,8 +16,8 @@ from tests.explorer.batch_forms import form
 from tests.factories import client_of
 
 _SENTENCE = re.compile(
-    r"Storing a slot costs about ([\d,]+) gas once, and each reading ([\d,]+)\. "
-    r"If each reader shows the slot with a proof instead, a reading costs about ([\d,]+)\. "
+    r"Storing a slot costs about ([\d,]+) gas once, and each transaction that reads it ([\d,]+)\. "
+    r"A transaction that shows the slot with a proof instead costs about ([\d,]+), and [^.]+\. "
     r"(Storing is cheaper from the first reading on\.|Showing is cheaper up to ([\d,]+) readings? of a slot, )"
 )
 
