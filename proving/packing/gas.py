@@ -625,11 +625,12 @@ def of_header(header: Header) -> Load:
     return _bytes_of(header) + _HEADER
 
 
-def of_jump(parts: HeaderParts) -> Load:
+def of_jump(parts: HeaderParts, *, stores_hash: bool = False) -> Load:
     """Return the load of a jump, without the header of the block to which it leads."""
     branches = [part for part in parts if isinstance(part, BlockBranch)]
     size = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in parts)
-    return Load(size, sum(_JUMPS[part.operation].execution for part in branches))
+    load = Load(size, sum(_JUMPS[part.operation].execution for part in branches))
+    return load + _HOP if stores_hash and parts else load
 
 
 @dataclass(frozen=True)

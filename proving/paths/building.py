@@ -168,8 +168,9 @@ def next_transactions(
     leg = next_leg(connection, path, beside=beside)
     queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
-    gas = path_gas(connection, leg.gas, jump)
-    if leg.arrives and target.number == block.number:
+    is_at_block = leg.arrives and target.number == block.number
+    gas = path_gas(connection, leg.gas, jump, stores_hash=not is_at_block)
+    if is_at_block:
         proofs = packs.intents(
             block, registry, missing, connection.prices, with_header=True, jump=jump, calls=leg.calls, path_gas=gas
         )
@@ -189,9 +190,9 @@ def intent_before(connection: OpenConnection, preparation: Preparation, queries:
     return Intent(to, data, queries, extends=connection.registry.row_id, path_gas=preparation.gas)
 
 
-def path_gas(connection: OpenConnection, gas: int, jump: HeaderParts) -> int:
+def path_gas(connection: OpenConnection, gas: int, jump: HeaderParts, *, stores_hash: bool = False) -> int:
     """Return the expected gas of calls with this `gas` that make a hash trusted, and of a jump."""
-    return gas + int(connection.prices.gas_of(of_jump(jump)))
+    return gas + int(connection.prices.gas_of(of_jump(jump, stores_hash=stores_hash)))
 
 
 def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg:
