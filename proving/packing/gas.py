@@ -615,7 +615,7 @@ def _hop(state: Trie, ring: Trie) -> Load:
 
 
 def of_hop(proof: VerifiedAccountProof) -> Load:
-    """Return the load of a hop by this proof of the history contract, without the header at which it begins."""
+    """Return the load of a hop by this proof of one slot, which is stored, without the header at which it begins."""
     (slot,) = proof.slots
     return _hop(Trie.of(proof.nodes), Trie.of(slot.nodes))
 

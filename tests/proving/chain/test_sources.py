@@ -1160,6 +1160,14 @@ def test_expected_gas_counts_records_and_hops_with_the_proof(chain, rollup, key)
 
 
 @pytest.mark.long
+def test_expected_gas_counts_a_proof_of_the_parent_s_state(chain, elsewhere, key):
+    elsewhere.confirm(40)
+    elsewhere.outbox.chain.mine(3)
+    L1Block(chain).tell_of(elsewhere.outbox.chain)
+    assert difference(chain, key, 40, sent=2) < 0.06
+
+
+@pytest.mark.long
 def test_an_attestation_lacking_gas_gets_the_expected_gas_while_nodes_estimate_falsely(
     chain, there, attested, key, settings
 ):
