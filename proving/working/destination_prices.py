@@ -17,6 +17,7 @@ from chains.prices import OSAKA, GasPrices
 from chains.tries.header import Header
 from config.configured_chains import get_rpc
 from proving.models import ChainHead
+from proving.working import heads
 
 # Seconds after which this process reads a chain's prices again, and for which it keeps those that it found itself.
 _KEPT_SECONDS, _FOUND_SECONDS = 4, 60
@@ -88,11 +89,14 @@ def find(rpc: RpcClient) -> GasPrices:
 
 
 def for_estimates(rpc: RpcClient) -> GasPrices:
-    """Return the prices for estimates. Shortly before a fork with known prices they are those after it."""
-    prices, fork, after = of(rpc), coming_fork(rpc), rpc.chain.gas_prices[-1]
+    """Return the prices for estimates.
+
+    Shortly before a fork with known prices they are those after it, and so until the chain's are found to be those.
+    """
+    prices, fork, after = of(rpc), _reading(rpc).fork, rpc.chain.gas_prices[-1]
     if fork is None or not fork.is_known or prices.name == after.name:
         return prices
-    is_dear = fork.is_believed(rpc.chain) and fork.at - _now(rpc) < _NEAR
+    is_dear = fork.is_believed(rpc.chain) and abs(fork.at - _now(rpc)) < _NEAR
     return replace(after, block_gas=prices.block_gas) if is_dear else prices
 
 
@@ -144,18 +148,20 @@ def measure(rpc: RpcClient, head: Header, final: Header | int, *, are_charged: b
 def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = None) -> tuple[GasPrices, bool]:
     """Return the prices that the chain has now, after `prices`, and whether it charges known ones. Ask each node.
 
-    The headers of all nodes must show a change, and what one of them charges. A node alone can thus change nothing, and
-    prevent nothing. The prices don't go back unless the newest final block does.
+    The headers of all nodes that don't lag must show a change, and what one of them charges. A node alone can thus
+    change nothing, and prevent nothing. The prices don't go back unless the newest final block does.
     """
     first, after = rpc.chain.gas_prices[0], rpc.chain.gas_prices[-1]
     of_nodes = price_measurement.measure(rpc, rpc.chain.gas_prices)
-    heads = [of_node.head for of_node in of_nodes if of_node.head]
+    highest = max((of_node.head.number for of_node in of_nodes if of_node.head), default=0)
+    of_nodes = [each for each in of_nodes if not (each.head and heads.lags(rpc.chain, each.head, highest))]
+    newest = [of_node.head for of_node in of_nodes if of_node.head]
     candidates = [prices]
-    if heads and all(head.is_amsterdams for head in heads) and _has_begun(rpc, heads):
+    if newest and all(head.is_amsterdams for head in newest) and _has_begun(rpc, newest):
         candidates.insert(0, after)
-    elif heads and not any(head.is_amsterdams for head in heads) and final is not None:
-        newest = rpc.known_header(final) if isinstance(final, int) else final
-        candidates[:0] = [] if newest.is_amsterdams else [first]
+    elif newest and not any(head.is_amsterdams for head in newest) and final is not None:
+        newest_final = rpc.known_header(final) if isinstance(final, int) else final
+        candidates[:0] = [] if newest_final.is_amsterdams else [first]
     for candidate in candidates:
         if any(candidate.name in of_node.fitting for of_node in of_nodes):
             return replace(candidate, block_gas=prices.block_gas, scale=1), True
@@ -165,10 +171,10 @@ def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = No
     return replace(prices, scale=min(scales, default=prices.scale)), begins or not scales
 
 
-def _has_begun(rpc: RpcClient, heads: list[Header]) -> bool:
-    if len(heads) > 1:
+def _has_begun(rpc: RpcClient, newest: list[Header]) -> bool:
+    if len(newest) > 1:
         return True
-    before = [number for number in range(heads[0].number - _IN_A_ROW + 1, heads[0].number) if number >= 0]
+    before = [number for number in range(newest[0].number - _IN_A_ROW + 1, newest[0].number) if number >= 0]
     return all(header.is_amsterdams for header in rpc.known_headers(before))
 
 
@@ -191,7 +197,10 @@ def ask_for_fork(rpc: RpcClient) -> Fork | None:
         at = min(forks, key=lambda at: (-forks[at], at))
         is_known = all(answer.is_known for answer in answers if answer and answer.at == at)
         named = Fork(at, forks[at], is_known=is_known)
-    if named != _reading(rpc).fork:
+    reading = _reading(rpc)
+    if named is None and reading.fork and 0 <= _now(rpc) - reading.fork.at < _NEAR:
+        return coming_fork(rpc)  # Estimates need it until the chain's prices are found to be those after it.
+    if named != reading.fork:
         ChainHead.objects.filter(pk=rpc.chain.id).update(fork=named and asdict(named))
         _read.pop(shared, None)
     return coming_fork(rpc)
