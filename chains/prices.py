@@ -138,6 +138,10 @@ class GasPrices:
         base = self.transfer_to_self if to and not data else self.call
         return max(self.before_execution(to, data), base + floor)
 
+    def gas_of_call(self, data: bytes, execution: int) -> int:
+        """Return the gas of a transaction that calls a contract with this data."""
+        return max(self.least_limit("any", data), self.before_execution("any", data) + execution)
+
     @property
     def max_gas(self) -> int:
         """Return the maximum gas limit of a transaction in the next block."""

@@ -68,7 +68,7 @@ def why(rpc: RpcClient, tx: Transaction, *, gas_used: int, gas_limit: int, block
     estimate = questions.gas_estimate(sender, to, data, before)
     told: dict[str, int | ChainError] = {**rpc.answers_of_each(estimate)}
     told = told or dict(zip(rpc.chain.hosts[:1], rpc.ask([estimate]), strict=True))
-    estimates = ", ".join(f"{gas} ({host})" for host, gas in told.items() if isinstance(gas, int)) or "nothing"
+    estimates = " and ".join(f"{gas:,} ({host})" for host, gas in told.items() if isinstance(gas, int)) or "nothing"
     return Failure(cause, wait("transaction_out_of_gas", gas=gas_used, limit=gas_limit, estimates=estimates))
 
 

@@ -281,7 +281,7 @@ class Transaction(models.Model):
     # Empty if it didn't fail, or if an earlier version stored it.
     failure = models.CharField(max_length=10, choices=FailureCause.choices, null=True)  # noqa: DJ001 (SQLite copies no table for it)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # The expected gas, by which later estimates are corrected (`proving.packing.gas`). 0 if unknown.
+    # The expected gas (`proving.packing.gas`), with which nodes' later estimates are compared. 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # effective, in wei per gas
     # `reserved`, rounded up to gwei, so that a database can add it up.
@@ -496,6 +496,7 @@ class ChainHead(models.Model):
     gas_prices = models.CharField(
         max_length=20, db_default="", default=""
     )  # the record in `chains.prices`; "": the first
+    gas_prices_at = models.DateTimeField(null=True)  # when that record replaced another one
     gas_scale = models.FloatField(db_default=1, default=1)  # `GasPrices.scale`, as measured
     timestamp = models.PositiveBigIntegerField(db_default=0, default=0)  # of its block; 0: not known
     # The coming fork: its time `at`, the number of `nodes` that tell it, and whether it is `known`.

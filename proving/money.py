@@ -41,6 +41,7 @@ from proving.models import (
 )
 from proving.packing import gas
 from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.packing.packs import Intent
 from proving.reading import block_contents
 from proving.reading.block_contents import BlockSize
 from proving.working import destination_prices
@@ -316,6 +317,7 @@ class Bound:
     gas: int  # gas of the part
     data_fee: int  # data fee of the part, in wei
     batches: frozenset[str] = frozenset()  # the batches whose money it is; empty if it is the operator's
+    fork: str = ""  # the destination's fork since the batch was accepted
 
     @property
     def price(self) -> int:
@@ -325,9 +327,11 @@ class Bound:
 
     def reason(self, chain: Chain, price: int) -> WaitReason:
         """Return the wait for more money at this gas price, in wei per gas."""
-        limit = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
+        more = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
+        if self.fork:
+            more["fork"] = self.fork
         remaining, needed, cheaper = max(0, self.remaining), self.gas * price + self.data_fee, self.price or None
-        return wait(self.code, chain=chain.id, left=remaining, price=price, needed=needed, cheaper=cheaper, **limit)
+        return wait(self.code, chain=chain.id, left=remaining, price=price, needed=needed, cheaper=cheaper, **more)
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:
@@ -338,7 +342,7 @@ def cap(chain: Chain, *, is_new: bool) -> int:
 def batches_of(portions: Collection[str]) -> list[Batch]:
     """Read what bounds a transaction of these batches (ids)."""
     rows = Batch.objects.filter(pk__in=portions).select_related("user")
-    return list(rows.only("fee", "estimated_gas", "user__daily_limits_wei"))
+    return list(rows.only("accepted_at", "fee", "estimated_gas", "user__daily_limits_wei"))
 
 
 def bounds(
@@ -396,8 +400,15 @@ def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches:
         return
     caused = _at_worst(portions, beside=tx.pk)
     for batch in batches:
-        gas = portions[batch.pk]
-        yield Bound("fee_limit", batch.fee - caused[batch.pk], gas, _data_fee(tx, gas, portions), frozenset({batch.pk}))
+        gas, fork = portions[batch.pk], destination_prices.fork_after(get_rpc(chain.id), batch.accepted_at)
+        yield Bound(
+            "fee_before_fork" if fork else "fee_limit",
+            batch.fee - caused[batch.pk],
+            gas,
+            _data_fee(tx, gas, portions),
+            frozenset({batch.pk}),
+            fork,
+        )
 
 
 def _data_fee(tx: Transaction, gas: int, portions: Mapping[str, int]) -> int:
@@ -494,10 +505,8 @@ def weights_of(*transactions: Transaction) -> Weights:
     return {tx: stored[tx.pk] for tx in transactions}
 
 
-def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
+def portions_of(tx: Transaction, intent: Intent) -> Counter[str]:
     """Return each batch's part of a transaction's gas limit. Also set the transaction's expected gas.
-
-    The transaction carries the headers of the blocks `carried` (ids).
 
     A batch's weight is the gas that its queries would take alone, at most its estimate. The estimate leaves out facts
     that were proven before. So a user who requests little pays little, even if another requests much. Raises `NotOurs`.
@@ -509,14 +518,16 @@ def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
     sample = _sample(query for queries in asking.values() for query in queries)
     prices = destination_prices.of(get_rpc(tx.signer.chain_id))
     weights: Counter[str] = Counter()
+    carried = _carried(intent)
     for pk, batch in batches.items():
         if batch.is_self_funded:
             raise NotOurs(f"A transaction of the operator was to be for batch {pk}, which is self-funded.")
-        weights[pk] = max(
-            1, min(_expected(asking[pk], dict.fromkeys(carried), sample, prices), batch.estimated_gas or 0)
-        )
-    if tx.extends_id is None:
-        tx.expected_gas = weights.total()
+        weights[pk] = max(1, min(_expected(asking[pk], carried, sample, prices), batch.estimated_gas or 0))
+    of_facts = weights.total()
+    if tx.extends_id:
+        here = [query for queries in asking.values() for query in queries if query.block_id in carried]
+        of_facts = _expected(here, carried, sample, prices)
+    tx.expected_gas = of_facts + intent.path_gas
     return parts_of(tx.gas_limit, weights)
 
 
@@ -529,10 +540,15 @@ def parts_of(gas_limit: int, weights: Counter[str]) -> Counter[str]:
     return parts
 
 
-def expected_gas(queries: Collection[int], headers: Mapping[int, Header], prices: GasPrices) -> int:
-    """Return the expected gas of queries (ids) in one transaction. It carries these headers, by the ids of blocks."""
-    rows = list(Query.objects.filter(pk__in=queries))
-    return _expected(rows, headers, _sample(rows), prices)
+def expected_gas(intent: Intent, prices: GasPrices) -> int:
+    """Return the expected gas of a transaction with proofs."""
+    rows = list(Query.objects.filter(pk__in=intent.queries))
+    return _expected(rows, _carried(intent), _sample(rows), prices) + intent.path_gas
+
+
+def _carried(intent: Intent) -> dict[int, Header]:
+    """Return the headers that the transaction carries, by the ids of their blocks."""
+    return {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in intent.accumulates}
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
@@ -543,11 +559,8 @@ def _sample(queries: Iterable[Query]) -> Sample:
     return Sample.of(facts.stored_proof(row, slots)) if row and row.nodes else Sample()
 
 
-def _expected(queries: Iterable[Query], carried: Mapping[int, Header | None], sample: Sample, prices: GasPrices) -> int:
-    """Return the expected gas of these queries.
-
-    The transaction also carries the headers of the blocks `carried` (ids). None: a header of the largest size.
-    """
+def _expected(queries: Iterable[Query], carried: Mapping[int, Header], sample: Sample, prices: GasPrices) -> int:
+    """Return the expected gas of these queries, and of the headers `carried`, by the ids of their blocks."""
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     entry_blocks: set[int | None] = set()
     for query in queries:

@@ -3,8 +3,8 @@
 `make bench-gas` measures the recorded cases, if there are any, and generated cases of the same shape. Each transaction
 runs on two chains. One has today's rules and gives `tx`, the gas that the sender pays. The other has the rules before
 EIP-7623, whose floor would hide the rest. It gives `exec`, the used gas without 21,000 and without the gas of the
-calldata. `next` is computed: the gas that the sender would pay by the prices that are scheduled for the next fork,
-Glamsterdam (EIP-7773). No node here has these prices.
+calldata. A third chain gives `amsterdam`, the gas that the sender pays after that fork: a geth, which `make geth`
+builds, runs the transaction again on the state before it.
 """
 
 import json
@@ -26,10 +26,12 @@ from chains.beacon.blocks import BLOCK_HASH, BODY_DEPTH, EXECUTION_PAYLOAD, Beac
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import hex_data
+from chains.prices import OSAKA
 from chains.tries import packed, packed_entries
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts.build import run_compiler
 from devnet.devchain import PROJECT, DevChain
+from devnet.geth import GETH, Geth
 from tests.contracts import rollup_sources, state_provers, tries, withdrawal_walks
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
@@ -42,19 +44,15 @@ from tests.fixtures_folder import FOLDER, unhex
 
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
 WINDOW = 8191
-_GAS = hex(16_777_216)
-_SEPOLIA = 11_155_111
+_GAS, _AMSTERDAM_GAS = hex(OSAKA.most_gas), hex(50_000_000)
+# Addresses below are precompiled contracts. They are the same on all chains.
+_AFTER_PRECOMPILES = 2**16
+_CHAIN_ID, _SEPOLIA = 31_337, 11_155_111
 # Block number of the generated cases, and their random seed.
 _BLOCK = 17_463_226
 _SEED = 17
 
 _BALANCE = packed.NONCE_AND_BALANCE
-
-# Gas prices of the Glamsterdam fork, as scheduled in August 2026: a call (EIP-2780); a byte of calldata at the floor
-# (EIP-7976); writing a slot, without its read (EIP-8038); creating a slot (EIP-8037: 64 bytes of state at 1,530 each).
-# `_NEW_SLOT` is today's price for creating and writing a slot.
-_NEXT_CALL, _NEXT_FLOOR, _NEXT_WRITE, _NEXT_SLOT = 15_000, 64, 10_000, 64 * 1_530
-_NEW_SLOT = 20_000
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ class Result:
     calldata_bytes: int
     floor: int
     heads: int = 1
-    next: int = 0
-    """Gas of the transaction by the next fork's prices; zero for a read."""
+    amsterdam: int = 0
+    """Gas of the transaction after Amsterdam; zero for a read, and without geth."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,8 @@ class Case:
 class Lab:
     """Both chains, at a height whose history includes the block, beyond the blocks that BLOCKHASH reaches."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, number: int, geth: Geth | None = None) -> None:
+        self._number, self._geth = number, geth
         self._stack = ExitStack()
         self._chains: list[tuple[DevChain, str]] = []
 
@@ -142,9 +140,8 @@ class Lab:
     def ask(self, name: str, contract: Deployed, function: str, *arguments: object) -> Result:
         """Measure the gas of a view, without the gas of calling its contract."""
         data = contract.calldata(function, *arguments)
-        zeros = data.count(0)
         used, _ = self.send(contract.chain, contract, data)
-        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
+        return Result(name, used - OSAKA.before_execution(contract.address, data), used, len(data), 0)
 
     def show(self, case: Case, name: str, function: str, *arguments: object) -> Result:
         """Measure a transaction that shows the reader a proof under roots that are facts: of the case's first account,
@@ -162,12 +159,12 @@ class Lab:
                 self.send(chain, registry, fact)
             reader = Deployed(chain, "FactsReader", [registry.address])
             data = reader.calldata(function, chain.chain_id, case.number, *named, *arguments)
-            used, slots = self.send(chain, reader, data)
-            sent.append((used, data, slots))
+            used, after = self.send(chain, reader, data, geth=self._geth)
+            sent.append((used, data, after))
         return result_of(name, *sent)
 
     def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
-        """Return the used gas, the transaction's calldata, and the number of created slots."""
+        """Return the used gas, the transaction's calldata, and its gas after Amsterdam."""
         registry = self._registry(chain, source, case)
         for earlier in case.before:
             self.send(chain, registry, earlier)
@@ -175,8 +172,8 @@ class Lab:
         if not isinstance(data, bytes):
             to = Deployed(chain, "Multicall")
             data = to.calldata("run", [(registry.address, each) for each in data])
-        used, slots = self.send(chain, to, data)
-        return used, data, slots
+        used, after = self.send(chain, to, data, geth=self._geth)
+        return used, data, after
 
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
@@ -207,26 +204,49 @@ class Lab:
             for voter, ballot in ballots.items():
                 chain.rpc("anvil_setBalance", hex_data(voter), hex(10**18))
                 data = vote.calldata("vote", *ballot)
-                used, slots = self.send(chain, vote, data, sender=hex_data(voter))
-                votes.append((used, data, slots))
+                used, after = self.send(chain, vote, data, sender=hex_data(voter), geth=self._geth)
+                votes.append((used, data, after))
             sent.append(votes[1:])
         results = [result_of(name, *pair) for pair in zip(*sent, strict=True)]
         return mean(name, results, heads=len(results))
 
     @staticmethod
-    def send(chain: DevChain, to: Deployed, data: bytes, *, sender: str = SENDER) -> tuple[int, int]:
-        """Send a transaction. Return the used gas and the number of created slots."""
+    def send(
+        chain: DevChain, to: Deployed, data: bytes, *, sender: str = SENDER, geth: Geth | None = None
+    ) -> tuple[int, int]:
+        """Send a transaction. Return the used gas, and the gas after Amsterdam, which is zero without geth."""
         transaction = {"from": sender, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
             raise SystemExit("The registry refused a proof.")
-        how = {"tracer": "prestateTracer", "tracerConfig": {"diffMode": True}}
-        trace = chain.rpc("debug_traceTransaction", receipt["transactionHash"], how)
-        before, after = (
-            {(account, slot) for account, state in trace[when].items() for slot in state.get("storage", ())}
-            for when in ("pre", "post")
-        )
-        return int(receipt["gasUsed"], 16), len(after - before)
+        after = gas_after_amsterdam(geth, chain, transaction, receipt) if geth else 0
+        return int(receipt["gasUsed"], 16), after
+
+
+def gas_after_amsterdam(geth: Geth, chain: DevChain, transaction: Mapping[str, str], receipt: Mapping[str, Any]) -> int:
+    """Run a mined transaction on geth, with the state before it. Return the used gas."""
+    before = chain.rpc("debug_traceTransaction", receipt["transactionHash"], {"tracer": "prestateTracer"})
+    states = {
+        address: {
+            "balance": state.get("balance", "0x0"),
+            "nonce": hex(state.get("nonce", 0)),
+            "code": state.get("code", "0x"),
+            "state": state.get("storage", {}),
+        }
+        for address, state in before.items()
+        if int(address, 16) >= _AFTER_PRECOMPILES
+    }
+    block = chain.rpc("eth_getBlockByNumber", receipt["blockNumber"], False)
+    how = {
+        "tracer": "callTracer",
+        "tracerConfig": {"onlyTopCall": True},
+        "stateOverrides": states,
+        "blockOverrides": {"number": block["number"], "time": block["timestamp"]},
+    }
+    run = geth.rpc("debug_traceCall", {**transaction, "gas": _AMSTERDAM_GAS}, "latest", how)
+    if run.get("error"):
+        raise SystemExit(f"geth doesn't run a transaction: {run['error']}")
+    return int(run["gasUsed"], 16)
 
 
 def result_of(
@@ -234,22 +254,19 @@ def result_of(
 ) -> Result:
     """Return the figures of one transaction.
 
-    Each argument has the used gas, the calldata and the number of created slots on one of the chains.
+    Each argument has the used gas, the calldata and the gas after Amsterdam, of one of the chains.
     """
     used, data, _ = before_prague
-    size, zeros = len(data), data.count(0)
-    bytes_gas = 4 * zeros + 16 * (size - zeros)
-    execution = used - 21_000 - bytes_gas
-    floor = 21_000 + 10 * zeros + 40 * (size - zeros)
-    writing = today[2] * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
-    next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
+    execution, floor = used - OSAKA.before_execution(HISTORY, data), OSAKA.least_limit(HISTORY, data)
     gas = execution // heads, today[0] // heads
-    return Result(name, *gas, size // heads, floor // heads, heads=heads, next=next_fork // heads)
+    return Result(name, *gas, len(data) // heads, floor // heads, heads=heads, amsterdam=today[2] // heads)
 
 
 def mean(name: str, results: Sequence[Result], *, heads: int) -> Result:
     """Return the figures of transactions for each of `heads`."""
-    figures = zip(*((each.exec, each.tx, each.calldata_bytes, each.floor, each.next) for each in results), strict=True)
+    figures = zip(
+        *((each.exec, each.tx, each.calldata_bytes, each.floor, each.amsterdam) for each in results), strict=True
+    )
     execution, paid, size, floor, later = (sum(each) // heads for each in figures)
     return Result(name, execution, paid, size, floor, heads, later)
 
@@ -546,7 +563,7 @@ def anchor_of(beacon: BeaconChain, field: int, root: bytes, chance: random.Rando
     return BeaconHeader(_ANCHOR_SLOT, 1_500_000, chance.randbytes(32), state_root, chance.randbytes(32)), siblings
 
 
-def measure_branches() -> Iterator[Result]:
+def measure_branches(geth: Geth | None = None) -> Iterator[Result]:
     """Yield the gas of a transaction that only proves a branch: by the earlier beacon history, and by the current one.
 
     Gloas begins before the target, between target and anchor, or never.
@@ -575,8 +592,8 @@ def measure_branches() -> Iterator[Result]:
                     history = Deployed(chain, contract, arguments or beacon.arguments)
                     function = "ownBlockHash" if kind == "own" else "oldBlockHash"
                     data = history.calldata(function, root, branch)
-                    used, slots = Lab.send(chain, history, data)
-                    sent.append((used, data, slots))
+                    used, after = Lab.send(chain, history, data, geth=geth)
+                    sent.append((used, data, after))
                 yield result_of(f"{name}: {contract}", *sent)
 
 
@@ -651,16 +668,16 @@ def show_ages(results: Sequence[Result]) -> None:
 
     def hops_to(blocks: int) -> tuple[int, ...]:
         count = -(-blocks // WINDOW)
-        figures = ((each.tx, each.next, each.calldata_bytes) for each in (hop, ten))
+        figures = ((each.tx, each.amsterdam, each.calldata_bytes) for each in (hop, ten))
         return count, *(first + (count - 1) * (last - first) // 9 for first, last in zip(*figures, strict=True))
 
-    titles = ("hops", "gas", "next", "bytes", "jump: gas", "next", "bytes")
+    titles = ("hops", "gas", "amsterdam", "bytes", "jump: gas", "amsterdam", "bytes")
     print("\n" + " ".join([f"{'age of the block':<16}", *(f"{title:>12}" for title in titles)]))
     for age, blocks, jump_name in _AGES:
         by_jump = by_case.get(f"jump {jump_name}: header, no hash kept")
         figures = [
             *(hops_to(blocks) if blocks else [None] * 4),
-            *((by_jump.tx, by_jump.next, by_jump.calldata_bytes) if by_jump else [None] * 3),
+            *((by_jump.tx, by_jump.amsterdam, by_jump.calldata_bytes) if by_jump else [None] * 3),
         ]
         print(" ".join([f"{age:<16}", *(f"{'-' if each is None else f'{each:,}':>12}" for each in figures)]))
 
@@ -717,7 +734,7 @@ def rollup_header(number: int) -> bytes:
     return tries.encode(fields)
 
 
-def measure_sources() -> Iterator[Result]:
+def measure_sources(geth: Geth | None = None) -> Iterator[Result]:
     """Yield the gas that each block hash source takes to record a block, if it has recorded another block before."""
     with ExitStack() as stack:
         chains = [stack.enter_context(DevChain(hardfork=hardfork)) for hardfork in (None, "cancun")]
@@ -729,8 +746,8 @@ def measure_sources() -> Iterator[Result]:
                 source, record = deploy(chain)
                 Lab.send(chain, source, record(_BLOCK - 1, rollup_header(_BLOCK - 1)))
                 data = record(_BLOCK, rollup_header(_BLOCK))
-                used, slots = Lab.send(chain, source, data)
-                sent.append((used, data, slots))
+                used, after = Lab.send(chain, source, data, geth=geth)
+                sent.append((used, data, after))
             yield result_of(f"hash by {name}", *sent)
 
 
@@ -783,7 +800,7 @@ def token_of(holders: Sequence[bytes]) -> Case:
     return replace(case, header=nodes[0], block_hash=root, accounts=[token])
 
 
-def measure_votes() -> Iterator[Result]:
+def measure_votes(geth: Geth | None = None) -> Iterator[Result]:
     """Yield the gas of a vote by balances: of the facts before it, and of a holder's transaction."""
     chance = random.Random(_SEED)
     holders = [chance.randbytes(20) for _ in range(_HOLDERS)]
@@ -803,7 +820,7 @@ def measure_votes() -> Iterator[Result]:
     root = packed.encode(case.header, state_root, [replace(token, fields=packed.STORAGE_ROOT, slots={})])
     proofs = dict(zip(holders, map(tries.encode, token.slots.values()), strict=True))
     voters = holders[:_VOTERS]
-    with Lab(case.number) as lab:
+    with Lab(case.number, geth) as lab:
         parts = [
             lab.run(replace(case, calldata=data, before=stored[:1] if place else ()))
             for place, data in enumerate(stored)
@@ -826,15 +843,13 @@ PUBLISHED_MESSAGES = {
     "reference, Scroll to L1": 1_361_992,
     "reference, L1 to OP": 1_642_699,
 }
-# A slot that was zero before, with its first access (EIP-2929).
-NEW_SLOT = 22_100
 
 
 class Hop:
     """A receiver on a chain, a registry of Sepolia there, and pointers to provers over it."""
 
-    def __init__(self, chain: DevChain) -> None:
-        self._chain = chain
+    def __init__(self, chain: DevChain, geth: Geth | None) -> None:
+        self._chain, self._geth = chain, geth
         self._source = Deployed(chain, "test/SettableBlockHashSource", _SEPOLIA)
         self._registry = Deployed(chain, "FactsRegistry", _SEPOLIA, self._source.address, WINDOW, NO_CONTRACT)
         self._receiver = Deployed(chain, "test/Receiver")
@@ -875,14 +890,14 @@ class Hop:
 
     def _sent(self, function: str, *arguments: object) -> tuple[int, bytes, int]:
         data = self._receiver.calldata(function, *arguments)
-        used, slots = Lab.send(self._chain, self._receiver, data)
-        return used, data, slots
+        used, after = Lab.send(self._chain, self._receiver, data, geth=self._geth)
+        return used, data, after
 
 
-def measure_messages() -> Iterator[Result]:
+def measure_messages(geth: Geth | None = None) -> Iterator[Result]:
     """Yield the gas of a message over one hop (ERC-7888), and of a copy of a prover for a second hop."""
     with ExitStack() as stack:
-        hops = [Hop(stack.enter_context(DevChain(hardfork=hardfork))) for hardfork in (None, "cancun")]
+        hops = [Hop(stack.enter_context(DevChain(hardfork=hardfork)), geth) for hardfork in (None, "cancun")]
         yield result_of("a message, by a state root", *(hop.message("ROOT") for hop in hops))
         yield result_of("a message, by a block hash", *(hop.message("HASH") for hop in hops))
         yield result_of("a copy of a prover", *(hop.copy() for hop in hops))
@@ -891,18 +906,18 @@ def measure_messages() -> Iterator[Result]:
 # --- Report -----------------------------------------------------------------------------------------------------------
 
 
-def measure(cases: Sequence[Case]) -> Iterator[Result]:
+def measure(cases: Sequence[Case], geth: Geth | None) -> Iterator[Result]:
     for number in dict.fromkeys(case.number for case in cases):
-        with Lab(number) as lab:
+        with Lab(number, geth) as lab:
             for case in cases:
                 if case.number == number:
                     yield lab.run(case)
 
 
-def measure_reads() -> Iterator[Result]:
+def measure_reads(geth: Geth | None = None) -> Iterator[Result]:
     slot = generated("", 1, slots=1)
     address = "0x" + random.Random(_SEED).randbytes(20).hex()
-    with Lab(_BLOCK) as lab:
+    with Lab(_BLOCK, geth) as lab:
         yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1)
         arguments = (address, _BLOCK, (0x41).to_bytes(32))
         yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
@@ -913,9 +928,9 @@ def measure_reads() -> Iterator[Result]:
         yield lab.show(of_header, "read headerField by FactsReader", "headerField", _RECEIPTS_ROOT)
 
 
-def measure_shown() -> Iterator[Result]:
+def measure_shown(geth: Geth | None) -> Iterator[Result]:
     """Yield the gas of slots that are stored, and of what is shown: slots, an account, receipts and logs."""
-    with Lab(_BLOCK) as lab:
+    with Lab(_BLOCK, geth) as lab:
         for levels in ((16, 16, 9, 2), (16, 16, 16, 9, 2), (16, 16, 16, 16, 9, 2)):
             nodes = len(levels) + 1
             case = generated(f"a slot stored, {nodes} nodes, block known", 1, slots=1, slot_levels=levels)
@@ -986,10 +1001,10 @@ def measure_package() -> Iterator[Result]:
 
 
 def show(results: Sequence[Result]) -> None:
-    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}")
+    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'amsterdam':>9} {'floor':>9} {'bytes':>6}")
     for result in results:
         floor = f"{result.floor:,}" if result.floor else "-"
-        later = f"{result.next:,}" if result.next else "-"
+        later = f"{result.amsterdam:,}" if result.amsterdam else "-"
         gas = f"{result.exec:>9,} {result.tx:>9,} {later:>9} {floor:>9}"
         print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}")
 
@@ -998,16 +1013,21 @@ def main() -> None:
     cases = list(recorded_cases())
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
-    results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
-    results += [
-        *measure_branches(),
-        *measure_sources(),
-        *measure_reads(),
-        *measure_shown(),
-        *measure_votes(),
-        *measure_package(),
-    ]
-    results += measure_messages()
+    with ExitStack() as stack:
+        geth = None
+        if GETH.exists():
+            geth = stack.enter_context(Geth(_CHAIN_ID, amsterdam_time=0, namespaces="eth,debug"))
+        else:
+            print("geth is not built (make geth), so the column `amsterdam` is empty.")
+        results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()], geth))
+        results += [
+            *measure_branches(geth),
+            *measure_sources(geth),
+            *measure_reads(geth),
+            *measure_shown(geth),
+            *measure_votes(geth),
+        ]
+        results += [*measure_package(), *measure_messages(geth)]
     show(results)
     for name, gas in PUBLISHED_MESSAGES.items():
         print(f"{f'a message, {name}':<56} {'-':>9} {gas:>9,}")

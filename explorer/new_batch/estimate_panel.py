@@ -86,6 +86,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "reasons": [(rejection.code, in_words(rejection.reason)) for rejection in estimate.rejections],
         "waits": {in_words(wait): wait.actor == Actor.OPERATOR for source in estimate.sources for wait in source.waits},
         "allowance": None if request.is_self_funded else money.allowance_of(user, estimate.destination),
+        "slot": next((source.slot for source in estimate.sources if source.slot), None),
         "names": {query.name: query.address for query in request.queries if query.name},
         "made_at": timezone.now(),
     }

@@ -19,7 +19,7 @@ from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, SlotFact
 from proving.packing import gas
-from proving.packing.gas import Amount, CostPart, GasEstimate, Route, UnprovenBlock
+from proving.packing.gas import Amount, CostPart, GasEstimate, Route, StoredOrShown, UnprovenBlock
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.reading.block_contents import BlockSize
@@ -67,6 +67,7 @@ class SourceEstimate:
     cost: Cost | None = None  # None if it isn't known
     parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
     estimate: GasEstimate = field(default_factory=GasEstimate)
+    slot: StoredOrShown | None = None  # None if no slot is missing
     base_fee: int = 0  # the destination's, in wei per gas, which the cost depends on
     jumps: int = 0  # number of blocks that the beacon chain reaches
     jump_origin: int | None = None  # number of the block where jumps begin, if they need one
@@ -169,7 +170,12 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     prices = told.connection.prices_for_estimates
     estimate = gas.estimate(lacking, selected.sample, route, prices).charged(prices)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
-    return replace(known, cost=Cost(), parts=_parts(selected, lacking, route, estimate), estimate=estimate)
+    parts = _parts(selected, lacking, route, estimate)
+    slots = parts.get(CostPart.SLOTS)
+    slot = None
+    if slots and (missing := slots.count - slots.in_registry):
+        slot = StoredOrShown.of(selected.sample.storage, slots.gas.expected / missing, prices)
+    return replace(known, cost=Cost(), parts=parts, estimate=estimate, slot=slot)
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:

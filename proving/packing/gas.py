@@ -16,7 +16,14 @@ from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.prices import GasPrices, Load
 from chains.tries.header import Header
-from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
+from chains.tries.packed import (
+    BLOCK_BEFORE_CAPELLA,
+    BLOCK_BEFORE_MERGE,
+    IMPLIED_HEADER_FIELDS,
+    OLD_BLOCK,
+    BlockBranch,
+    HeaderParts,
+)
 from chains.tries.packed_entries import size_of_ways
 from proving.facts import (
     AccountFact,
@@ -93,10 +100,41 @@ _FULL_BRANCH, _BRANCH, _CHILD = Load(1, 1_560), Load(2, 2_120), Load(1, 240)
 # largest tries of mainnet.
 _STATE, _STORAGE_TRIE = (16, 16, 16, 16, 16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 9)
 
+# A call that reads a stored slot, by its zero bytes, its other bytes and its execution. Then a call that shows a slot
+# with a proof, without the proof; a proof's leaf; and the execution of each byte of a proof.
+_READING, _SHOWING = (45, 55, 3_000), (155, 58, 9_400)
+_LEAF_SIZE, _SHOWN_BYTE_GAS = 47, 18
+
 # A signed gas limit is 15 % above a node's estimate, which is up to 4 % above the used gas.
 _SIGNED = 1.2
 # Number of slots that are requested with the sampled proof.
 SAMPLED_SLOTS = 4
+
+
+@dataclass(frozen=True)
+class StoredOrShown:
+    """The gas of a slot that is stored for all readers, and of one that each reader shows with a proof."""
+
+    stored: int
+    """The gas of storing the slot once."""
+    read: int
+    """The gas of a transaction that reads it."""
+    shown: int
+    """The gas of a transaction that shows it."""
+
+    @classmethod
+    def of(cls, trie: "Trie", stored: float, prices: GasPrices) -> Self:
+        size = trie.size + _LEAF_SIZE
+        zeros, others, execution = _SHOWING
+        shown = prices.gas_of_call(bytes(zeros) + b"\1" * (others + size), execution + _SHOWN_BYTE_GAS * size)
+        zeros, others, execution = _READING
+        read = prices.gas_of_call(bytes(zeros) + b"\1" * others, execution)
+        return cls(math.ceil(stored), math.ceil(read * prices.scale), math.ceil(shown * prices.scale))
+
+    @property
+    def pays_from(self) -> int:
+        """Return the number of readings from which storing the slot takes less gas."""
+        return self.stored // (self.shown - self.read) + 1
 
 
 class CostPart(Enum):
@@ -141,6 +179,11 @@ class Trie:
             # A branch omits the hash of a child that is sent too.
             load += branch * here + Load(_HASH * max(0.0, here * count - below))
         return load
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the branches on the path to one key. An absent child has a byte."""
+        return sum(3 + (_HASH + 1) * count + _PLACES + 1 - count for count in self.children)
 
     def count(self, keys: int) -> float:
         """Return the number of nodes on the paths to this number of keys."""
@@ -510,9 +553,13 @@ class _BlockLoad:
 
 def _header(missing: UnprovenBlock) -> Load:
     """Return the load of the header's bytes."""
-    encoded = b"" if missing.header is None else missing.header.encode()
+    return Load(_HEADER_SIZE) if missing.header is None else _bytes_of(missing.header)
+
+
+def _bytes_of(header: Header) -> Load:
+    encoded = header.encode()
     # A zero byte costs a quarter of another byte.
-    return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
+    return Load(len(encoded) - encoded.count(0) * 3 / 4)
 
 
 def _entry_proofs(missing: UnprovenBlock, prices: GasPrices) -> Sequence[Load]:
@@ -559,9 +606,31 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     """Return the load of a route's hops. `header` is the load of a typical header."""
     # The history contract has a slot for each block of its window.
     ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
-    hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
     # The headers of requested blocks are counted with those blocks.
-    return hop * route.hops + (header + _HEADER) * route.headers
+    return _hop(state, ring) * route.hops + (header + _HEADER) * route.headers
+
+
+def _hop(state: Trie, ring: Trie) -> Load:
+    return state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
+
+
+def of_hop(proof: VerifiedAccountProof) -> Load:
+    """Return the load of a hop by this proof of one slot, which is stored, without the header at which it begins."""
+    (slot,) = proof.slots
+    return _hop(Trie.of(proof.nodes), Trie.of(slot.nodes))
+
+
+def of_header(header: Header) -> Load:
+    """Return the load of a header whose state root is stored."""
+    return _bytes_of(header) + _HEADER
+
+
+def of_jump(parts: HeaderParts, *, stores_hash: bool = False) -> Load:
+    """Return the load of a jump, without the header of the block to which it leads."""
+    branches = [part for part in parts if isinstance(part, BlockBranch)]
+    size = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in parts)
+    load = Load(size, sum(_JUMPS[part.operation].execution for part in branches))
+    return load + _HOP if stores_hash and parts else load
 
 
 @dataclass(frozen=True)

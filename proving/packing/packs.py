@@ -85,6 +85,8 @@ class Intent:
     extends: int | None = None
     continued: Collection[int] = ()
     """Ids of the queries that the next intent goes on to prove."""
+    path_gas: int = 0
+    """The expected gas of making blocks' hashes trusted: beside the proofs, or of the whole transaction without any."""
     most: Load | None = None
     """The most that executing it takes, without its calldata; None if only a simulation can tell."""
     least: Load = NO_LOAD
@@ -277,6 +279,7 @@ def intents(
     stores_root: bool = False,
     jump: HeaderParts = (),
     calls: Sequence[Call] = (),
+    path_gas: int = 0,
     proofs: Mapping[tuple[int, str], AccountProof] = MappingProxyType({}),
 ) -> Iterator[Intent]:
     """Yield transactions that prove the missing facts. `missing` has the ids of the queries that request each fact.
@@ -284,12 +287,13 @@ def intents(
     Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
     the header and proves its fields, and the others depend on it. With `stores_root`, the registry doesn't know the
     block's state root. The header's hash must be trusted already, or a `jump` or other `calls` in the same transaction
-    must make it trusted. If the only facts are about entries and fit a proof below each root, the header is used
-    without being accumulated. `missing` must have no facts about times, because `proof_of_time` proves these.
+    must make it trusted, for which `path_gas` is expected. If the only facts are about entries and fit a proof below
+    each root, the header is used without being accumulated. `missing` must have no facts about times, because
+    `proof_of_time` proves these.
     """
     contract, takes_masks = registry.contract.address, registry.takes_masks
     header = _header(block) if with_header else None
-    jump, calls = (jump, calls) if with_header else ((), ())
+    jump, calls, path_gas = (jump, calls, path_gas) if with_header else ((), (), 0)
     other_bytes = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     other_bytes += sum(len(data) for _, data in calls)
     entry_packs = deque(_missing_entries(block, missing, prices))
@@ -333,10 +337,11 @@ def intents(
             state_pack.queries,
             accumulates=() if header is None else (block,),
             continued=state_pack.continued.union(*(state_pack.queries & pack.queries for pack in entry_packs)),
+            path_gas=path_gas,
             most=None if calls else state_pack.most + of_header_itself,
             least=state_pack.least + least_of_header,
         )
-        header, calls, least_of_header = None, (), NO_LOAD
+        header, calls, path_gas, least_of_header = None, (), 0, NO_LOAD
     # Each of the other proofs of entries in a transaction of its own, below roots that are facts by then.
     while entry_packs:
         pack = entry_packs.popleft()

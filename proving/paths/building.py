@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 from chains.encoding import HISTORY_CONTRACT
 from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.prices import NO_LOAD
 from chains.tries import packed
 from chains.tries.header import Header
 from chains.tries.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
@@ -24,6 +25,7 @@ from proving.connections import OpenConnection
 from proving.facts import Missing
 from proving.models import Transaction, TransactionState
 from proving.packing import packs
+from proving.packing.gas import of_header, of_hop, of_jump
 from proving.packing.packs import Intent
 from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
@@ -45,6 +47,8 @@ class Leg:
     """A part of a path to send now, in one transaction."""
 
     calls: Sequence[Call]
+    gas: int
+    """The expected gas of these calls."""
     arrives: bool
     """True if the registry trusts the block's hash after these calls."""
     checkpoints: Sequence[Header] = ()
@@ -149,9 +153,9 @@ def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] 
             return _hop(connection, path, beside)
         case Jump():
             # The caller adds the branch.
-            return Leg(path.start.calls if path.start else (), arrives=True)
+            return Leg(path.start.calls, path.start.gas, arrives=True) if path.start else Leg((), 0, arrives=True)
         case Start():
-            return Leg(path.calls, arrives=True)
+            return Leg(path.calls, path.gas, arrives=True)
 
 
 def next_transactions(
@@ -164,14 +168,18 @@ def next_transactions(
     leg = next_leg(connection, path, beside=beside)
     queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
-    if leg.arrives and target.number == block.number:
+    is_at_block = leg.arrives and target.number == block.number
+    gas = path_gas(connection, leg.gas, jump, stores_hash=not is_at_block)
+    if is_at_block:
         proofs = packs.intents(
-            block, registry, missing, connection.prices, with_header=True, jump=jump, calls=leg.calls
+            block, registry, missing, connection.prices, with_header=True, jump=jump, calls=leg.calls, path_gas=gas
         )
         first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
     else:
         calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
-        first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
+        to, data = in_one_call(registry.multicall, calls)
+        gas += connection.prices.call
+        first = Intent(to, data, queries, extends=registry.row_id, path_gas=gas)
     least = first.least + packs.least_of_hops(len(leg.checkpoints[1:]))
     return PathTransactions(leg, replace(first, least=least), proofs)
 
@@ -179,7 +187,12 @@ def next_transactions(
 def intent_before(connection: OpenConnection, preparation: Preparation, queries: Collection[int]) -> Intent:
     """Return the transaction that a path needs before it can begin."""
     to, data = in_one_call(connection.registry.multicall, preparation.calls)
-    return Intent(to, data, queries, extends=connection.registry.row_id)
+    return Intent(to, data, queries, extends=connection.registry.row_id, path_gas=preparation.gas)
+
+
+def path_gas(connection: OpenConnection, gas: int, jump: HeaderParts, *, stores_hash: bool = False) -> int:
+    """Return the expected gas of calls with this `gas` that make a hash trusted, and of a jump."""
+    return gas + int(connection.prices.gas_of(of_jump(jump, stores_hash=stores_hash)))
 
 
 def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg:
@@ -192,7 +205,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         for at, to in itertools.pairwise(headers)
     ]
     calls: list[Call] = []
-    size = 0
+    load, size = NO_LOAD, 0
     for place, answer in enumerate(connection.source_rpc.proofs(requests)):
         if isinstance(answer, ChainError):
             raise answer
@@ -210,14 +223,18 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         if calls and size > packs.MAX_BYTES:
             break
         calls.append((connection.registry.contract.address, data))
+        load += of_hop(answer) + (NO_LOAD if isinstance(block, int) else of_header(header))
     reached = headers[: len(calls) + 1]
     arrives = reached[-1].number == path.target
     if not arrives:
         # The next transaction begins at the state root of the last block.
         data = packed.encode(reached[-1].encode(), reached[-1].state_root)
         calls.append((connection.registry.contract.address, data))
+        load += of_header(reached[-1])
+    start = path.start or Start(path.origin)
     return Leg(
-        [*(path.start.calls if path.start else ()), *calls],
+        [*start.calls, *calls],
+        start.gas + int(connection.prices.gas_of(load)),
         arrives,
         checkpoints=reached,
     )

@@ -124,7 +124,8 @@ def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotY
     if not connection.is_own:
         return sources.of(connection.config).begin(connection, number)
     after = connection.source_rpc.known_header(number + 1)
-    return Start(number, ((connection.registry.contract.address, encode_parent_hash([after.encode()])),))
+    keep = connection.registry.contract.address, encode_parent_hash([after.encode()])
+    return Start(number, (keep,), gas(connection).expected)
 
 
 def gas(connection: OpenConnection) -> Amount:

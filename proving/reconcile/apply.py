@@ -384,6 +384,7 @@ def _order(
                 stores_root=not action.root_is_known,
                 jump=action.jump,
                 calls=action.calls,
+                path_gas=building.path_gas(connection, action.gas_of_calls, action.jump),
                 proofs=proofs,
             )
             return orders.Order(

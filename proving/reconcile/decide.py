@@ -125,6 +125,7 @@ class Prove:
     is_alone: bool = False  # True if it may revert, and so shares no transaction with other blocks
     jump: HeaderParts = ()  # proves the header's hash if nothing vouches for it
     calls: Sequence[Call] = ()  # make the block hash source vouch for the header first
+    gas_of_calls: int = 0
     roots: Collection[HeaderField] = ()  # those of receipts and transactions that are facts
     least_limit: int = 0  # the least gas limit, because lower ones have failed
     otherwise: "Prove | None" = None  # the action for other facts, if these can't be sent
@@ -570,10 +571,11 @@ def _path_steps(seen: Observation, plan: PathFound) -> list[Action]:
 def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
     """Send the block's own proofs, in one transaction with the jump or the calls that make its hash trusted."""
     assert seen.unproven is not None, "a path is only sought for missing facts"
-    calls = plan.path.calls if isinstance(plan.path, Start) else None
+    start = plan.path if isinstance(plan.path, Start) else None
     proof = _proof_of(seen.unproven, step.missing, seen.unproven.tries)
-    is_alone = seen.unproven.tries.count > 0 or calls is not None
-    return replace(proof, is_alone=is_alone, jump=plan.jump, calls=calls or ())
+    is_alone = seen.unproven.tries.count > 0 or start is not None
+    calls, gas = (start.calls, start.gas) if start else ((), 0)
+    return replace(proof, is_alone=is_alone, jump=plan.jump, calls=calls, gas_of_calls=gas)
 
 
 def wait_for_path(seen: Observation) -> Requeue:

@@ -157,7 +157,7 @@ def _limit(
             return GasLimit(min(most, limit), max(takes, need.least_limit), own)
         return GasLimit.of_own(own) if own else wait("transaction_too_large", gas=takes, most=most)
     if doubted and not prices.are_charged:
-        told = ", ".join(f"{gas:,}" for gas in sorted(set(doubted.values())))
+        told = " and ".join(f"{gas:,}" for gas in sorted(set(doubted.values())))
         return wait("gas_doubted", chain=rpc.chain.id, estimates=told, bound=need.bound)
     errors = [answer for answers in compared for answer in answers.values() if isinstance(answer, ChainError)]
     is_false = believed or doubted or any(isinstance(error, ImplausibleGas) for error in errors)

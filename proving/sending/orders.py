@@ -273,8 +273,7 @@ def _expected_limit(intent: Intent, prices: GasPrices) -> int | None:
     bound = intent.gas_bound(prices)
     if bound is None or intent.extends is not None:
         return bound
-    headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in intent.accumulates}
-    expected = money.expected_gas(intent.queries, headers, prices)
+    expected = money.expected_gas(intent, prices)
     return min(bound, max(int(expected * GAS_MARGIN), prices.least_limit(intent.to, intent.data)))
 
 
@@ -314,6 +313,7 @@ def _joined(orders: Sequence[Order]) -> Order:
         queries=frozenset(pk for part in parts for pk in part.queries),
         accumulates=[block for part in parts for block in part.accumulates],
         continued=frozenset(pk for part in parts for pk in part.continued),
+        path_gas=sum(part.path_gas for part in parts),
         gas_limit=sum(part.gas_limit for part in parts),
         data_fee=sum(part.data_fee for part in parts),
     )
@@ -430,7 +430,7 @@ class _Reservation:
         if offer.max_fee_per_gas < least:
             return self._short(Unsent(signers.too_poor(self.chain, sender, intent.cost(least))))
         tx = _create(sender.row, nonce, intent, self.now)
-        portions = money.portions_of(tx, {block.pk for block in intent.accumulates})
+        portions = money.portions_of(tx, intent)
         version = signing.reserve_version(self.chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
             tx.delete()

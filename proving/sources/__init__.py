@@ -39,6 +39,8 @@ class Start:
 
     number: int
     calls: tuple[Call, ...] = ()
+    gas: int = 0
+    """The expected gas of the calls."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Preparation:
     """A transaction that must be mined before a start can be known."""
 
     calls: tuple[Call, ...]
+    gas: int
+    """The expected gas of the transaction."""
 
 
 @dataclass(frozen=True)

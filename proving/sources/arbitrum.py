@@ -84,8 +84,8 @@ class Arbitrum(Recorder):
         return self._by_outbox(connection, header)
 
     def _by_outbox(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
-        source = connection.registry.block_hash_source
-        return Start(header.number, (call(self.contract, source, "record", header.encode()),))
+        record = call(self.contract, connection.registry.block_hash_source, "record", header.encode())
+        return Start(header.number, (record,), self.gas(connection.config).expected)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         newest = self._outbox(connection).newest()

@@ -20,7 +20,7 @@ from chains.tries.packed import AccountToProve
 from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped
-from proving.packing.gas import Amount
+from proving.packing.gas import Amount, of_header, of_hop
 from proving.registries import deployments
 from proving.registries.deployments import Call, call
 from proving.sources import BlockHashSource, NotYet, Preparation, Start
@@ -29,13 +29,15 @@ from queries.waits import wait
 
 # Storage slot of the Outbox's mapping from send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
+# The gas of the parent's header and the slot's proof, of the size that mainnet's have.
+_PROOF_GAS = Amount(238_000, 320_000)
 
 
 class ArbitrumSlot(Arbitrum):
     contract = "ArbitrumSlotBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on its parent chain"
-    # For the parent's header, the slot's proof and recording, without the proof of the parent's block.
-    recording_gas = Amount(261_900, 376_900)
+    # Without the proof of the parent's block.
+    recording_gas = Arbitrum.recording_gas + _PROOF_GAS
 
     def trust(self, connection: Connection) -> str:
         parent = _of_parent(connection)
@@ -86,8 +88,10 @@ class ArbitrumSlot(Arbitrum):
         proof = _call_to_prove(parent, begun.number, outbox, header)
         if not isinstance(proof, tuple):
             return proof
-        calls = (*begun.calls, proof, call(self.contract, contract, "record", begun.number, header.encode()))
-        return Start(header.number, calls)
+        prove, of_proof = proof
+        calls = (*begun.calls, prove, call(self.contract, contract, "record", begun.number, header.encode()))
+        of_record = super().gas(connection.config).expected - _PROOF_GAS.expected
+        return Start(header.number, calls, begun.gas + of_proof + of_record)
 
     def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
         """Return the number of the parent's block that confirmed the header's block. None if there is no event."""
@@ -117,8 +121,10 @@ def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -
     return source.begin(parent, start.number)
 
 
-def _call_to_prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet | None:
-    """Return the call that proves that the Outbox holds this header's hash at the parent's block.
+def _call_to_prove(
+    parent: OpenConnection, number: int, outbox: str, confirmed: Header
+) -> tuple[Call, int] | NotYet | None:
+    """Return the call that proves that the Outbox holds this header's hash at the parent's block, and its gas.
 
     None if no node serves that block's state.
     """
@@ -133,7 +139,8 @@ def _call_to_prove(parent: OpenConnection, number: int, outbox: str, confirmed: 
         return NotYet(wait("outbox_differed", chain=parent.config.source_id, block=number))
     account = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
     data = packed.encode(header.encode(), header.state_root, [account], takes_masks=parent.registry.takes_masks)
-    return parent.registry.contract.address, data
+    gas = int(parent.prices.gas_of(of_header(header) + of_hop(answer)))
+    return (parent.registry.contract.address, data), gas
 
 
 def _slot(header: Header) -> int:

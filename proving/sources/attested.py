@@ -88,7 +88,7 @@ class Attested(BlockHashSource):
         chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
         signatures = b"".join(answer.signature for answer in chosen)
         attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
-        return Start(start, (attest,))
+        return Start(start, (attest,), self.gas(connection.config).expected)
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> None:
         return None

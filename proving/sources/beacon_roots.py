@@ -64,7 +64,8 @@ class BeaconRoots(Recorder):
             )
         source = connection.registry.block_hash_source
         arguments = (naming.time, jumps.own(block), header.encode())
-        return Start(header.number, (call(self.contract, source, "record", *arguments),))
+        record = call(self.contract, source, "record", *arguments)
+        return Start(header.number, (record,), self.gas(connection.config).expected)
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
         there, here = (get_chains().chain(chain_id) for chain_id in (connection.source_id, connection.destination_id))

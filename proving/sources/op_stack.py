@@ -32,7 +32,8 @@ class OpStack(BlockHashSource):
         # uses it.
         if self._recorded(connection) == start:
             return Start(start)
-        return Preparation((call(self.contract, connection.registry.block_hash_source, "record"),))
+        record = call(self.contract, connection.registry.block_hash_source, "record")
+        return Preparation((record,), self.gas(connection.config).expected)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         answer = connection.destination_rpc.eth_call(L1_BLOCK, _NUMBER_SELECTOR)

@@ -92,7 +92,8 @@ class OpStackGames(Recorder):
         if nearest.header.hash != header.hash:
             return NotYet(wait("game_to_come", block=header.number, source=connection.config.source_id))
         source, root = connection.registry.block_hash_source, _message_passer_root(header)
-        return Start(header.number, (call(self.contract, source, "record", nearest.address, root, header.encode()),))
+        record = call(self.contract, source, "record", nearest.address, root, header.encode())
+        return Start(header.number, (record,), self.gas(connection.config).expected)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)

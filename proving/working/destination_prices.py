@@ -3,18 +3,21 @@
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from weakref import WeakKeyDictionary
 
 from django.db import Error as DatabaseError
+from django.utils import timezone
 
 from chains.chains_file import Chain
 from chains.nodes import price_measurement, questions
 from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
-from chains.prices import GasPrices
+from chains.prices import OSAKA, GasPrices
 from chains.tries.header import Header
 from config.configured_chains import get_rpc
 from proving.models import ChainHead
+from proving.working import heads
 
 # Seconds after which this process reads a chain's prices again, and for which it keeps those that it found itself.
 _KEPT_SECONDS, _FOUND_SECONDS = 4, 60
@@ -45,7 +48,7 @@ class Fork:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _PriceReading:
     """The prices and the fork of a chain, as this process last read them."""
 
     prices: GasPrices
@@ -54,12 +57,14 @@ class _Reading:
     """The time of the newest block. 0: not known."""
     stored: tuple[str, float]
     """The record's name and the scale as stored. The name is empty if no worker has found it."""
+    changed_at: datetime | None
+    """The time at which the worker found another record than before. None: never."""
     read_at: float
     """The time by `time.monotonic`."""
 
 
 # These are by the client that this process shares (`get_rpc`).
-_read: WeakKeyDictionary[RpcClient, _Reading] = WeakKeyDictionary()
+_read: WeakKeyDictionary[RpcClient, _PriceReading] = WeakKeyDictionary()
 _found: WeakKeyDictionary[RpcClient, tuple[GasPrices, float]] = WeakKeyDictionary()
 """The prices that this process found itself, and when, by `time.monotonic`."""
 _asked_for_forks: WeakKeyDictionary[RpcClient, float] = WeakKeyDictionary()
@@ -84,11 +89,14 @@ def find(rpc: RpcClient) -> GasPrices:
 
 
 def for_estimates(rpc: RpcClient) -> GasPrices:
-    """Return the prices for estimates. Shortly before a fork with known prices they are those after it."""
-    prices, fork, after = of(rpc), coming_fork(rpc), rpc.chain.gas_prices[-1]
+    """Return the prices for estimates.
+
+    Shortly before a fork with known prices they are those after it, and so until the chain's are found to be those.
+    """
+    prices, fork, after = of(rpc), _reading(rpc).fork, rpc.chain.gas_prices[-1]
     if fork is None or not fork.is_known or prices.name == after.name:
         return prices
-    is_dear = fork.is_believed(rpc.chain) and fork.at - _now(rpc) < _NEAR
+    is_dear = fork.is_believed(rpc.chain) and abs(fork.at - _now(rpc)) < _NEAR
     return replace(after, block_gas=prices.block_gas) if is_dear else prices
 
 
@@ -104,6 +112,12 @@ def fork_begins(rpc: RpcClient) -> Fork | None:
     if fork is None or fork.nodes < _ENOUGH_NODES:
         return None
     return fork if fork.at - _BLOCKS_BEFORE * rpc.chain.block_seconds <= now < fork.at + SECONDS_AFTER else None
+
+
+def fork_after(rpc: RpcClient, at: datetime | None) -> str:
+    """Return the record's name if the chain had another record at this time. Otherwise return an empty text."""
+    reading = _reading(rpc)
+    return reading.prices.name if at and reading.changed_at and at < reading.changed_at else ""
 
 
 # --- For the watch of chains ------------------------------------------------------------------------------------------
@@ -122,7 +136,11 @@ def measure(rpc: RpcClient, head: Header, final: Header | int, *, are_charged: b
     if not (are_charged and agrees):
         measured, are_known = _measured(rpc, prices, final)
     if (measured.name, measured.scale) != reading.stored:
-        ChainHead.objects.filter(pk=rpc.chain.id).update(gas_prices=measured.name, gas_scale=measured.scale)
+        columns = {"gas_prices": measured.name, "gas_scale": measured.scale}
+        # Versions before had the first record.
+        if measured.name != (reading.stored[0] or OSAKA.name):
+            columns["gas_prices_at"] = timezone.now()
+        ChainHead.objects.filter(pk=rpc.chain.id).update(**columns)
         _read.pop(get_rpc(rpc.chain.id), None)
     return None if are_known else measured
 
@@ -130,18 +148,20 @@ def measure(rpc: RpcClient, head: Header, final: Header | int, *, are_charged: b
 def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = None) -> tuple[GasPrices, bool]:
     """Return the prices that the chain has now, after `prices`, and whether it charges known ones. Ask each node.
 
-    The headers of all nodes must show a change, and what one of them charges. A node alone can thus change nothing, and
-    prevent nothing. The prices don't go back unless the newest final block does.
+    The headers of all nodes that don't lag must show a change, and what one of them charges. A node alone can thus
+    change nothing, and prevent nothing. The prices don't go back unless the newest final block does.
     """
     first, after = rpc.chain.gas_prices[0], rpc.chain.gas_prices[-1]
     of_nodes = price_measurement.measure(rpc, rpc.chain.gas_prices)
-    heads = [of_node.head for of_node in of_nodes if of_node.head]
+    highest = max((of_node.head.number for of_node in of_nodes if of_node.head), default=0)
+    of_nodes = [each for each in of_nodes if not (each.head and heads.lags(rpc.chain, each.head, highest))]
+    newest = [of_node.head for of_node in of_nodes if of_node.head]
     candidates = [prices]
-    if heads and all(head.is_amsterdams for head in heads) and _has_begun(rpc, heads):
+    if newest and all(head.is_amsterdams for head in newest) and _has_begun(rpc, newest):
         candidates.insert(0, after)
-    elif heads and not any(head.is_amsterdams for head in heads) and final is not None:
-        newest = rpc.known_header(final) if isinstance(final, int) else final
-        candidates[:0] = [] if newest.is_amsterdams else [first]
+    elif newest and not any(head.is_amsterdams for head in newest) and final is not None:
+        newest_final = rpc.known_header(final) if isinstance(final, int) else final
+        candidates[:0] = [] if newest_final.is_amsterdams else [first]
     for candidate in candidates:
         if any(candidate.name in of_node.fitting for of_node in of_nodes):
             return replace(candidate, block_gas=prices.block_gas, scale=1), True
@@ -151,10 +171,10 @@ def _measured(rpc: RpcClient, prices: GasPrices, final: Header | int | None = No
     return replace(prices, scale=min(scales, default=prices.scale)), begins or not scales
 
 
-def _has_begun(rpc: RpcClient, heads: list[Header]) -> bool:
-    if len(heads) > 1:
+def _has_begun(rpc: RpcClient, newest: list[Header]) -> bool:
+    if len(newest) > 1:
         return True
-    before = [number for number in range(heads[0].number - _IN_A_ROW + 1, heads[0].number) if number >= 0]
+    before = [number for number in range(newest[0].number - _IN_A_ROW + 1, newest[0].number) if number >= 0]
     return all(header.is_amsterdams for header in rpc.known_headers(before))
 
 
@@ -177,7 +197,10 @@ def ask_for_fork(rpc: RpcClient) -> Fork | None:
         at = min(forks, key=lambda at: (-forks[at], at))
         is_known = all(answer.is_known for answer in answers if answer and answer.at == at)
         named = Fork(at, forks[at], is_known=is_known)
-    if named != _reading(rpc).fork:
+    reading = _reading(rpc)
+    if named is None and reading.fork and 0 <= _now(rpc) - reading.fork.at < _NEAR:
+        return coming_fork(rpc)  # Estimates need it until the chain's prices are found to be those after it.
+    if named != reading.fork:
         ChainHead.objects.filter(pk=rpc.chain.id).update(fork=named and asdict(named))
         _read.pop(shared, None)
     return coming_fork(rpc)
@@ -186,7 +209,7 @@ def ask_for_fork(rpc: RpcClient) -> Fork | None:
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _reading(rpc: RpcClient) -> _Reading:
+def _reading(rpc: RpcClient) -> _PriceReading:
     shared = get_rpc(rpc.chain.id)
     known = _read.get(shared)
     if known and time.monotonic() - known.read_at < _KEPT_SECONDS:
@@ -205,7 +228,8 @@ def _reading(rpc: RpcClient) -> _Reading:
         record = found
     fork = Fork(**row.fork) if row.fork else None
     prices = replace(record, block_gas=row.gas_limit)
-    known = _Reading(prices, fork, row.timestamp, (row.gas_prices, row.gas_scale), time.monotonic())
+    stored = (row.gas_prices, row.gas_scale)
+    known = _PriceReading(prices, fork, row.timestamp, stored, row.gas_prices_at, time.monotonic())
     _read[shared] = known
     return known
 

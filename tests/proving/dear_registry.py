@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from eth_utils.crypto import keccak
+
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry
 
@@ -17,12 +19,23 @@ def mine_broken(chain: DevChain, mine: Callable[[], Any] | None = None) -> None:
 
 def mine_dear(chain: DevChain, more_gas: int, mine: Callable[[], Any] | None = None, *, least_bytes: int = 0) -> None:
     """Mine a block in which each call of the registry with so many bytes takes so much more gas."""
-    chain.rpc("anvil_setCode", _COPY, chain.rpc("eth_getCode", FactsRegistry.in_use.get().address, "latest"))
+    chain.rpc("anvil_setCode", _COPY, chain.rpc("eth_getCode", _address(chain), "latest"))
     _mine_with(chain, "0x" + _dear_code(more_gas, least_bytes).hex(), mine)
 
 
+def mine_without_block(chain: DevChain) -> None:
+    """Mine a block in which the registry knows no block, as after a reorganisation."""
+    error = keccak(text="UnknownBlock(uint256)")[:4].hex()
+    # PUSH4 error, PUSH1 224, SHL, PUSH0, MSTORE, PUSH1 36, PUSH0, REVERT.
+    _mine_with(chain, f"0x63{error}60e01b5f5260245ffd", None)
+
+
+def _address(chain: DevChain) -> str:
+    return FactsRegistry.in_use.get(source_chain_id=chain.chain_id).address
+
+
 def _mine_with(chain: DevChain, code: str, mine: Callable[[], Any] | None) -> None:
-    address = FactsRegistry.in_use.get().address
+    address = _address(chain)
     own = chain.rpc("eth_getCode", address, "latest")
     chain.rpc("anvil_setCode", address, code)
     (mine or chain.mine)()

@@ -37,7 +37,11 @@ def mining(mine: Callable[[], None]) -> Iterator[None]:
 
 
 def deployed_for(
-    node: ExecutionClient, chain: DevChain, attester: AttesterProcess, settings: Any, folder: Path
+    node: ExecutionClient | DevChain,
+    chain: DevChain | ExecutionClient,
+    attester: AttesterProcess,
+    settings: Any,
+    folder: Path,
 ) -> FactsRegistry:
     """Configure the service on `chain` for the facts of `node`, which an attester vouches for. Return the registry."""
     trust = service.attested_by({attester.address: attester.url}, 1)
@@ -45,6 +49,6 @@ def deployed_for(
     tables = service.source_tables(
         node.chain_id, "Another client", node.url, trust, chain=lines, destination=chain.chain_id
     )
-    settings.CHAINS_FILE = service.chains_toml(folder, chain.url)
+    settings.CHAINS_FILE = service.chains_toml(folder, chain.url, chain_id=chain.chain_id)
     settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + tables)
     return deploy(chain.chain_id, node.chain_id)

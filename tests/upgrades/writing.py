@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from ipaddress import ip_network
 from pathlib import Path
@@ -38,6 +39,7 @@ from tests import deployed, factories, names, service, users
 from tests.accounts import over_http, wallets
 from tests.databases import same_database
 from tests.proving import logs, self_funded, sources, transactions
+from tests.proving.dear_registry import mine_broken, mine_dear, mine_without_block
 from tests.proving.jumping import beacon_chain_of, jumping
 from tests.proving.receiver import Receiver, receiver, tell_operator
 
@@ -199,6 +201,13 @@ def _ended(here: DevChain, settings: Any, alice: ApiKey, bob: ApiKey, wallet: Ap
         service.work_until_done(batch, here)
         here.mine()
         service.work()
+    # One fails for each cause.
+    for fail in (partial(mine_dear, more_gas=250_000), mine_broken, mine_without_block):
+        here.mine()
+        batch = service.submit(alice, service.request(service.CHARLIE, block=here.head() - 1))
+        service.work()
+        fail(here)
+        service.work_until_done(batch, here)
     here.rpc("evm_setAutomine", True)
 
 

@@ -34,6 +34,21 @@ def test_a_stale_node_rests_where_another_one_tells_a_later_head(service, settin
     assert f"tells block {service.head() - STALE_BLOCKS} as the newest" in str(problem)
 
 
+def test_a_node_of_a_test_network_that_stops_is_compared_with_another_after_a_while(service, settings, monkeypatch):
+    reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
+    stale = Node(service)
+    with lying_node(stale) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
+        chain, rpc = get_chains().chain(31337), get_rpc(31337)
+        before = heads.read(chain, rpc).latest.number
+        service.mine(STALE_BLOCKS)
+        stale.lie = "stale"
+        assert heads.read(chain, rpc).latest.number == before
+        monotonic = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 61)
+        assert heads.read(chain, rpc).latest.number == service.head() == before + STALE_BLOCKS
+
+
 @pytest.mark.parametrize("is_read_before", [True, False])
 def test_a_node_rests_that_lacks_the_blocks_before_the_newest_that_it_tells(service, settings, is_read_before):
     liar = Liar(service)

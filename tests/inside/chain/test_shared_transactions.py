@@ -188,4 +188,4 @@ def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
     with pytest.raises(money.NotOurs):
-        money.portions_of(tx, ())
+        money.portions_of(tx, packs.Intent(tx.to, b""))

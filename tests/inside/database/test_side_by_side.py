@@ -32,6 +32,7 @@ from proving.admission import admit
 from proving.admission.cost import Cost, SourceEstimate
 from proving.models import AccountProof, SignedTransaction, Signer, Transaction, TransactionState
 from proving.packing.gas import Amount
+from proving.packing.packs import Intent
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.sending import orders, signers, signing, transaction_monitor
@@ -327,7 +328,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     SignedTransaction.objects.create(
         transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    money.divide({tx: money.portions_of(tx, ())})
+    money.divide({tx: money.portions_of(tx, Intent(tx.to, b""))})
     return tx
 
 

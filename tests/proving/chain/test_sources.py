@@ -20,6 +20,7 @@ from django.utils import timezone
 from eth_account import Account
 from eth_utils.crypto import keccak
 
+from accounts.models import ApiKey
 from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import forget_chains
 from devnet import devchain, foreign_contracts
@@ -29,11 +30,11 @@ from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import chain_fixtures, headers, users
 from tests.attesting.process import AttesterProcess, signature
 from tests.chains import geth_answers
-from tests.chains.lying_node import between, error, hiding
+from tests.chains.lying_node import between, error, estimating, hiding
 from tests.contracts import block_hash_buffer, deployed, dispute_games, tries
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
-from tests.proving import chain_state, money, paths
+from tests.proving import chain_state, money, paths, transactions
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
@@ -1117,3 +1118,70 @@ def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
     submit(key, of_chains(there=[there.head() - 10]))
     assert "The contract requires 2 attesters, and chains.toml names only 1 of" in wait_of(chain)
+
+
+# --- Expected gas -----------------------------------------------------------------------------------------------------
+
+
+def transactions_of(batch: Batch) -> list[Transaction]:
+    return list(Transaction.objects.filter(queries__batch=batch).distinct().order_by("pk"))
+
+
+def difference(chain: devchain.DevChain, key: ApiKey, block: int, *, sent: int = 1) -> float:
+    """Prove a balance. Return the largest difference of a transaction's expected gas from the gas that it took."""
+    batch = done(submit(key, of_chains(there=[block])), chain, rounds=20)
+    parts = [tx.expected_gas / tx.gas_used for tx in transactions_of(batch)]
+    assert len(parts) == sent
+    return max(abs(part - 1) for part in parts)
+
+
+@pytest.mark.long
+def test_expected_gas_counts_an_attestation(chain, there, attested, key):
+    assert difference(chain, key, 20) < 0.06
+
+
+@pytest.mark.long
+def test_expected_gas_counts_a_record_before_the_proof(chain, there, settings, tmp_path, key):
+    L1Block(chain).tell_of(there)
+    connect(settings, tmp_path, chain, there.url)
+    assert difference(chain, key, there.head(), sent=2) < 0.06
+
+
+@pytest.mark.long
+def test_expected_gas_counts_records_and_hops_with_the_proof(chain, rollup, key):
+    rollup.confirm(40)
+    assert difference(chain, key, 40) < 0.06
+    assert difference(chain, key, 36) < 0.06
+    assert len(paths.extending()) == 1
+    rollup.confirm(50)
+    # Hops share a part of what a record takes.
+    assert difference(chain, key, 45) < 0.12
+    assert newest_recorded(chain) == 50
+
+
+@pytest.mark.long
+def test_expected_gas_counts_a_proof_of_the_parent_s_state(chain, elsewhere, key):
+    elsewhere.confirm(40)
+    elsewhere.outbox.chain.mine(3)
+    L1Block(chain).tell_of(elsewhere.outbox.chain)
+    assert difference(chain, key, 40, sent=2) < 0.06
+
+
+@pytest.mark.long
+def test_an_attestation_lacking_gas_gets_the_expected_gas_while_nodes_estimate_falsely(
+    chain, there, attested, key, settings
+):
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(key, of_chains(there=[20]))
+    work(2)
+    (tx,) = transactions_of(batch)
+    # It is less than the bytes take.
+    transactions.sign_otherwise(tx, gas=50_000, price=tx.newest.max_fee_per_gas)
+    chain.rpc("anvil_dropAllTransactions")
+    with estimating(chain.url, lambda _: 0) as url:
+        reconfigure(settings, chain.url, url)
+        for _ in range(4):
+            transactions.work_aged()
+            chain.mine()
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+    assert [tx.succeeded for tx in transactions_of(batch)] == [True]

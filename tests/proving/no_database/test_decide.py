@@ -229,8 +229,8 @@ def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
 
 
 def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for_no_path():
-    start = Start(7, (("0xsource", b"attest"),))
-    prove = decide.Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
+    start = Start(7, (("0xsource", b"attest"),), 36_000)
+    prove = decide.Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls, gas_of_calls=36_000)
     decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
     assert decision == decide.Decision(GOES_ON, [decide.ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
     # If the facts need the next block, the call is a path.
@@ -264,7 +264,7 @@ def test_a_jump_to_the_block_after_is_a_path():
     assert decision == decide.Decision(FOR_PATH, [*SHOWN, decide.ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
     # A path is under way already, so the decision only waits for it.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
-    for outcome in (BY_JUMP, Preparation(())):
+    for outcome in (BY_JUMP, Preparation((), 0)):
         assert decide.path(extending, find, outcome) == decide.Decision(FOR_PATH)
 
 
@@ -368,7 +368,7 @@ def test_a_path_that_failed_too_often_waits():
     what = seen(UNVOUCHED, path_tries=replace(IN_VAIN, count=2))
     find = decide.FindPath(OWN, {BALANCE: [1]})
     assert decide.prove(what).then == find
-    for plan in (PathFound(HOPS), Preparation(())):
+    for plan in (PathFound(HOPS), Preparation((), 0)):
         action = decide.path(what, find, plan).actions[-1]
         assert isinstance(action, decide.ExtendPath | decide.PreparePath)
         assert action.least_limit == 150

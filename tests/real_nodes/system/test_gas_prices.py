@@ -76,7 +76,10 @@ def test_one_node_shows_the_fork_by_three_heads_in_a_row(node, client, key):
         forget_chains()
         service.work()
         assert stored()[0] == ("amsterdam" if heads == 3 else "osaka")
+        # The fork was foretold.
+        assert estimate(client, key, balance(node))["gas"]["expected"] == pytest.approx(AFTER, rel=0.1)
         node.mine()
+    beat()
     assert (stored(), healthz()["codes"], healthz()["notices"]) == (("amsterdam", 1), [], [])
     assert estimate(client, key, balance(node))["gas"]["expected"] == pytest.approx(AFTER, rel=0.1)
     batch = service.done(service.submit(key, balance(node)), node)
@@ -152,6 +155,22 @@ def test_one_node_that_tells_the_old_prices_does_not_prevent_the_new_ones(node, 
     node.mine_until_amsterdam()
     change = of_today(node.url)
     for changes in ([honest, change], [change, honest]):
+        ChainHead.objects.update(gas_prices="")
+        with nodes(settings, node, *changes):
+            service.work()
+            assert stored() == ("amsterdam", 1)
+
+
+def test_a_node_that_stays_before_the_fork_does_not_prevent_the_new_ones(node, settings):
+    before = node.head()
+
+    def stay(question: Any, reply: Any) -> list[Any]:
+        parameters = [hex(before) if each == "latest" else each for each in question["params"]]
+        return [ask(node.url, question | {"params": parameters})]
+
+    node.mine_until_amsterdam()
+    node.mine(40)
+    for changes in ([honest, stay], [stay, honest]):
         ChainHead.objects.update(gas_prices="")
         with nodes(settings, node, *changes):
             service.work()

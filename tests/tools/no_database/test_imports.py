@@ -48,8 +48,9 @@ MAY_IMPORT = {
 # of their own, because commands and workers are above what they share with others.
 INSIDE_PROVING = """
 models working.broker_wakeup
+working.heads
 working.destination_prices
-migrations reading.batch_waits working.counters registries.deployments working.heads working.lanes stops
+migrations reading.batch_waits working.counters registries.deployments working.lanes stops
 connections facts working.pruning webhooks
 failures reading.block_contents reading.query_values
 reading.asking reading.fact_search packing.packs

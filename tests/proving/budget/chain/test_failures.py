@@ -70,10 +70,11 @@ def test_facts_that_always_run_out_of_gas_are_sent_four_times_and_hold_up_nobody
     assert limits[3] >= 1.5 * limits[2]
     wait = wait_of(batch)
     assert wait["code"] == "reverted"
-    assert re.search(rf"ran out of gas: it used {limits[3]} of {limits[3]}\. Nodes estimate \d+", wait["sentence"])
+    used = f"{limits[3]:,} of {limits[3]:,} gas"
+    assert re.search(rf"ran out of gas: it used {used}\. Nodes estimate [\d,]+", wait["sentence"])
     health = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
     assert "transactions_fail" in health["codes"]
-    assert any(f"of {limits[3]}. Nodes estimate" in sentence for sentence in health["problems"])
+    assert any(f"of {limits[3]:,} gas. Nodes estimate" in sentence for sentence in health["problems"])
     page = " ".join(Client().get(f"/explorer/query/{batch.pk}").text.split())
     assert "ran out of gas in block" in page
     # Whoever asks for the same facts waits too. Others don't, also at the same block.

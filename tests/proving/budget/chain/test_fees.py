@@ -11,7 +11,21 @@ from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.proving import dear_registry, estimated_batches, money, paths, receipts, transactions
 from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at, price_of
-from tests.service import ALICE, asking, balances, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    asking,
+    balances,
+    expire,
+    fresh,
+    header,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
@@ -165,6 +179,30 @@ def test_a_transaction_out_of_gas_uses_up_no_auto_fee_and_never_exceeds_a_number
     else:
         assert batch.status == BatchStatus.IN_PROGRESS
         assert paid == batch.spent
+
+
+def test_a_batch_whose_fee_is_from_before_a_fork_names_the_fork_and_may_be_sent_again(costly, client, key, settings):
+    """`chains.toml` gives the chain the fork's prices. By these, the service knows its nodes' estimates to be false."""
+    record = "gas_prices = '{}'\n[chains.signer]"
+    reconfigure(settings, "[chains.signer]", record.format("osaka"))
+    mine_at(costly, 1)
+    before = submit(key, request(ALICE, block=costly.head()) | {"fee": "auto"})
+    with money.stopped():
+        work(2)
+        reconfigure(settings, record.format("osaka"), record.format("amsterdam"))
+        work()
+    after = money.accepted(key, request(BOB, block=costly.head() - 1, fee=ETHER), fee=GWEI)
+    go_on(costly, 1, rounds=2)
+    assert not Transaction.objects.exists()
+    (told,), (other,) = (
+        client.get(f"/batch-queries/{batch.pk}", headers=header(key)).json()["waits"] for batch in (before, after)
+    )
+    assert (told["code"], other["code"]) == ("fee_before_fork", "fee_limit")
+    assert "accepted before the fork Amsterdam of chain 31337, whose new prices take more gas" in told["sentence"]
+    expire(Batch.objects.filter(pk=before.pk))
+    work()
+    assert (fresh(before).rejection_code, before.rejection_retryable) == ("deadline_exceeded", True)
+    assert told["sentence"] in str(before.rejection_reason)
 
 
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):

@@ -110,7 +110,6 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
     mine_at(costly, 1)
     head = costly.head()
     work_until_done(submit(key, request(ALICE, block=head, fee=ETHER)), costly)
-    beat()
     mine_at(costly, 1)
     if lie.is_old:
         ChainHead.objects.all().delete()
@@ -124,6 +123,7 @@ def test_all_is_done_at_the_usual_cost_and_the_liar_is_named(costly, key, settin
             if number <= BATCHES:
                 batches.append(submit(key, request(ALICE, block=head - number, fee=ETHER)))
             go_on(costly, 1, rounds=1, aged=lie.is_slow)
+            beat()
             told.append(healthz())
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
     assert USUAL / 2 < before - receipts.balance(costly) < USUAL
