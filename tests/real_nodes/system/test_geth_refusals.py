@@ -66,7 +66,8 @@ class Sender:
     def sent(self, nonce: int = 0, **changed: Any) -> SignedTransaction:
         """Store a version that geth takes."""
         version = self.version(nonce, **changed)
-        assert "result" in send(self.node, bytes(version.raw))
+        # The pool takes a block over later, here one that has the account's money.
+        until(lambda: "result" in send(self.node, bytes(version.raw)), "a taken transaction")
         return version
 
     def mined(self, **changed: Any) -> SignedTransaction:
@@ -90,7 +91,8 @@ def sender(node, settings, tmp_path) -> Sender:
     account, rich = Account.create(), Account.from_key(ACCOUNTS[0][1])
     nonce = int(node.rpc("eth_getTransactionCount", rich.address, "latest"), 16)
     fields = {"type": 2, "chainId": CHAIN_ID, "nonce": nonce, "to": account.address, "value": 10 * ETHER}
-    assert "result" in send(node, bytes(rich.sign_transaction(fields | USUAL).raw_transaction))
+    raw = bytes(rich.sign_transaction(fields | USUAL).raw_transaction)
+    until(lambda: "result" in send(node, raw), "a taken transaction")
     # A block may leave out a transaction that has just come.
     while int(node.rpc("eth_getBalance", account.address, "latest"), 16) == 0:
         node.mine()
