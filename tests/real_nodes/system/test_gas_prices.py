@@ -168,8 +168,14 @@ def test_a_node_that_stays_before_the_fork_does_not_prevent_the_new_ones(node, s
         parameters = [hex(before) if each == "latest" else each for each in question["params"]]
         return [ask(node.url, question | {"params": parameters})]
 
-    node.mine_until_amsterdam()
-    node.mine(40)
+    with nodes(settings, node, honest, stay):
+        # The nodes are compared now, and not again soon.
+        service.work()
+        assert stored() == ("osaka", 1)
+        node.mine_until_amsterdam()
+        node.mine(40)
+        service.work()
+        assert stored() == ("amsterdam", 1)
     for changes in ([honest, stay], [stay, honest]):
         ChainHead.objects.update(gas_prices="")
         with nodes(settings, node, *changes):
