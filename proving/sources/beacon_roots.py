@@ -117,8 +117,7 @@ class _Naming:
 def _naming(connection: OpenConnection, number: int) -> _Naming | NotYet:
     """Return the held root that names a block, or the next block if none names it."""
     rpc, is_named = connection.source_rpc, False
-    for later in (number + 1, number + 2):
-        header = rpc.header(later)
+    for header in rpc.headers([number + 1, number + 2]):
         if header is None or not header.beacon_root:
             break
         named = _named_by(rpc, header)
@@ -142,9 +141,10 @@ def _named_by(source_rpc: RpcClient, header: Header) -> int:
     if header.timestamp <= beacon_chain.time_of(beacon_chain.gloas):
         return header.number - 1
     block = _block(chain.id, header.beacon_root)
-    for number in (header.number - 1, header.number - 2):
-        if source_rpc.known_header(number).hash == block.block_hash:
-            return number
+    if block.block_hash == header.parent_hash:
+        return header.number - 1
+    if block.block_hash == source_rpc.known_header(header.number - 1).parent_hash:
+        return header.number - 2
     raise NodeUnavailable(f"The nodes of {chain.label} have other blocks before {header.number} than its beacon nodes.")
 
 
