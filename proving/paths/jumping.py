@@ -260,7 +260,7 @@ def _block_of(
     Raises `NodeUnavailable`, `CannotProve`.
     """
     place = chain.place(slot)
-    if slot < chain.gloas and place and block_roots[place] == block_roots[place - 1]:
+    if place and block_roots[place] == block_roots[place - 1]:
         raise CannotProve(f"The beacon chain has no block at slot {slot}.")
     block = beacon_fetching.block(chain.id, block_roots[place], slot, period_root)
     if block.block_hash != target.hash:

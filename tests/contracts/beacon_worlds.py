@@ -41,7 +41,7 @@ SMALL = BeaconChain(
     blocks_before_merge=0,
     accumulator=bytes(32),
 )
-# The same chain without Gloas before its end.
+# A chain that ends before Gloas.
 SMALL_BEFORE_GLOAS = replace(SMALL, gloas=SMALL.end)
 
 
