@@ -9,6 +9,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.nodes import questions
+from chains.nodes.node_batches import ExchangeBudget, OutOfExchanges
 from chains.nodes.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.nodes.questions import ProofRequest, Receipt, VerifiedAccountProof
 from chains.nodes.rpc import RpcClient
@@ -349,3 +350,14 @@ def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
         proofs = client_of(url).proofs(proof_requests)
     assert all(isinstance(proof, VerifiedAccountProof) for proof in proofs)
     assert len(node_requests) == 2, "one batch, after the chain id"
+
+
+@pytest.mark.parametrize(("exchanges", "seconds", "words"), [(9, 0, "takes too long"), (0, 9, "too many requests")])
+def test_a_client_whose_budget_is_used_up_asks_no_node(devchain, client_of, exchanges, seconds, words):
+    asked: list[Any] = []
+    with (
+        lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url,
+        pytest.raises(OutOfExchanges, match=words),
+    ):
+        client_of(url, budget=ExchangeBudget(exchanges, seconds)).head()
+    assert asked == []
