@@ -1,11 +1,17 @@
 """Proofs of a block stay when its header arrives again. A head that a stale node tells is compared."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from chains.chains_file import Chain
+from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
+from devnet.devchain import DevChain
 from proving.models import ChainHead, ChainWatch
 from proving.working import heads
 from tests.chains.lying_node import lying_node
@@ -14,13 +20,19 @@ from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
 from tests.service import chains_toml, reconfigure
 
 
+@contextmanager
+def before_another(node: Callable[[Any], Any], service: DevChain, settings) -> Iterator[tuple[Chain, RpcClient]]:
+    """Let the chain have this node first, and an honest one second."""
+    with lying_node(node) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
+        yield get_chains().chain(31337), get_rpc(31337)
+
+
 @pytest.mark.parametrize("knows_by", ["an earlier reading", "another process"])
 def test_a_stale_node_rests_where_another_one_tells_a_later_head(service, settings, knows_by):
     reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
     stale = Node(service)
-    with lying_node(stale) as url:
-        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
-        chain, rpc = get_chains().chain(31337), get_rpc(31337)
+    with before_another(stale, service, settings) as (chain, rpc):
         if knows_by == "an earlier reading":
             heads.read(chain, rpc)
             ChainHead.objects.all().delete()
@@ -37,9 +49,7 @@ def test_a_stale_node_rests_where_another_one_tells_a_later_head(service, settin
 def test_a_node_of_a_test_network_that_stops_is_compared_with_another_after_a_while(service, settings, monkeypatch):
     reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
     stale = Node(service)
-    with lying_node(stale) as url:
-        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
-        chain, rpc = get_chains().chain(31337), get_rpc(31337)
+    with before_another(stale, service, settings) as (chain, rpc):
         before = heads.read(chain, rpc).latest.number
         service.mine(STALE_BLOCKS)
         stale.lie = "stale"
@@ -52,9 +62,7 @@ def test_a_node_of_a_test_network_that_stops_is_compared_with_another_after_a_wh
 @pytest.mark.parametrize("is_read_before", [True, False])
 def test_a_node_rests_that_lacks_the_blocks_before_the_newest_that_it_tells(service, settings, is_read_before):
     liar = Liar(service)
-    with lying_node(liar) as url:
-        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
-        chain, rpc = get_chains().chain(31337), get_rpc(31337)
+    with before_another(liar, service, settings) as (chain, rpc):
         if is_read_before:
             heads.read(chain, rpc)
         liar.changes = {"eth_getBlockByNumber": block_with("number", 50)}
