@@ -123,8 +123,16 @@ def test_blocks_that_geth_reads_and_does_not_prove_are_refused_as_for_a_batch(co
             client.post(path, body, content_type="application/json", headers=headers) for path, body in bodies.items()
         ]
 
+    def is_read() -> bool:
+        with suppress(NodeErrorReply):
+            configured.rpc("eth_call", {"to": contract}, hex(number))
+            return True
+        return False
+
     assert [answer.status_code for answer in ask()] == [200, 200]
     configured.mine(130)
+    # geth indexes its states for some seconds.
+    until(is_read, "the old state")
     (rejection,) = estimated_batches.estimate(client, key, of_accounts)["rejections"]
     for answer in ask():
         assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (422, "proof_unavailable", False)
