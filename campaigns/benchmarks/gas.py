@@ -26,7 +26,7 @@ from chains.beacon.blocks import BLOCK_HASH, BODY_DEPTH, EXECUTION_PAYLOAD, Beac
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.encoding import hex_data
-from chains.prices import OSAKA
+from chains.prices import AMSTERDAM, OSAKA, gas_of_calldata
 from chains.tries import packed, packed_entries
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts.build import run_compiler
@@ -597,6 +597,33 @@ def measure_branches(geth: Geth | None = None) -> Iterator[Result]:
                 yield result_of(f"{name}: {contract}", *sent)
 
 
+# Kinds of branches, others to compare them with, and the maximum gas over these: of the execution, and of the calldata
+# as if no byte was zero. Branches are sent with headers, so the floor decides for none.
+BRANCH_BUDGETS = (
+    ("own, Gloas: GloasBeaconHistory", "own, Fulu: BeaconHistory", 1_700),
+    ("old, Gloas by a state of Gloas: GloasBeaconHistory", "old, Fulu by a state of Fulu: BeaconHistory", 5_800),
+    ("by block_roots, Gloas: GloasBeaconHistory", "own, Gloas: GloasBeaconHistory", 22_500),
+)
+
+
+def gas_over(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, int]]:
+    """Yield the pairs of BRANCH_BUDGETS, the gas of the first over the second, its maximum, and Amsterdam's floor."""
+    by_case = {result.case: result for result in results}
+    for name, other, most in BRANCH_BUDGETS:
+        execution, size = (
+            getattr(by_case[name], figure) - getattr(by_case[other], figure) for figure in ("exec", "calldata_bytes")
+        )
+        yield name, other, execution + gas_of_calldata(0, size), most, AMSTERDAM.floor_byte * size
+
+
+def show_branches(results: Sequence[Result]) -> None:
+    """Print how much more gas the branches of Gloas take."""
+    print(f"\n{'branch':<56} {'gas over':>9} {'most':>9} {'floor':>9} than")
+    for name, other, gas, most, floor in gas_over(results):
+        print(f"{name:<56} {gas:>9,} {most:>9,} {floor:>9,} {other}")
+    print("The floor is Amsterdam's, for the bytes that a branch has more.")
+
+
 def _branch(kind: str, beacon: BeaconChain, block: ExecutionBranch, chance: random.Random) -> tuple[bytes, bytes]:
     """Return the trusted root and the branch of a kind. A state has as many summaries as mainnet's."""
     if kind == "own":
@@ -1031,6 +1058,7 @@ def main() -> None:
     show(results)
     for name, gas in PUBLISHED_MESSAGES.items():
         print(f"{f'a message, {name}':<56} {'-':>9} {gas:>9,}")
+    show_branches(results)
     show_ages(results)
 
 

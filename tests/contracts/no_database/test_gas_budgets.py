@@ -1,5 +1,6 @@
 """Gas budgets of whole transactions by the present rules, measured like `make bench-gas`."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -8,12 +9,15 @@ from campaigns.benchmarks.gas import (
     PUBLISHED_MESSAGES,
     Lab,
     a_withdrawal,
+    gas_over,
     generated,
     generated_cases,
     jump_cases,
+    measure_branches,
     measure_messages,
     measure_package,
     measure_reads,
+    measure_sources,
     measure_votes,
     recorded,
 )
@@ -116,6 +120,24 @@ def test_a_message_of_another_chain_costs_what_its_bytes_cost_alone():
 def test_a_jump_costs_about_half_a_hop(lab, name):
     cases = {case.name: case for case in jump_cases()}
     assert lab.run(cases[name]).tx <= JUMPS[name]
+
+
+def test_branches_of_gloas_keep_their_gas_budgets():
+    assert [name for name, _, gas, most, _ in gas_over(list(measure_branches())) if not 0 < gas <= most] == []
+
+
+def test_the_page_about_paths_says_what_a_jump_costs(lab):
+    page = (PROJECT / "docs/concepts/paths.md").read_text()
+    results = [lab.run(case) for case in jump_cases() if case.name.endswith("no hash kept")]
+    assert len(results) == 3
+    for result in results:
+        assert re.search(rf"\| {result.tx:,} \| [\d,]+ \| {result.calldata_bytes:,} \|", page), result.case
+
+
+def test_the_page_about_sources_says_what_a_block_costs():
+    page = (PROJECT / "docs/concepts/block-hash-sources.md").read_text()
+    for result in measure_sources():
+        assert re.search(rf"\| {result.tx:,}\b", page), result.case
 
 
 @pytest.mark.long

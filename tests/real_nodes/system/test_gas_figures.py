@@ -3,7 +3,7 @@
 import pytest
 from eth_account import Account
 
-from campaigns.benchmarks.gas import gas_after_amsterdam, measure_votes
+from campaigns.benchmarks.gas import Lab, gas_after_amsterdam, jump_cases, measure_votes
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from devnet.geth import Geth
 from tests.fixtures_folder import needs_fixtures
@@ -33,6 +33,15 @@ def test_a_repeated_transaction_takes_what_it_takes_in_a_block(size):
         node.mine()
         mined = int(node.rpc("eth_getTransactionReceipt", sent)["gasUsed"], 16)
     assert repeated == mined != int(receipt["gasUsed"], 16)
+
+
+def test_the_page_about_paths_says_what_a_jump_costs_after_amsterdam():
+    page = (PROJECT / "docs/concepts/paths.md").read_text()
+    cases = [case for case in jump_cases() if case.name.endswith("no hash kept")]
+    with Geth(31_337, amsterdam_time=0, namespaces="eth,debug") as geth, Lab(cases[0].number, geth) as lab:
+        for result in map(lab.run, cases):
+            figures = f"| {result.tx:,} | {result.amsterdam:,} | {result.calldata_bytes:,} |"
+            assert figures in page, result.case
 
 
 @pytest.mark.long
