@@ -388,6 +388,55 @@ def test_other_active_fields_change_no_place(chain, simulator, fields, is_known)
     assert [answer is not None for answer in history.answers(calls)] == [is_known] * 5
 
 
+def test_a_chain_with_gloas_from_its_first_block(chain, simulator):
+    """Slot 0 has the tree of Gloas too. The contract takes it for an earlier one and proves nothing by it."""
+    first = replace(SMALL, **dict.fromkeys(_FORKS[:-1], 0))
+    world = BeaconWorld(random.Random(6), first, 20, empty=frozenset({1}))
+    history = History(chain, simulator, replace(world.chain, gloas=1))
+    slots = range(20)
+    own: list[Asked] = [("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in slots]
+    # The first block has no execution block before it: it names a hash of zero.
+    expected = [world.blocks[slot].block_hash if slot > 1 else None for slot in slots]
+    assert history.answers(own) == expected
+    old: list[Asked] = [("oldBlockHash", (world.root(17), world.old(slot, 17))) for slot in range(16)]
+    assert history.answers(old) == expected[:16]
+    recent: list[Asked] = [("oldBlockHash", (world.root(7), world.recent(slot, 7))) for slot in range(7)]
+    assert history.answers(recent) == expected[:7]
+    roots: list[Asked] = [
+        ("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in (0, 1)
+    ]
+    assert [answer is not None for answer in history.answers(roots)] == [False, True]
+
+
+def test_without_a_slot_of_gloas_earlier_blocks_are_proven(chain, simulator, gloas_world):
+    """Gloas has no slot of its own: it is where the known forks end."""
+    world = gloas_world
+    history = History(chain, simulator, replace(world.chain, end=SMALL.gloas))
+    slots = [slot for slot in range(SMALL.gloas - 3, SMALL.gloas + 3) if slot in world.blocks]
+    for calls in (
+        [("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in slots],
+        [("oldBlockHash", (world.root(slot), world.old(40, slot))) for slot in slots],
+        [("oldBlockHash", (world.root(slot), world.recent(70, slot))) for slot in slots],
+        [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in slots],
+    ):
+        assert [answer is not None for answer in history.answers(calls)] == [slot < SMALL.gloas for slot in slots]
+
+
+def test_a_block_before_a_period_without_blocks_is_proven_at_its_own_place_only(chain, simulator):
+    """All block roots of the state are this block's. It is more slots behind than the state has roots."""
+    world = BeaconWorld(random.Random(7), missed=frozenset(range(76, 86)))
+    history = History(chain, simulator, world.chain)
+    roots = world.block_roots[86]
+    assert set(roots) == {world.root(75)}
+    branch = world.recent(75, 86)
+    assert history.answer("oldBlockHash", world.root(86), branch) == world.blocks[75].block_hash
+    # A block that claims another slot has another root, and the block before is in no place.
+    for slot in (67, 74, 76, 83):
+        assert history.answer("oldBlockHash", world.root(86), slot.to_bytes(8) + branch[8:]) is None
+    own = jumps.own(world.blocks[74])
+    assert history.answer("oldBlockHash", world.root(86), own + branch[len(own) :]) is None
+
+
 def test_the_earlier_contract_proves_nothing_by_blocks_of_gloas(chain, simulator, gloas_world):
     """Its table of forks goes on for ever."""
     world, unbounded = gloas_world, replace(gloas_world.chain, gloas=2**64 - 1, end=2**64 - 1)

@@ -24,6 +24,9 @@ ANCHOR, SLOT = 78, 40
 TIME = 1_700_000_000
 ROOT = b"\x44" * 32
 
+# The beacon history's own error, which a source passes on.
+REFUSALS = {(keccak(text="InvalidProof()")[:4].hex(),), ("InvalidProof",)}
+
 # Each code puts a root into memory. The codes end in different ways.
 _PLANT = "0x7f" + "07" * 32 + "5f52"
 
@@ -116,14 +119,12 @@ def test_another_header_or_branch_is_refused(source, world, headers):
     assert source.refusal("record", TIME, own, headers[79]) == ("InvalidHeader",)
     assert source.refusal("record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
     assert source.refusal("record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
-    # The source passes on the beacon history's own error.
     for function, branch, slot in (
         ("record", old, SLOT),
         ("recordOld", own, ANCHOR),
         ("record", jumps.own(world.blocks[79]), 79),
     ):
-        selector = keccak(text="InvalidProof()")[:4].hex()
-        assert source.refusal(function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
+        assert source.refusal(function, TIME, branch, headers[slot]) in REFUSALS
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
@@ -167,6 +168,28 @@ def test_a_block_is_recorded_through_the_last_block_roots_of_a_state(source, wor
     for slot in (73, 76):
         receipt = source.send("recordOld", TIME, world.recent(slot, ANCHOR), headers[slot])
         assert source.logged(receipt) == [("BlockRecorded", number(slot), keccak(headers[slot]))]
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_the_last_block_before_gloas_is_named_by_both_layouts(roots_chain, roots, headers, is_full):
+    """The fork's first beacon block names it. If that one is empty, the next one names it too."""
+    named = {SMALL.gloas - 1: 73, SMALL.gloas: 73, SMALL.gloas + 1: 74 if is_full else 73}
+    world = BeaconWorld(random.Random(11), hashes={slot: keccak(headers[each]) for slot, each in named.items()})
+    source = Deployed(roots_chain, "GloasBeaconBlockHashSource", world.chain.arguments)
+    earlier = Deployed(roots_chain, "BeaconBlockHashSource", replace(SMALL, end=2**64 - 1).arguments_without_gloas)
+    recorded = []
+    for slot, each in named.items():
+        roots.tell(TIME, world.root(slot))
+        arguments = TIME, jumps.own(world.blocks[slot]), headers[each]
+        assert source.call("record", *arguments) == number(each)
+        recorded += source.logged(source.send("record", *arguments))
+        if slot >= SMALL.gloas:
+            assert earlier.refusal("record", *arguments) in REFUSALS
+        else:
+            assert earlier.call("record", *arguments) == number(each)
+    assert recorded == [
+        ("BlockRecorded", number(each), keccak(headers[each])) for each in ([73, 74] if is_full else [73])
+    ]
 
 
 def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, world, headers):
