@@ -235,20 +235,40 @@ def test_a_false_hash_changes_no_account_or_slot_of_a_block_whose_root_is_there(
 
 # --- Figures ----------------------------------------------------------------------------------------------------------
 
-CURRENT = "These figures belong to the code with the digest `{}`, which is the current one."
+# A figure stays valid for each contract whose code is still the same. Others have a claim of their own.
+CLAIM = re.compile("digest `(0x[0-9a-f]{64})`, which is the current one(?: without `([A-Za-z]+)` and `([A-Za-z]+)`)?")
 
 
-def fault(page: str, changelog: str, digest: str) -> str:
-    """Return what is wrong with a page's claim about its figures' code. The result is empty if nothing is."""
-    current = re.findall(CURRENT.format("(0x[0-9a-f]{64})"), " ".join(page.split()))
-    if current not in ([], [digest]):
-        return f"figures of {', '.join(current)} are called current, and the code is {digest}"
+def fault(page: str, changelog: str) -> str:
+    """Return what is wrong with a page's claims about its figures' code. The result is empty if nothing is."""
+    claims = {digest: {*names} - {""} for digest, *names in CLAIM.findall(" ".join(page.split()))}
+    for claimed, names in claims.items():
+        if claimed != (digest := code_digest(names)):
+            return f"figures of {claimed} are called current, and the code is {digest}"
     heading = re.search("^## .*$", changelog, re.MULTILINE)
     assert heading
     is_released = not heading[0].endswith("unreleased")
-    return f"a release needs figures of {digest}" if is_released and not current else ""
+    is_whole = bool(claims) and not set.intersection(*claims.values())
+    return "" if is_whole or not is_released else "a release needs figures of each contract"
 
 
 def test_figures_that_are_called_current_are_of_this_code():
     page, changelog = ((PROJECT / path).read_text() for path in (PAGE, "CHANGELOG.md"))
-    assert fault(page, changelog, code_digest()) == ""
+    assert fault(page, changelog) == ""
+    assert page.count("which is the current one") == len(CLAIM.findall(" ".join(page.split())))
+
+
+def test_figures_of_other_code_are_not_called_current():
+    both = "GloasBeaconHistory", "GloasBeaconBlockHashSource"
+    of_both, of_others = (
+        f"the digest `{code_digest(names)}`, which is the current one{without}"
+        for names, without in (((), ""), (both, " without `{}` and `{}`".format(*both)))
+    )
+    assert [fault(page, "## 0.5.0") for page in (of_both, f"{of_both} {of_others}")] == ["", ""]
+    assert fault(of_others, "## 0.5.0 - unreleased") == ""
+    assert [fault(page, "## 0.5.0") for page in ("", of_others)] == ["a release needs figures of each contract"] * 2
+    for page in (
+        of_both.replace(code_digest(), code_digest(both)),
+        of_others.replace(code_digest(both), code_digest()),
+    ):
+        assert "are called current" in fault(page, "## 0.5.0 - unreleased")
