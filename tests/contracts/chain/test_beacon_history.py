@@ -390,8 +390,8 @@ def test_other_active_fields_change_no_place(chain, simulator, fields, is_known)
 
 def test_a_chain_with_gloas_from_its_first_block(chain, simulator):
     """Slot 0 has the tree of Gloas too. The contract takes it for an earlier one and proves nothing by it."""
-    first = replace(SMALL, **dict.fromkeys(_FORKS[:-1], 0))
-    world = BeaconWorld(random.Random(6), first, 20, empty=frozenset({1}))
+    first: dict[str, Any] = dict.fromkeys(_FORKS[:-1], 0)
+    world = BeaconWorld(random.Random(6), replace(SMALL, **first), 20, empty=frozenset({1}))
     history = History(chain, simulator, replace(world.chain, gloas=1))
     slots = range(20)
     own: list[Asked] = [("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in slots]
