@@ -1,8 +1,8 @@
-"""Run the demo of old blocks: a fact of an old block is proven by a jump through the beacon chain's history.
+"""Run the demo of old blocks: facts of two old blocks are proven by jumps through the beacon chain's history.
 
-The source chain is EthereumJS, driven by a beacon chain of the executable consensus specifications (minimal preset). An
-attester on a development chain vouches for its newest final block. State is in `.demo-any-block/`, which is emptied at
-each start.
+The source chain is EthereumJS, driven by a beacon chain of the executable consensus specifications (minimal preset). Of
+the blocks, one is from before the beacon chain's fork Gloas, and one from after it. An attester on a development chain
+vouches for the source chain's newest final block. State is in `.demo-any-block/`, which is emptied at each start.
 """
 
 import sys
@@ -19,13 +19,18 @@ from devnet.ethereumjs import EthereumJs
 
 SOURCE_ID = 31338
 SLOT_SECONDS = 2
-ELECTRA_EPOCH = 3
-# Slots without a block, as on mainnet. They include the first slot of Electra and the first slot of a period.
-MISSED = (10, ELECTRA_EPOCH * SLOTS_PER_EPOCH, SLOTS_PER_PERIOD)
+# First epochs. Gloas begins in the middle of a period. EthereumJS keeps Prague's rules, which are those of Electra.
+FORKS = {"electra": 3, "fulu": 4, "gloas": 5}
+ELECTRA, GLOAS = (FORKS[fork] * SLOTS_PER_EPOCH for fork in ("electra", "gloas"))
+# Slots without a block (S), as on mainnet, and since Gloas with a block whose payload is not revealed (E), or too late
+# (L). They include the first slots of forks and of a period.
+NOT_FULL = {10: "S", ELECTRA: "S", GLOAS: "E", 44: "L", 51: "E", SLOTS_PER_PERIOD: "S"}
 # Slots until a block is final whose state has the summary of the first period.
 SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
-# The queried block. It lies after the first transfer and before the second.
+# The queried blocks. The first one lies after the first transfer and before the second. The second one is that of a
+# slot of Gloas, before an empty one.
 OLD_BLOCK = 12
+GLOAS_BLOCK = 50 - sum(slot < 50 for slot in NOT_FULL)
 START_SECONDS = 600
 
 SOURCE_TOML = f"""\
@@ -45,7 +50,8 @@ slot_seconds = {SLOT_SECONDS}
 bellatrix = 0
 capella = 0
 deneb = 0
-electra = {ELECTRA_EPOCH * SLOTS_PER_EPOCH}
+electra = {ELECTRA}
+gloas = {GLOAS}
 
 [[connections]]
 source = {SOURCE_ID}
@@ -56,14 +62,16 @@ threshold = 1
 
 
 def run(demo: Demo) -> bool:
-    """Start everything, prove an old balance by a jump and read it."""
+    """Start everything, prove old balances by jumps and read them."""
     command.say(f"Starting EthereumJS as chain {SOURCE_ID}, and a beacon chain that drives it")
     genesis_time = int(time.time()) - SLOTS * SLOT_SECONDS
-    prague_time = genesis_time + ELECTRA_EPOCH * SLOTS_PER_EPOCH * SLOT_SECONDS
+    prague_time = genesis_time + ELECTRA * SLOT_SECONDS
     node = demo.running.enter_context(EthereumJs(SOURCE_ID, genesis_time=genesis_time, prague_time=prague_time))
     _transfer(node, 0)
-    times = {"genesis_time": genesis_time, "slot_seconds": SLOT_SECONDS, "electra_epoch": ELECTRA_EPOCH}
-    consensus = demo.running.enter_context(ConsensusClient(node, **times, missed=MISSED, live=True))
+    consensus = ConsensusClient(
+        node, genesis_time=genesis_time, slot_seconds=SLOT_SECONDS, forks=FORKS, slots=NOT_FULL, live=True
+    )
+    demo.running.enter_context(consensus)
     demo.processes += [node, consensus]
     chain = demo.chain()
 
@@ -76,8 +84,8 @@ def run(demo: Demo) -> bool:
     _wait_until_past(node, OLD_BLOCK + 1)
     _transfer(node, 1)
     command.say(f"Waiting until the beacon chain has made {SLOTS} slots; a period has {SLOTS_PER_PERIOD}")
-    _wait_until_past(node, SLOTS - len(MISSED))
-    return demo.prove(chain, {registry: (node, OLD_BLOCK)})
+    _wait_until_past(node, SLOTS - len(NOT_FULL))
+    return demo.prove(chain, {registry: (node, OLD_BLOCK, GLOAS_BLOCK)})
 
 
 def _transfer(node: EthereumJs, number: int) -> None:

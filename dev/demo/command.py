@@ -98,7 +98,7 @@ class Demo:
     def prove(
         self,
         destination: DevChain,
-        sources: Mapping[str, tuple[DemoNode, int | None]],
+        sources: Mapping[str, tuple[DemoNode, *tuple[int | None, ...]]],
         variables: Mapping[str, str] = MappingProxyType({}),
         *,
         with_log: bool = False,
@@ -106,7 +106,7 @@ class Demo:
     ) -> bool:
         """Prove the signer's balance on each source in one batch, and read it. Return whether all values are right.
 
-        `sources` has a chain and a block (None for the newest) by the registry of its facts. `with_log`: the first log
+        `sources` has a chain and blocks (None for the newest) by the registry of its facts. `with_log`: the first log
         of each block's first transaction is proven too. `variables` extend the variables for the documentation's
         examples. With `until_wait`, the code of a wait, the batch need only come to wait for that, and nothing is read.
         Raises `ClientError` if the batch is not so far in time.
@@ -115,14 +115,20 @@ class Demo:
         say("Signing in with a wallet and taking its API key")
         api_key = client.take_api_key(url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
 
-        requested = [(at, node, node.head() if block is None else block) for at, (node, block) in sources.items()]
+        requested = [
+            (at, node, node.head() if block is None else block)
+            for at, (node, *blocks) in sources.items()
+            for block in blocks
+        ]
         where = " and ".join(f"block {block} of chain {node.chain_id}" for _, node, block in requested)
         log = " and the first log" if with_log else ""
         say(f"Asking for the balance of {SIGNER_ADDRESS}{log} at {where}")
         facts: dict[str, Any] = {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
         if with_log:
             facts["transactions"] = {"0": {"logs": ["0"]}}
-        data = {str(node.chain_id): {f"block:{block}": facts} for _, node, block in requested}
+        data: dict[str, Any] = {str(node.chain_id): {} for _, node, _ in requested}
+        for _, node, block in requested:
+            data[str(node.chain_id)][f"block:{block}"] = facts
         body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
         internal_id = client.submit(url, api_key, body)
         if not self.options.once:

@@ -36,6 +36,8 @@ class BeaconBlock:
     encoded: bytes = field(default=b"", repr=False)
     version: str = "electra"
     """Its fork."""
+    message: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
+    """Returns the block as JSON. None: it is served as SSZ alone."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class BeaconState:
 
     summaries: Sequence[tuple[bytes, bytes]]
     branch: Sequence[bytes]
+    encode: Callable[[], bytes] | None = None
+    """Returns the state as SSZ. None: only its summaries are known."""
+    checkpoints: Mapping[str, tuple[int, bytes]] = field(default_factory=dict)
+    """Epochs and roots of its `previous_justified`, `current_justified` and `finalized` checkpoints."""
 
 
 @dataclass
@@ -61,6 +67,8 @@ class BeaconNode:
     """Blocks by their roots."""
     states: MutableMapping[int, BeaconState] = field(default_factory=dict)
     """States after the blocks of these slots."""
+    final: bytes | None = None
+    """The root of the newest final block. None: it is the newest block. Zeros: it is the first block."""
     state_paths: Collection[str] = (NIMBUS,)
     """The endpoints with historical summaries. None: the node has no such endpoint, as most clients."""
 
@@ -123,6 +131,8 @@ class BeaconApi:
             f"/eth/v1/beacon/blocks/{_IDENTIFIER}/root": self._block_root,
             f"/eth/v1/beacon/headers/{_IDENTIFIER}": self._header,
             f"/eth/v2/beacon/blocks/{_IDENTIFIER}": partial(self._block, accepts_ssz=accepts_ssz),
+            f"/eth/v2/debug/beacon/states/{_IDENTIFIER}": partial(self._state, accepts_ssz=accepts_ssz),
+            f"/eth/v1/beacon/states/{_IDENTIFIER}/finality_checkpoints": self._finality,
             **{state_path.format(_IDENTIFIER): self._summaries for state_path in self.node.state_paths},
         }
         for route, answer in routes.items():
@@ -145,6 +155,8 @@ class BeaconApi:
         if identifier.startswith("0x"):
             return bytes.fromhex(identifier[2:])
         known = self.node.roots
+        if identifier == "finalized" and self.node.final is not None:
+            return self.node.final if any(self.node.final) else known.get(0)
         slot = int(identifier) if identifier.isdigit() else max(known, default=-1)
         return known.get(slot)
 
@@ -172,18 +184,41 @@ class BeaconApi:
         known = self._known(identifier)
         if known is None or not known[1].encoded:
             return _not_found("Block not found")
-        if not accepts_ssz:
+        block, of_fork = known[1], {"Eth-Consensus-Version": known[1].version}
+        if accepts_ssz:
+            return HTTPStatus.OK, _SSZ, block.encoded, of_fork
+        if block.message is None:
             return _error(HTTPStatus.NOT_ACCEPTABLE, "Blocks are served as SSZ alone")
-        return HTTPStatus.OK, _SSZ, known[1].encoded, {"Eth-Consensus-Version": known[1].version}
+        signed = {"message": block.message(), "signature": _hex(bytes(96))}
+        return _data(signed, of_fork, version=block.version)
 
-    def _summaries(self, identifier: str) -> Reply:
+    def _state(self, identifier: str, *, accepts_ssz: bool) -> Reply:
+        slot, state = self._known_state(identifier)
+        if state is None or state.encode is None:
+            return _not_found("State not found")
+        if not accepts_ssz:
+            return _error(HTTPStatus.NOT_ACCEPTABLE, "States are served as SSZ alone")
+        version = self.node.blocks[self.node.roots[slot]].version
+        return HTTPStatus.OK, _SSZ, state.encode(), {"Eth-Consensus-Version": version}
+
+    def _finality(self, identifier: str) -> Reply:
+        _, state = self._known_state(identifier)
+        if state is None or not state.checkpoints:
+            return _not_found("State not found")
+        checkpoints = state.checkpoints.items()
+        return _data({name: {"epoch": str(epoch), "root": _hex(root)} for name, (epoch, root) in checkpoints})
+
+    def _known_state(self, identifier: str) -> tuple[int, BeaconState | None]:
         known = self._known(identifier)
         # A root in the path is a state root.
         slot = int(identifier) if identifier.isdigit() else known[1].slot if known else None
         if identifier.startswith("0x"):
             of = (block.slot for block in self.node.blocks.values() if _hex(block.state_root) == identifier)
             slot = next(of, None)
-        state = None if slot is None else self.node.states.get(slot)
+        return (-1, None) if slot is None else (slot, self.node.states.get(slot))
+
+    def _summaries(self, identifier: str) -> Reply:
+        slot, state = self._known_state(identifier)
         if state is None:
             return _not_found("State not found")
         summaries = [
@@ -198,9 +233,9 @@ def _hex(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-def _data(data: Any) -> Reply:
-    answer = {"execution_optimistic": False, "finalized": True, "data": data}
-    return HTTPStatus.OK, _JSON, json.dumps(answer).encode(), {}
+def _data(data: Any, headers: Mapping[str, str] | None = None, **more: str) -> Reply:
+    answer = {**more, "execution_optimistic": False, "finalized": True, "data": data}
+    return HTTPStatus.OK, _JSON, json.dumps(answer).encode(), headers or {}
 
 
 def _not_found(message: str) -> Reply:

@@ -1,8 +1,13 @@
 """A beacon chain by the executable consensus specifications (minimal preset). An execution client builds its payloads.
 
-It follows Deneb's rules up to an epoch, and Electra's from that epoch on. States and blocks have the specifications'
-own types. Blocks contain attestations, so the chain becomes final. Nothing is signed: BLS is off. Some slots have no
-block.
+It follows Deneb's rules up to the first epoch of a later fork. States and blocks have the specifications' own types.
+Blocks contain attestations, so the chain becomes final. Nothing is signed: BLS is off. Each slot has a kind, a letter:
+
+- F: full. Its block has a payload, or since Gloas promises one and reveals it.
+- E: empty, since Gloas. Nobody reveals the payload, not even to the execution client that built it.
+- L: late, since Gloas. The payload is revealed and becomes the execution client's head, but the next block builds on
+  the payload's parent.
+- S: skipped, without a block.
 
 `.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves its chain by the beacon
 API. `devnet.consensus_client` starts it.
@@ -14,16 +19,21 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, Any
 
+from eth_consensus_specs.debug.encode import encode
 from eth_consensus_specs.deneb import minimal as deneb
 from eth_consensus_specs.electra import minimal as electra
+from eth_consensus_specs.fulu import minimal as fulu
+from eth_consensus_specs.gloas import minimal as gloas
 from eth_consensus_specs.utils import bls
 
 from devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode, BeaconState
-from devnet.json_rpc import EngineApi, post
+from devnet.json_rpc import EngineApi, fork_at, post
 
+_FORKS = {"deneb": deneb, "electra": electra, "fulu": fulu, "gloas": gloas}
 _VALIDATORS = 32
 _PUBLIC_KEYS = [bls.SkToPk(number) for number in range(1, _VALIDATORS + 1)]
 bls.bls_active = False
@@ -38,15 +48,17 @@ class SimulatedBeaconChain:
         served: BeaconNode,
         execution_genesis: str,
         *,
-        electra_epoch: int,
-        missed: Collection[int],
+        forks: Mapping[str, int],
+        execution_forks: Mapping[str, Any],
+        slots: Mapping[int, str],
     ) -> None:
-        self._engine, self._served = engine, served
-        self._electra_slot = electra_epoch * int(electra.SLOTS_PER_EPOCH)
-        self._missed = missed
+        self._engine, self._served, self._execution_forks = engine, served, execution_forks
+        self._fork_epochs, self._slots = forks, slots
         self._hashes = {bytes(32): execution_genesis}
-        """Execution blocks of beacon blocks, by their roots; of the root of zeros the first one."""
-        self._spec = deneb if electra_epoch else electra
+        """Execution blocks that beacon blocks name, by their roots; of the root of zeros the first one."""
+        self._fork = [fork for fork in _FORKS if fork == "deneb" or forks.get(fork) == 0][-1]
+        self._is_revealed = True
+        """True if the next block builds on the payload that the newest block promises."""
         self._state = self._genesis_state(execution_genesis)
         self._votes: list[Any] = []
         """The validators' votes for the newest block."""
@@ -56,11 +68,16 @@ class SimulatedBeaconChain:
     def slot(self) -> int:
         return int(self._state.slot)
 
-    def advance(self) -> None:
-        """Go to the next slot, and make its block unless it is a missed slot."""
+    def advance(self, kind: str = "") -> None:
+        """Go to the next slot, and make its block. The default kind is that in `slots`."""
         self._go_on()
-        if self.slot not in self._missed:
-            self._make_block()
+        kind = kind or self._slots.get(self.slot, "F")
+        if kind != "S":
+            self._make_block(kind)
+
+    @property
+    def _spec(self) -> Any:
+        return _FORKS[self._fork]
 
     def _genesis_state(self, execution_genesis: str) -> Any:
         spec = self._spec
@@ -84,51 +101,114 @@ class SimulatedBeaconChain:
             state.inactivity_scores.append(0)
         state.genesis_validators_root = state.validators.hash_tree_root()
         state.current_sync_committee = state.next_sync_committee = spec.get_next_sync_committee(state)
+        if self._fork == "fulu":
+            state.proposer_lookahead = spec.initialize_proposer_lookahead(state)
         state.latest_execution_payload_header.block_hash = bytes.fromhex(execution_genesis[2:])
         return state
 
     def _go_on(self) -> None:
         self._spec.process_slots(self._state, self._state.slot + 1)
-        if self._spec is deneb and self._state.slot >= self._electra_slot:
-            self._spec, self._state = electra, electra.upgrade_to_electra(self._state)
-            # Attestations from before the fork have another form.
-            self._votes = []
+        epoch = self._spec.get_current_epoch(self._state)
+        for fork in list(_FORKS)[list(_FORKS).index(self._fork) + 1 :]:
+            if self._fork_epochs.get(fork, epoch + 1) <= epoch:
+                self._state = getattr(_FORKS[fork], f"upgrade_to_{fork}")(self._state)
+                self._fork = fork
+                # Attestations from before a fork may have another form.
+                self._votes = []
 
-    def _make_block(self) -> None:
+    def _make_block(self, kind: str) -> None:
         spec, state = self._spec, self._state
-        parent_root = state.latest_block_header.hash_tree_root()
-        payload = self._build_payload(_hex(parent_root))
+        parent_root = _hex(state.latest_block_header.hash_tree_root())
+        fork = fork_at(self._execution_forks, spec.compute_time_at_slot(state, state.slot))
+        payload, requests = self._build_payload(parent_root, fork)
+        if self._fork == "gloas":
+            named, content = payload["parentHash"], {"signed_execution_payload_bid": self._bid(payload)}
+        else:
+            self._engine.add(payload, parent_root, *requests, fork=fork)
+            named, content = payload["blockHash"], {"execution_payload": self._payload_of(payload)}
         body = spec.BeaconBlockBody(
             randao_reveal=hashlib.sha384(b"%d" % state.slot).digest() * 2,
             eth1_data=state.eth1_data,
             graffiti=b"slot %d" % state.slot + bytes(32 - len(b"slot %d" % state.slot)),
             attestations=self._votes,
             sync_aggregate=spec.SyncAggregate(sync_committee_signature=spec.G2_POINT_AT_INFINITY),
-            execution_payload=_payload_of(spec, payload),
+            **content,
         )
-        proposer = spec.get_beacon_proposer_index(state)
-        block = spec.BeaconBlock(slot=state.slot, proposer_index=proposer, parent_root=parent_root, body=body)
+        block = spec.BeaconBlock(
+            slot=state.slot,
+            proposer_index=spec.get_beacon_proposer_index(state),
+            parent_root=state.latest_block_header.hash_tree_root(),
+            body=body,
+        )
         spec.process_block(state, block)
         block.state_root = state.hash_tree_root()
-        self._hashes[bytes(block.hash_tree_root())] = payload["blockHash"]
-        self._engine.choose(payload["blockHash"], self._final())
+        self._hashes[bytes(block.hash_tree_root())] = named
+        if self._fork == "gloas" and kind in "FL":
+            self._check_envelope(block, payload)
+            self._engine.add(payload, parent_root, *requests, fork=fork)
+        self._is_revealed = kind == "F"
+        if kind != "E":
+            self._engine.choose(payload["blockHash"], self._final())
         self._vote(block)
         self._serve(block)
 
-    def _build_payload(self, beacon_root: str) -> dict[str, Any]:
+    def _build_payload(self, beacon_root: str, fork: str) -> tuple[dict[str, Any], list[Any]]:
+        """Let the execution client build a block of this fork. Return it with the last arguments for `add`."""
         spec, state = self._spec, self._state
-        payload_id = self._engine.choose(
-            _hex(state.latest_execution_payload_header.block_hash),
-            self._final(),
-            {
-                "timestamp": hex(spec.compute_time_at_slot(state, state.slot)),
-                "prevRandao": _hex(spec.get_randao_mix(state, spec.get_current_epoch(state))),
-                "suggestedFeeRecipient": "0x" + "fe" * 20,
-                "withdrawals": [],
-                "parentBeaconBlockRoot": beacon_root,
-            },
+        attributes = {
+            "timestamp": hex(spec.compute_time_at_slot(state, state.slot)),
+            "prevRandao": _hex(spec.get_randao_mix(state, spec.get_current_epoch(state))),
+            "suggestedFeeRecipient": "0x" + "fe" * 20,
+            "withdrawals": [],
+            "parentBeaconBlockRoot": beacon_root,
+        }
+        if fork == "amsterdam":
+            attributes["slotNumber"] = hex(state.slot)
+        if self._fork != "gloas":
+            parent = state.latest_execution_payload_header.block_hash
+        else:
+            parent = state.latest_execution_payload_bid.block_hash if self._is_revealed else state.latest_block_hash
+        return self._engine.built(self._engine.choose(_hex(parent), self._final(), attributes, fork=fork), fork=fork)
+
+    def _bid(self, payload: Mapping[str, Any]) -> Any:
+        """Return the promise of a payload, by the proposer itself."""
+        spec, state = self._spec, self._state
+        fields = self._payload_of(payload)
+        bid = spec.ExecutionPayloadBid(
+            parent_block_hash=fields.parent_hash,
+            parent_block_root=state.latest_block_header.hash_tree_root(),
+            block_hash=fields.block_hash,
+            prev_randao=fields.prev_randao,
+            fee_recipient=fields.fee_recipient,
+            gas_limit=fields.gas_limit,
+            builder_index=spec.BUILDER_INDEX_SELF_BUILD,
+            slot=state.slot,
+            execution_requests_root=spec.ExecutionRequests().hash_tree_root(),
         )
-        return self._engine.take(payload_id, beacon_root, fork="prague" if spec is electra else "cancun")
+        return spec.SignedExecutionPayloadBid(message=bid, signature=spec.G2_POINT_AT_INFINITY)
+
+    def _check_envelope(self, block: Any, payload: Mapping[str, Any]) -> None:
+        """Let the specifications check the envelope in which the proposer reveals a payload."""
+        spec = self._spec
+        envelope = spec.ExecutionPayloadEnvelope(
+            payload=self._payload_of(payload),
+            builder_index=spec.BUILDER_INDEX_SELF_BUILD,
+            beacon_block_root=block.hash_tree_root(),
+            parent_beacon_block_root=block.parent_root,
+        )
+        signed = spec.SignedExecutionPayloadEnvelope(message=envelope)
+        spec.verify_execution_payload_envelope(self._state, signed, spec.EXECUTION_ENGINE)
+
+    def _payload_of(self, fields: Mapping[str, Any]) -> Any:
+        """Return a payload of the Engine API in the specifications' type."""
+        # An execution client that keeps earlier rules has neither.
+        fields = {"slotNumber": hex(self.slot), "blockAccessList": "0x", **fields}
+        kinds = self._spec.ExecutionPayload.fields()
+        values = {}
+        for name, kind in kinds.items():
+            first, *more_words = name.split("_")
+            values[name] = _typed(kind, fields[first + "".join(word.capitalize() for word in more_words)])
+        return self._spec.ExecutionPayload(**values)
 
     def _vote(self, block: Any) -> None:
         """Let all validators of the slot attest its block. The next block includes these attestations."""
@@ -148,10 +228,11 @@ class SimulatedBeaconChain:
         for index in range(int(spec.get_committee_count_per_slot(state, epoch))):
             members = len(spec.get_beacon_committee(state, block.slot, index))
             vote = spec.Attestation(aggregation_bits=[True] * members, data=data)
-            if spec is electra:
-                vote.committee_bits[index] = True
-            else:
+            if spec is deneb:
                 vote.data.index = index
+            else:
+                # Since Gloas the index of a vote for the slot's own block is 0, whatever becomes of the payload.
+                vote.committee_bits[index] = True
             self._votes.append(vote)
 
     def _final(self) -> str:
@@ -167,7 +248,8 @@ class SimulatedBeaconChain:
             state_root=bytes(block.state_root),
             body_root=bytes(block.body.hash_tree_root()),
             encoded=spec.SignedBeaconBlock(message=block).encode_bytes(),
-            version="deneb" if spec is deneb else "electra",
+            version=self._fork,
+            message=lambda: _written(encode(block)),
         )
         index = spec.get_generalized_index(spec.BeaconState, "historical_summaries")
         self._served.states[slot] = BeaconState(
@@ -176,32 +258,47 @@ class SimulatedBeaconChain:
                 for summary in state.historical_summaries
             ],
             [bytes(sibling) for sibling in spec.compute_merkle_proof(state, index)],
+            state.copy().encode_bytes,
+            {
+                name: (int(checkpoint.epoch), bytes(checkpoint.root))
+                for name, checkpoint in {
+                    "previous_justified": state.previous_justified_checkpoint,
+                    "current_justified": state.current_justified_checkpoint,
+                    "finalized": state.finalized_checkpoint,
+                }.items()
+            },
         )
+        self._served.final = bytes(state.finalized_checkpoint.root)
         # Added last, because the API finds the block by this root.
         self._served.roots[slot] = root
 
 
-def _payload_of(spec: Any, fields: dict[str, Any]) -> Any:
-    """Return a payload of the Engine API in the specifications' type."""
-    payload = spec.ExecutionPayload()
-    for name, kind in spec.ExecutionPayload.fields().items():
-        first, *more_words = name.split("_")
-        value = fields[first + "".join(word.capitalize() for word in more_words)]
-        if name == "transactions":
-            value = [bytes.fromhex(word[2:]) for word in value]
-        elif isinstance(value, str):
-            value = int(value, 16) if issubclass(kind, int) else bytes.fromhex(value[2:])
-        setattr(payload, name, value)
-    return payload
+def _typed(kind: Any, value: Any) -> Any:
+    """Return a field's value of the Engine API in its type, which may be a list."""
+    if isinstance(value, list):
+        return kind([_typed(kind.element_cls(), each) for each in value])
+    if issubclass(kind, int):
+        return kind(int(value, 16))
+    content = bytes.fromhex(value[2:])
+    return kind(content) if issubclass(kind, bytes) else kind(list(content))
 
 
 def _hex(data: Any) -> str:
     return "0x" + bytes(data).hex()
 
 
+def _written(value: Any) -> Any:
+    """Return a value as the beacon API writes it: all numbers are texts."""
+    if isinstance(value, dict):
+        return {name: _written(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _set_slot_seconds(seconds: int) -> None:
     """Change the slot time in the network's configuration. The preset stays the same."""
-    for spec in (deneb, electra):
+    for spec in _FORKS.values():
         spec.config = spec.config._replace(SLOT_DURATION_MS=type(spec.config.SLOT_DURATION_MS)(seconds * 1000))
 
 
@@ -214,11 +311,16 @@ def main() -> None:
     served = BeaconNode(chain_id=settings["chain_id"], genesis_time=settings["genesis_time"])
     first = post(settings["rpc_url"], "eth_getBlockByNumber", ["0x0", False])
     chain = SimulatedBeaconChain(
-        EngineApi(settings["engine_url"], bytes.fromhex(settings["secret"])),
+        EngineApi(
+            settings["engine_url"],
+            bytes.fromhex(settings["secret"]),
+            Path(settings["log"]) if settings["log"] else None,
+        ),
         served,
         first["hash"],
-        electra_epoch=settings["electra_epoch"],
-        missed=settings["missed"],
+        forks=settings["forks"],
+        execution_forks=settings["execution_forks"],
+        slots={int(slot): kind for slot, kind in settings["slots"].items()},
     )
     with BeaconApi(served) as api, control:
         _say(control, url=api.url)
@@ -226,7 +328,7 @@ def main() -> None:
 
 
 def _follow(chain: SimulatedBeaconChain, control: socket.socket, lines: IO[str], settings: dict[str, Any]) -> None:
-    """Make as many slots as a command says. If the chain is `live`, also make each slot when its time comes."""
+    """Make the slots of a command: so many, or of these kinds. A `live` chain also makes each slot at its time."""
     while True:
         due = settings["genesis_time"] + (chain.slot + 1) * settings["slot_seconds"]
         wait = max(0, due - time.time()) if settings["live"] else None
@@ -234,8 +336,9 @@ def _follow(chain: SimulatedBeaconChain, control: socket.socket, lines: IO[str],
             line = lines.readline()
             if not line:
                 return
-            for _ in range(int(line)):
-                chain.advance()
+            slots = json.loads(line)
+            for kind in slots if isinstance(slots, str) else [""] * slots:
+                chain.advance(kind)
             _say(control, slot=chain.slot)
         else:
             chain.advance()

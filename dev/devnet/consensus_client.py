@@ -4,12 +4,12 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from devnet.devchain import PROJECT
-from devnet.ethereumjs import EthereumJs
+from devnet.execution_client import ExecutionClient
 from devnet.guarded_process import GuardedProcess
 from devnet.json_rpc import NodeErrorReply
 
@@ -20,20 +20,21 @@ _SECONDS = 300
 
 
 class ConsensusClient:
-    """A consensus client that drives `node` within a `with` block, first by Deneb's rules and later by Electra's.
+    """A consensus client that drives `node` within a `with` block.
 
-    `genesis_time` is in seconds since 1970. `missed` are slots without a block. If it is `live`, it makes each slot
-    when its time comes, besides the slots that `advance` makes.
+    `genesis_time` is in seconds since 1970. `forks` has the first epoch of each fork after Deneb, in order. `slots` has
+    the kind of each slot that is not full (see `devnet.beacon_chain`). If it is `live`, it makes each slot when its
+    time comes, besides the slots that `advance` makes.
     """
 
     def __init__(
         self,
-        node: EthereumJs,
+        node: ExecutionClient,
         *,
         genesis_time: int,
         slot_seconds: int,
-        electra_epoch: int,
-        missed: Collection[int] = (),
+        forks: Mapping[str, int],
+        slots: Mapping[int, str] | None = None,
         live: bool = False,
     ) -> None:
         self.url = ""
@@ -45,8 +46,10 @@ class ConsensusClient:
             "secret": node.secret.hex(),
             "genesis_time": genesis_time,
             "slot_seconds": slot_seconds,
-            "electra_epoch": electra_epoch,
-            "missed": sorted(missed),
+            "forks": forks,
+            "execution_forks": node.genesis["config"],
+            "log": str(node.building_log or ""),
+            "slots": {str(slot): kind for slot, kind in (slots or {}).items()},
             "live": live,
         }
 
@@ -73,9 +76,9 @@ class ConsensusClient:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def advance(self, slots: int = 1) -> int:
-        """Make the next slots immediately, and return the newest. Raises `NodeErrorReply`."""
-        self._control.sendall(b"%d\n" % slots)
+    def advance(self, slots: int | str = 1) -> int:
+        """Make the next slots immediately, and return the newest. A text has their kinds. Raises `NodeErrorReply`."""
+        self._control.sendall(json.dumps(slots).encode() + b"\n")
         slot: int = self._answer()["slot"]
         return slot
 

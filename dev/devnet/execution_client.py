@@ -3,6 +3,7 @@
 import json
 import secrets
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from devnet.json_rpc import NodeErrorReply, post
@@ -19,6 +20,11 @@ class ExecutionClient(LocalServer):
         self._engine_port = free_port()
         self.url, self.engine_url = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._engine_port}"
         self.secret = secrets.token_bytes(32)
+
+    @property
+    def building_log(self) -> Path | None:
+        """The log that says when the client has built a block, if it builds after its answer."""
+        return None
 
     def rpc(self, method: str, *params: Any) -> Any:
         """Return the `result` of one call. Raises `NodeErrorReply`."""

@@ -41,6 +41,10 @@ class Geth(ExecutionClient):
         )
         self.flags, self.namespaces, self._program = flags, namespaces, program
 
+    @property
+    def building_log(self) -> Path:
+        return self.folder / "log"
+
     def _prepare(self) -> None:
         super()._prepare()
         (self.folder / "config.toml").write_text(_CONFIG)

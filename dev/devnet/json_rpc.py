@@ -10,10 +10,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 # Versions of forkchoiceUpdated, getPayload and newPayload by fork. A client refuses those of another fork.
 _VERSIONS = {"cancun": (3, 3, 3), "prague": (3, 4, 4), "osaka": (3, 5, 4), "amsterdam": (4, 6, 5)}
+
+_BUILT_SECONDS = 30
 
 # The environment's proxy can't reach a node on this machine.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -40,10 +43,13 @@ def post(url: str, method: str, params: Sequence[Any], headers: Mapping[str, str
 
 
 class EngineApi:
-    """The Engine API of a node. Calls are signed with the node's secret."""
+    """The Engine API of a node. Calls are signed with the node's secret.
 
-    def __init__(self, url: str, secret: bytes) -> None:
-        self._url, self._secret = url, secret
+    `log` is geth's log: geth builds a block with the pool's transactions only after it has answered.
+    """
+
+    def __init__(self, url: str, secret: bytes, log: Path | None = None) -> None:
+        self._url, self._secret, self._log = url, secret, log
 
     def call(self, method: str, *params: Any) -> Any:
         """Return the `result` of a call. The method is without `engine_`. Raises `NodeErrorReply`."""
@@ -68,17 +74,37 @@ class EngineApi:
 
     def take(self, payload_id: str | None, beacon_root: str, *, fork: str) -> dict[str, Any]:
         """Return the payload that the node has built, and let the node add it to its chain. Raises `NodeErrorReply`."""
-        built = self.call(f"getPayloadV{_VERSIONS[fork][1]}", payload_id)
-        requests = [] if fork == "cancun" else [built["executionRequests"]]
-        payload: dict[str, Any] = built["executionPayload"]
+        payload, requests = self.built(payload_id, fork=fork)
         self.add(payload, beacon_root, *requests, fork=fork)
         return payload
+
+    def built(self, payload_id: str | None, *, fork: str) -> tuple[dict[str, Any], list[Sequence[str]]]:
+        """Return the payload that the node has built, with the last arguments for `add`. Raises `NodeErrorReply`."""
+        self._wait_until_built(payload_id)
+        built = self.call(f"getPayloadV{_VERSIONS[fork][1]}", payload_id)
+        return built["executionPayload"], [] if fork == "cancun" else [built["executionRequests"]]
 
     def add(self, payload: Mapping[str, Any], beacon_root: str, *requests: Sequence[str], fork: str) -> None:
         """Let the node add a block, which isn't its head yet. Raises `NodeErrorReply`."""
         reply = self.call(f"newPayloadV{_VERSIONS[fork][2]}", payload, [], beacon_root, *requests)
         if reply["status"] != "VALID":
             raise NodeErrorReply(f"The block is {reply}")
+
+    def _wait_until_built(self, payload_id: str | None) -> None:
+        """Wait for the line in geth's log. Until then geth would answer with an empty block."""
+        deadline = time.monotonic() + _BUILT_SECONDS
+        while self._log:
+            lines = self._log.read_text(errors="replace").splitlines()
+            if any("Updated payload" in line and f"id={payload_id} " in line for line in lines):
+                return
+            if time.monotonic() > deadline:
+                raise NodeErrorReply(f"geth built no block: {lines[-5:]}")
+            time.sleep(0.005)
+
+
+def fork_at(config: Mapping[str, Any], timestamp: int) -> str:
+    """Return the newest fork in the `config` of a genesis whose time has come."""
+    return [fork for fork in _VERSIONS if config.get(f"{fork}Time", timestamp + 1) <= timestamp][-1]
 
 
 def _part(value: dict[str, Any]) -> bytes:

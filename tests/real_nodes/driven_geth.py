@@ -1,17 +1,14 @@
 """geth without a beacon chain."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import pytest
 
 from devnet.geth import Geth
-from devnet.json_rpc import NodeErrorReply
 from tests.real_nodes.driven_node import DrivenNode
 
 CHAIN_ID = 424242
-_BUILT_SECONDS = 30
 
 
 class DrivenGeth(DrivenNode, Geth):
@@ -27,17 +24,6 @@ class DrivenGeth(DrivenNode, Geth):
         unknown = "0x" + "ab" * 32
         state = {"headBlockHash": unknown, "safeBlockHash": unknown, "finalizedBlockHash": unknown}
         assert self.engine.call("forkchoiceUpdatedV3", state, None)["payloadStatus"]["status"] == "SYNCING"
-
-    def _wait_until_built(self, payload_id: str | None) -> None:
-        """Wait for the log's line. Until then geth would answer with an empty block."""
-        deadline = time.monotonic() + _BUILT_SECONDS
-        while not any("Updated payload" in line and f"id={payload_id} " in line for line in self._log_lines()):
-            if time.monotonic() > deadline:
-                raise NodeErrorReply(f"geth built no block: {self._log_lines()[-5:]}")
-            time.sleep(0.005)
-
-    def _log_lines(self) -> list[str]:
-        return (self.folder / "log").read_text(errors="replace").splitlines()
 
 
 def geth_fixture(

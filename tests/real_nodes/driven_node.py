@@ -13,7 +13,7 @@ from eth_account import Account
 
 from devnet.devchain import ACCOUNTS
 from devnet.execution_client import ExecutionClient
-from devnet.json_rpc import EngineApi
+from devnet.json_rpc import EngineApi, fork_at
 
 # Number of blocks from the head to the newest final block.
 _FINAL_BEHIND = 6
@@ -26,7 +26,7 @@ class DrivenNode(ExecutionClient):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.engine = EngineApi(self.engine_url, self.secret)
+        self.engine = EngineApi(self.engine_url, self.secret, self.building_log)
         head = self.rpc("eth_getBlockByNumber", "latest", False)
         self._chain: list[tuple[str, int]] = [(head["hash"], int(head["timestamp"], 16))]
         """Hashes and times of the blocks up to the head."""
@@ -50,7 +50,7 @@ class DrivenNode(ExecutionClient):
     def _mine(self, withdrawals: Sequence[Mapping[str, str]], at: int, slot: int | None) -> None:
         parent_hash, parent_time = self._chain[-1]
         timestamp = at or max(parent_time + 1, int(time.time()))
-        fork = self._fork(timestamp)
+        fork = fork_at(self.genesis["config"], timestamp)
         beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
         attributes: dict[str, Any] = {
             "timestamp": hex(timestamp),
@@ -63,7 +63,6 @@ class DrivenNode(ExecutionClient):
         if fork == "amsterdam":
             attributes["slotNumber"] = hex(timestamp - self.genesis_time if slot is None else slot)
         payload_id = self.engine.choose(parent_hash, self._final(), attributes, fork=fork)
-        self._wait_until_built(payload_id)
         payload = self.engine.take(payload_id, beacon_root, fork=fork)
         self._chain.append((payload["blockHash"], timestamp))
         self._added[len(self._chain) - 2 :] = [(payload, beacon_root, fork)]
@@ -129,15 +128,7 @@ class DrivenNode(ExecutionClient):
         head = self.rpc("eth_getBlockByNumber", "latest", False)["hash"]
         del self._chain[1 + [block_hash for block_hash, _ in self._chain].index(head) :]
 
-    def _wait_until_built(self, payload_id: str | None) -> None:
-        """Wait until the client has a block with the pool's transactions. By default it makes the block when asked."""
-
     def _final(self) -> str:
         if self.final_behind is None:
             return "0x" + "00" * 32
         return self._chain[max(0, len(self._chain) - 1 - self.final_behind)][0]
-
-    def _fork(self, timestamp: int) -> str:
-        """Return the newest fork whose time has come."""
-        times = {fork: self.genesis["config"].get(f"{fork}Time") for fork in ("prague", "osaka", "amsterdam")}
-        return [fork for fork, time in times.items() if time is not None and time <= timestamp][-1]

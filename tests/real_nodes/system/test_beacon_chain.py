@@ -29,8 +29,8 @@ with_specifications = pytest.mark.skipif(
 pytestmark = [pytest.mark.long, pytest.mark.outside, with_specifications]
 
 CHAIN_ID = 424242
-_SLOT_SECONDS, _ELECTRA_EPOCH = 6, 4
-_ELECTRA = _ELECTRA_EPOCH * SLOTS_PER_EPOCH
+_SLOT_SECONDS, _FORKS = 6, {"electra": 4}
+_ELECTRA = _FORKS["electra"] * SLOTS_PER_EPOCH
 # These include Electra's first slot, and the last and first slot of a period.
 _MISSED = (10, _ELECTRA, SLOTS_PER_PERIOD - 1, SLOTS_PER_PERIOD)
 # With this many slots, a final block's state summarises the first period.
@@ -79,7 +79,11 @@ def pair() -> Iterator[Pair]:
         prague_time = genesis_time + _ELECTRA * _SLOT_SECONDS
         node = running.enter_context(EthereumJs(CHAIN_ID, genesis_time=genesis_time, prague_time=prague_time))
         consensus = ConsensusClient(
-            node, genesis_time=genesis_time, slot_seconds=_SLOT_SECONDS, electra_epoch=_ELECTRA_EPOCH, missed=_MISSED
+            node,
+            genesis_time=genesis_time,
+            slot_seconds=_SLOT_SECONDS,
+            forks=_FORKS,
+            slots=dict.fromkeys(_MISSED, "S"),
         )
         running.enter_context(consensus)
         send_transactions(node)
