@@ -5,6 +5,7 @@ stay, with their time.
 """
 
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -54,8 +55,10 @@ class ReachOfConnection(Schema):
     gasEach: int
     seconds: float = Field(description="The approximate time that all of this reaches back.")
     toFirstBlock: bool = Field(description="Whether paths reach the chain's first block.")
-    jumps: bool = Field(description="Whether paths through the beacon chain reach older blocks of any age.")
-    whyNoJump: str = Field(description="A sentence: why not. Empty if no beacon chain is known.")
+    jumps: bool = Field(description="Whether paths through the beacon chain reach older blocks.")
+    whyNoJump: str = Field(
+        description="A sentence: why not, or why not blocks before Capella. Empty if no beacon chain is known."
+    )
     gasOfJump: int | None = Field(
         description="The gas of such a path, without the block's header. null: there are no such paths."
     )
@@ -321,12 +324,15 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
     direct = sources.of(connection).vouched(connection, keeps_hashes=bool(watch.keeps_hashes))
     most = connection.max_hops if watch.keeps_hashes else 0
     blocks = (direct or 0) + most * connection.window
+    seconds = blocks * chain.block_seconds
     jumps, why_no_jump = False, ""
-    if chain.beacon_chain and registry:
+    if (beacon_chain := chain.beacon_chain) and registry:
         from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
         why_no_jump = deployments.why_no_jump(registry) or jumping.why_not(chain, head or 0)
         jumps = not why_no_jump
+        if jumps and (why_no_jump := jumping.why_not_to_all(chain)):
+            seconds = max(seconds, time.time() - beacon_chain.time_of(beacon_chain.capella))
     return ReachOfConnection(
         anyFinalBlock=direct is None,
         directBlocks=direct,
@@ -334,8 +340,8 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
         blocksEach=connection.window,
         most=most,
         gasEach=int(prices.gas_of(HOP)),
-        seconds=blocks * chain.block_seconds,
-        toFirstBlock=jumps or (head is not None and blocks >= head),
+        seconds=seconds,
+        toFirstBlock=(jumps and not why_no_jump) or (head is not None and blocks >= head),
         jumps=jumps,
         whyNoJump=why_no_jump,
         gasOfJump=int(prices.gas_of(JUMP)) if jumps else None,

@@ -65,6 +65,12 @@ def why_not(source: Chain, target: Header | int) -> str:
     return "" if source.beacon_urls else f"{source.label} has no beacon_urls, which have the data for proofs."
 
 
+def why_not_to_all(source: Chain) -> str:
+    """Return a sentence about why no jump can lead to blocks before Capella. Empty if one may, or if there are none."""
+    chain = source.beacon_chain
+    return _why_not_by_files(source, shipped.historical_roots(chain)) if chain and chain.capella else ""
+
+
 def _why_not_by_files(source: Chain, shipped_list: Sequence[bytes]) -> str:
     if not shipped_list:
         return f"No list is known for blocks of {source.label} before Capella."

@@ -98,6 +98,21 @@ def test_the_chains_page_reaches_the_first_block_by_jumps_or_says_why_not(no_nod
     assert (reach["jumps"], reach["gasOfJump"], reach["toFirstBlock"]) == (True, 75_000, True)
 
 
+def test_the_chains_page_says_how_far_jumps_reach_where_nothing_is_known_of_before_capella(no_node, settings):
+    saw(number=20_000_000)
+    FactsRegistry.objects.update(beacon_history=batches.BLOCK_HASH_SOURCE)
+    start = int(timezone.now().timestamp()) - 1_000 * 86_400
+    chain = f"genesis_time = {start}, bellatrix = 0, capella = 720_000, deneb = 720_000, electra = 720_000"
+    node = 'beacon_urls = ["http://127.0.0.1:9"]'
+    reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\n{node}\nbeacon_chain = {{ {chain} }}\n")
+    reach = connection()["reach"]
+    assert (reach["jumps"], reach["gasOfJump"], reach["toFirstBlock"]) == (True, 75_000, False)
+    assert reach["seconds"] == pytest.approx(900 * 86_400, abs=600)
+    assert reach["whyNoJump"].startswith("No list is known for blocks of ")
+    assert reach["whyNoJump"] in page()
+    assert "to the first block" not in page()
+
+
 @pytest.mark.parametrize("state", ["refused", "unchecked", "being deployed", "replaced"])
 def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
     rows = FactsRegistry.objects.all()
