@@ -260,11 +260,25 @@ class Chain(Table):
     @property
     def beacon_chain(self) -> "BeaconChain | None":
         """Return the beacon chain whose roots are in field 19 of this chain's headers. None if it isn't known."""
-        if self.id == cross_checks.MAINNET_ID:
-            from chains.beacon.jumps import MAINNET  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
+        if self.id in cross_checks.KNOWN_BEACON_CHAINS:
+            from chains.beacon.jumps import KNOWN  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
-            return MAINNET
+            return KNOWN[self.id]
         return self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
+
+    @property
+    def contradicts_known_beacon_chain(self) -> bool:
+        """Return whether the table has other values than the service knows for this chain.
+
+        A table for an earlier version has no `gloas`. Its `end` is open, or the first slot of Gloas.
+        """
+        if self.beacon_chain_table is None or self.id not in cross_checks.KNOWN_BEACON_CHAINS:
+            return False
+        known, own = self.beacon_chain, self.beacon_chain_table.beacon_chain(self.id)
+        assert known is not None, "it is one of them"
+        if not {own.gloas, own.end} <= {known.gloas, known.end}:
+            return True
+        return replace(own, gloas=known.gloas, end=known.end, config_name=known.config_name) != known
 
     @property
     def label(self) -> str:

@@ -19,8 +19,8 @@ ChecksAmongAll = Sequence[tuple[Callable[[Entry, Chains], object], str]]
 
 # A contract can check this many signatures well within one transaction's gas.
 MAX_ATTESTERS = 100
-# Ethereum's chain id. Its beacon chain is built in (`chains.beacon.jumps`).
-MAINNET_ID = 1
+# Chains whose beacon chain is built in (`chains.beacon.jumps`): Ethereum and Sepolia.
+KNOWN_BEACON_CHAINS = frozenset({1, 11_155_111})
 # Block hash sources that need a certain kind of chain: its description, and the end of the connection that is a rollup.
 KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
     "op-stack": ("the chain below", "destination_id"),
@@ -50,8 +50,8 @@ def _same_attesters(entry: Connection) -> bool:
 OF_CHAIN: Checks[Chain] = (
     (lambda entry: entry.signer and entry.signers, "must have [chains.signer] or [[chains.signers]], not both"),
     (
-        lambda entry: entry.id == MAINNET_ID and entry.beacon_chain_table,
-        "must have no [chains.beacon_chain]: the service knows Ethereum's (chain 1)",
+        lambda entry: entry.contradicts_known_beacon_chain,
+        "must have no [chains.beacon_chain] with other values than the service has for this chain: remove the table",
     ),
 )
 OF_CONNECTION: Checks[Connection] = (

@@ -133,6 +133,25 @@ MAINNET = BeaconChain(
     genesis_time=1_606_824_023,
     config_name="mainnet",
 )
+# The network's own configuration, github.com/eth-clients/sepolia (`metadata/config.yaml`, README.md). Lodestar 1.48 and
+# Prysm have the same genesis and forks up to Fulu. Capella's to Gloas's slots begin at the times of geth 1.17.10's
+# forks. Nobody has verified a root of periods before Capella, so blocks of these periods aren't proven.
+SEPOLIA = BeaconChain(
+    id=11_155_111,
+    period_depth=13,
+    bellatrix=100 * _SLOTS_PER_EPOCH,
+    capella=56_832 * _SLOTS_PER_EPOCH,
+    deneb=132_608 * _SLOTS_PER_EPOCH,
+    electra=222_464 * _SLOTS_PER_EPOCH,
+    gloas=353_024 * _SLOTS_PER_EPOCH,
+    end=_UINT64_MOST,
+    historical_roots=bytes(32),
+    blocks_before_merge=0,
+    accumulator=bytes(32),
+    genesis_time=1_655_733_600,
+    config_name="sepolia",
+)
+KNOWN = {chain.id: chain for chain in (MAINNET, SEPOLIA)}
 
 
 @dataclass(frozen=True)

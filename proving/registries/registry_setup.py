@@ -447,10 +447,13 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     return Needed(deploying, each, least, least + _BALANCES * each)
 
 
-def planned_creations(connection: Connection, salt: int = 0, *, earlier: BeaconChain | None = None) -> list[Creation]:
+def planned_creations(
+    connection: Connection, salt: int = 0, *, earlier: BeaconChain | None = None, may_jump: bool = True
+) -> list[Creation]:
     """Return the contracts of a connection's registry in the order of their creation, the registry last.
 
-    If `earlier` is given, return what versions before 0.5.0, whose contracts have no Gloas, created for it.
+    If `earlier` is given, return what versions before 0.5.0, whose contracts have no Gloas, created for it. Unless
+    `may_jump`, return what a version created that didn't know the source chain's beacon chain.
     """
     source, chain = sources.of(connection), get_chains().chain(connection.source_id)
     name, arguments = source.contract, source.arguments(connection)
@@ -462,7 +465,7 @@ def planned_creations(connection: Connection, salt: int = 0, *, earlier: BeaconC
     first = Creation(name, creation_code(name, *arguments))
     beacon_history = _created_history(connection, first.address)
     histories = []
-    if beacon_chain and not beacon_history:
+    if beacon_chain and may_jump and not beacon_history:
         histories = [Creation(history, creation_code(history, beacon_chain))]
         beacon_history = histories[0].address
     of_registry = (connection.source_id, first.address, chain.history_window, beacon_history or NO_CONTRACT)
@@ -486,7 +489,9 @@ def has_derived_address(connection: Connection, registry: FactsRegistry) -> bool
     chain = get_chains().chain(connection.source_id).beacon_chain
     # The earlier contracts may have been created before the fork's slot was known.
     earlier = [chain, chain.before_gloas] if chain else []
-    return any(planned_creations(connection, earlier=each)[-1].address == registry.address for each in (None, *earlier))
+    may_jump = bool(registry.beacon_history)
+    planned = (planned_creations(connection, earlier=each, may_jump=may_jump) for each in (None, *earlier))
+    return any(creations[-1].address == registry.address for creations in planned)
 
 
 def _created_history(connection: Connection, block_hash_source: str) -> str:

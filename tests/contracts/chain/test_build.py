@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from campaigns.fuzzing import branches
-from chains.beacon.jumps import MAINNET
+from chains.beacon.jumps import KNOWN, MAINNET
 from chains.contract_artifacts import ARTIFACTS_DIR, code_digest, load_artifact
 from contracts import build
 from devnet.devchain import PROJECT
@@ -104,13 +104,15 @@ def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
 
 
 @pytest.mark.parametrize("contract", ["GloasBeaconHistory", "BeaconHistory"])
-def test_a_beacon_history_can_be_compared_with_mainnets_values(chain, contract):
+@pytest.mark.parametrize("known", KNOWN.values(), ids=lambda known: known.config_name)
+def test_a_beacon_history_can_be_compared_with_the_values_of_a_known_chain(chain, contract, known):
     artifact = load_artifact(contract)
-    code = Deployed(chain, contract, branches.arguments_of(contract, MAINNET)[0]).code
-    assert code == artifact.deployed(**MAINNET.immutables)
+    arguments, as_known = branches.arguments_of(contract, known)
+    code = Deployed(chain, contract, arguments).code
+    assert code == artifact.deployed(**as_known.immutables)
     for name in artifact.immutables:
-        value = MAINNET.immutables[name]
-        assert code != artifact.deployed(**{**MAINNET.immutables, name: value ^ 1})
+        value = as_known.immutables[name]
+        assert code != artifact.deployed(**{**as_known.immutables, name: value ^ 1})
 
 
 @pytest.mark.parametrize(

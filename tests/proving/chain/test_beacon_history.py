@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from chains.contract_artifacts import create2_address
+from chains.contract_artifacts import DEPLOYER, NO_CONTRACT, create2_address, load_artifact
 from config.configured_chains import forget_chains
-from devnet.devchain import DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, Transaction
+from tests.chain_fixtures import chain_fixture
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.proving.chain_state import signer_nonce
@@ -28,6 +30,16 @@ bellatrix = 0
 capella = 0
 deneb = 0
 electra = 64
+"""
+SEPOLIA = 11155111
+# As an operator had to write it before the service knew Sepolia's beacon chain.
+SEPOLIAS_TABLE = """
+[chains.beacon_chain]
+genesis_time = 1_655_733_600
+bellatrix = 3_200
+capella = 1_818_624
+deneb = 4_243_456
+electra = 7_118_848
 """
 # Values of the source chain's beacon history.
 VALUES = {"sourceChainId": 31337, "periodDepth": 6, "bellatrix": 0, "capella": 0, "deneb": 0, "electra": 64}
@@ -261,9 +273,76 @@ def test_forks_out_of_order_are_faults_that_name_the_setting(db, settings, tmp_p
         work()
 
 
-def test_a_table_for_mainnet_is_a_fault(db, settings, tmp_path):
-    path = chains_toml(tmp_path, "http://127.0.0.1:1", chain_id=1)
-    path.write_text(path.read_text().replace("\n[[connections]]", f"{TABLE}\n[[connections]]"))
+@pytest.mark.parametrize(
+    ("chain_id", "table"),
+    [
+        (1, TABLE),
+        (SEPOLIA, TABLE),
+        (SEPOLIA, f"{SEPOLIAS_TABLE}gloas = 11_296_769\n"),
+        (SEPOLIA, f"{SEPOLIAS_TABLE}end = 11_296_767\n"),
+        (SEPOLIA, SEPOLIAS_TABLE.replace("7_118_848", "7_118_849")),
+        (SEPOLIA, f'{SEPOLIAS_TABLE}historical_roots = "0x{"12" * 32}"\n'),
+    ],
+    ids=["Ethereum", "Sepolia", "another fork", "an earlier end", "another Electra", "historical roots"],
+)
+def test_a_table_with_other_values_than_the_service_knows_is_a_fault(db, settings, tmp_path, chain_id, table):
+    path = chains_toml(tmp_path, "http://127.0.0.1:1", chain_id=chain_id)
+    path.write_text(path.read_text().replace("\n[[connections]]", f"{table}\n[[connections]]"))
     settings.CHAINS_FILE = path
-    with pytest.raises(CommandError, match=r"the service knows Ethereum's \(chain 1\)"):
+    with pytest.raises(
+        CommandError, match=r"must have no \[chains.beacon_chain\] with other values .*: remove the table"
+    ):
         work()
+
+
+sepolia = chain_fixture(chain_id=SEPOLIA)
+
+
+def of_sepolia(sepolia: DevChain, settings, folder: Path, table: str = "") -> None:
+    settings.CHAINS_FILE = chains_toml(folder, sepolia.url, chain_id=SEPOLIA)
+    reconfigure(settings, "\n[[connections]]", f"{table}\n[[connections]]")
+
+
+@pytest.mark.long
+def test_sepolia_needs_no_table(sepolia, db, settings, tmp_path):
+    of_sepolia(sepolia, settings, tmp_path)
+    row = deploy(SEPOLIA, SEPOLIA)
+    told = {name: answer(sepolia, row.beacon_history, f"{name}()") for name in VALUES}
+    forks = {"bellatrix": 3_200, "capella": 1_818_624, "deneb": 4_243_456, "electra": 7_118_848, "gloas": 11_296_768}
+    assert told == VALUES | forks | {"sourceChainId": SEPOLIA, "periodDepth": 13}
+    assert check() == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("end", [2**64 - 1, 11_296_768], ids=["open", "the fork's slot"])
+@pytest.mark.parametrize("table", [SEPOLIAS_TABLE, ""], ids=["kept", "removed"])
+def test_a_registry_of_sepolia_that_an_earlier_version_deployed_by_a_table_stays_usable(
+    sepolia, db, settings, tmp_path, end, table
+):
+    of_sepolia(sepolia, settings, tmp_path, f"{table}end = {end}\n" if table and end < 2**63 else table)
+    row = deploy(SEPOLIA, SEPOLIA)
+    forks = {"bellatrix": 3_200, "capella": 1_818_624, "deneb": 4_243_456, "electra": 7_118_848}
+    arguments = values(sourceChainId=SEPOLIA, periodDepth=13, **forks, end=end)
+    earlier = tuple(value for name, value in zip(VALUES, arguments, strict=True) if name != "gloas")
+    row.beacon_history = Deployed(sepolia, "BeaconHistory", earlier).address
+    row.address = Deployed(sepolia, "FactsRegistry", SEPOLIA, row.block_hash_source, 8191, row.beacon_history).address
+    row.save()
+    assert check() == ""
+
+
+@pytest.mark.long
+def test_a_registry_of_sepolia_from_before_its_beacon_chain_was_known_keeps_its_place(sepolia, db, settings, tmp_path):
+    """Anyone who deployed it with an earlier version, without a table, has got this address."""
+    of_sepolia(sepolia, settings, tmp_path)
+    row = deploy(SEPOLIA, SEPOLIA)
+    arguments = (SEPOLIA, row.block_hash_source, 8191, NO_CONTRACT)
+    code = load_artifact("FactsRegistry").bytecode + encode(["uint256", "address", "uint256", "address"], arguments)
+    sepolia.rpc(
+        "eth_sendTransaction", {"from": ACCOUNTS[0][0], "to": DEPLOYER, "data": "0x" + (bytes(32) + code).hex()}
+    )
+    sepolia.mine()
+    FactsRegistry.objects.update(beacon_history="", address=create2_address(code))
+    output = output_of_check()
+    assert "It has the same address everywhere." in output
+    assert "was deployed without a beacon history, so only hops reach old blocks." in output
+    assert check() == ""

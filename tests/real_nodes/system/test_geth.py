@@ -1,6 +1,8 @@
 """geth where its flags, its data or its fork decide which facts can be proven, and when."""
 
 import csv
+import json
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -11,6 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import ApiKey
+from chains.beacon.jumps import SEPOLIA
 from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.geth import GETH, GETH_1_16
@@ -31,6 +34,15 @@ pytestmark = [pytest.mark.django_db, pytest.mark.geth, pytest.mark.outside]
 
 # Number of blocks behind the head whose states geth keeps without flags.
 _STATES = 128
+
+
+def test_the_known_forks_of_sepolia_begin_at_the_times_of_geth_s_forks():
+    told = subprocess.run([GETH, "dumpgenesis", "--sepolia"], capture_output=True, text=True, check=True).stdout
+    config = json.loads(told)["config"]
+    pairs = [("capella", "shanghai"), ("deneb", "cancun"), ("electra", "prague"), ("gloas", "amsterdam")]
+    times = {ours: config[f"{theirs}Time"] for ours, theirs in pairs}
+    assert times == {name: SEPOLIA.time_of(getattr(SEPOLIA, name)) for name in times}
+    assert config["chainId"] == SEPOLIA.id
 
 
 def connect(settings, tmp_path, *urls: str, chain: str = "") -> None:
