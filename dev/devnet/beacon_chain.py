@@ -115,6 +115,8 @@ class SimulatedBeaconChain:
                 self._fork = fork
                 # Attestations from before a fork may have another form.
                 self._votes = []
+        # A block includes no older ones.
+        self._votes = [vote for vote in self._votes if vote.data.target.epoch + 1 >= epoch]
 
     def _make_block(self, kind: str) -> None:
         spec, state = self._spec, self._state
