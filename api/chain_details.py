@@ -46,6 +46,15 @@ Decimal = Annotated[int, PlainSerializer(str, return_type=str)]
 """A decimal string in JSON, whose numbers lose digits."""
 
 
+class BeaconHistory(Schema):
+    address: str
+    endSlot: Decimal | None = Field(
+        description="The first slot of the source's beacon chain whose block the contract doesn't know. null: no slot "
+        "is known to be one."
+    )
+    endsAt: Time | None = Field(description="The time of that slot.")
+
+
 class ReachOfConnection(Schema):
     anyFinalBlock: bool = Field(description="Whether any final block needs no path.")
     directBlocks: int | None = Field(description="The newest blocks, which need no path. null: any final one.")
@@ -61,6 +70,9 @@ class ReachOfConnection(Schema):
     )
     gasOfJump: int | None = Field(
         description="The gas of such a path, without the block's header. null: there are no such paths."
+    )
+    beaconHistory: BeaconHistory | None = Field(
+        description="The contract that proves such paths. null: there is none, or its code was not compared yet."
     )
 
 
@@ -325,14 +337,20 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
     most = connection.max_hops if watch.keeps_hashes else 0
     blocks = (direct or 0) + most * connection.window
     seconds = blocks * chain.block_seconds
-    jumps, why_no_jump = False, ""
+    jumps, why_no_jump, history = False, "", None
     if (beacon_chain := chain.beacon_chain) and registry:
         from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
         why_no_jump = deployments.why_no_jump(registry) or jumping.why_not(chain, head or 0)
+        ends_at = deployments.history_ends_at(registry)
+        if not why_no_jump and ends_at and (watch.timestamp or 0) > ends_at.timestamp():
+            why_no_jump = deployments.why_history_ends(registry)
         jumps = not why_no_jump
         if jumps and (why_no_jump := jumping.why_not_to_all(chain)):
             seconds = max(seconds, time.time() - beacon_chain.time_of(beacon_chain.capella))
+        if registry.history_end is not None:
+            end = registry.history_end if ends_at else None
+            history = BeaconHistory(address=registry.beacon_history, endSlot=end, endsAt=ends_at)
     return ReachOfConnection(
         anyFinalBlock=direct is None,
         directBlocks=direct,
@@ -345,6 +363,7 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
         jumps=jumps,
         whyNoJump=why_no_jump,
         gasOfJump=int(prices.gas_of(JUMP)) if jumps else None,
+        beaconHistory=history,
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chains.chains_file import Connection
@@ -68,8 +68,11 @@ class OpenConnection:
 
     @property
     def beacon_chain(self) -> "BeaconChain | None":
-        """Return the source's beacon chain, if the registry can prove old blocks by it."""
-        return self.source_rpc.chain.beacon_chain if self.registry.beacon_history else None
+        """Return the source's beacon chain as far as the registry's history knows it. None: it has no history."""
+        chain, end = self.source_rpc.chain.beacon_chain, self.registry.history_end
+        if chain is None or not self.registry.beacon_history:
+            return None
+        return chain if end is None else replace(chain, end=min(chain.end, end))
 
     def history_slot(self, number: int) -> int:
         """Return the slot of the source's history contract (EIP-2935) that keeps a block's hash."""

@@ -40,6 +40,9 @@ class FactsRegistry(DueRow):
     multicall = models.CharField(max_length=42, blank=True)
     # Address of the contract that proves old blocks by the beacon chain. Empty if there is none.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
+    # First slot whose block that contract doesn't know. 2**63 - 1: no such slot is known. null: there is no contract,
+    # or it was not compared yet.
+    history_end = models.PositiveBigIntegerField(null=True)
     # Address of a `FactsReader` that reads this registry. Empty if none is known.
     reader = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # number of the source's block at which the last jump began

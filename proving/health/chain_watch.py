@@ -42,7 +42,7 @@ from chains.prices import prices_at
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
 from proving import facts, money, sources
-from proving.health.findings import QUOTING, Problem, subject
+from proving.health.findings import FORK_TOLD, QUOTING, Problem, subject
 from proving.models import ChainWatch, Signer
 from proving.packing.packs import MOST_GAS_OF_PROOFS
 from proving.sending import gas_caps
@@ -58,8 +58,6 @@ logger = logging.getLogger(__name__)
 
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
-# How long before a fork operators are told of it.
-_FORK_TOLD = timedelta(days=60)
 # The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 # Seconds after which a newest block is too old to tell how many nonces a signer has used, also on a test network. The
@@ -266,7 +264,7 @@ def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
     It is a notice if this version knows the fork, or if only one of several nodes names it.
     """
     fork = destination_prices.ask_for_fork(rpc)
-    if fork is None or fork.at - time.time() > _FORK_TOLD.total_seconds():
+    if fork is None or fork.at - time.time() > FORK_TOLD.total_seconds():
         return
     at = f"{datetime.fromtimestamp(fork.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     sentence = f"{chain.label} forks at {at}, as {'one node says' if fork.nodes == 1 else f'{fork.nodes} nodes say'}. "

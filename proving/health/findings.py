@@ -5,6 +5,8 @@ configured chain at least every 15 s, even without work, with a few cheap reques
 does `check_chains`. A stored problem is shown no more if it isn't seen again for three of its periods.
 """
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 from django.db.models import Exists, Min, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Now
 
-from chains.chains_file import Chain
+from chains.chains_file import Chain, Connection
 from chains.nodes.node_errors import with_words
 from config.configured_chains import get_chains
 from config.database import due_rows
@@ -48,7 +50,7 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
-    *("connection_missing", "fork_ahead", "transactions_fail"),
+    *("connection_missing", "fork_ahead", "transactions_fail", "history_ends"),
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
@@ -68,6 +70,8 @@ class Problem(NamedTuple):
     """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
 
 
+# How long before a fork operators are told of it.
+FORK_TOLD = timedelta(days=60)
 # How long all webhooks of users may fail.
 _WEBHOOKS_MAY_FAIL = timedelta(minutes=10)
 # How long a new worker has for its first observations.
@@ -221,6 +225,8 @@ def facts_registries() -> Iterator[Problem]:
         elif why := row.current_given_up:
             sentence = f"Batches for facts of chain {ends[0]} on chain {ends[1]} wait until their deadlines: {why}"
             yield Problem("transactions_fail", sentence, _connection(*ends))
+        if row and not row.refused and (ends_because := deployments.why_history_ends(row)):
+            yield from _of_history(row, connected, ends_because)
     for source, destination in rows:
         if get_chains().connection(source, destination):
             continue
@@ -232,6 +238,24 @@ def facts_registries() -> Iterator[Problem]:
             sentence = f"{batches} for facts of chain {source} on chain {destination}. chains.toml no longer connects "
             sentence += "them: write the connection back, or cancel the batches."
             yield Problem("connection_missing", sentence, _connection(source, destination))
+
+
+def _of_history(row: FactsRegistry, connected: Connection, why: str) -> Iterator[Problem]:
+    """Yield a problem if the beacon history of a connection's registry ends soon, or has ended."""
+    source, destination = (get_chains().chain(chain_id) for chain_id in (connected.source_id, connected.destination_id))
+    ends_at = deployments.history_ends_at(row)
+    seen = ChainWatch.objects.filter(pk=source.id).values_list("timestamp", flat=True).first() or 0
+    left = ends_at.timestamp() - max(time.time(), seen) if ends_at else math.inf
+    if left > FORK_TOLD.total_seconds():
+        return
+    effect = "no jump begins or ends after that slot"
+    if connected.block_hash_source == "beacon-roots":
+        # The destination holds this number of roots (EIP-4788). Rounded down.
+        hours = int(8191 * destination.block_seconds / 360) / 10
+        effect = f"nothing new is recorded from {hours:.2g} hours after that slot on"
+    sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why} Replace the registry before. "
+    sentence += f"What is recorded stays good, but without another registry {effect}."
+    yield Problem("history_ends", str(deployments.history_wait(row, sentence)), _connection(source.id, destination.id))
 
 
 def storing() -> Iterator[Problem]:

@@ -17,6 +17,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField("factsregistry", "given_up", queries.waits.WaitField(blank=True, null=True)),
         migrations.AddField("factsregistry", "given_up_at", models.DateTimeField(null=True)),
+        migrations.AddField("factsregistry", "history_end", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("chainhead", "gas_limit", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("chainhead", "gas_prices", models.CharField(db_default="", default="", max_length=20)),
         migrations.AddField("chainhead", "gas_prices_at", models.DateTimeField(null=True)),

@@ -95,8 +95,11 @@ def may_be_had(connection: OpenConnection, target: Header) -> bool:
     source = connection.source_rpc.chain
     if connection.beacon_chain is None or why_not(source, target):
         return False
-    is_old = operation(source, target) == OLD_BLOCK
-    return not is_old or leads_to(connection, heads.recent(source, connection.source_rpc).latest, target)
+    if operation(source, target) != OLD_BLOCK:
+        return True
+    # The registry may still trust an earlier block, at which a jump began before a fork.
+    latest = heads.recent(source, connection.source_rpc).latest.timestamp
+    return _is_summarised(connection.beacon_chain, min(latest, _last_origin(connection.beacon_chain)), target)
 
 
 # --- Origins ----------------------------------------------------------------------------------------------------------
@@ -143,11 +146,24 @@ def gas(connection: OpenConnection) -> Amount:
 
 
 def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
-    """Return whether the beacon state of `origin` summarises the period of `target`, according to their times."""
+    """Return whether the registry knows the beacon state of `origin`, and whether it summarises `target`'s period.
+
+    Their times decide.
+    """
     chain = connection.beacon_chain
     assert chain is not None, "only then a jump is asked about"
+    return origin.timestamp <= _last_origin(chain) and _is_summarised(chain, origin.timestamp, target)
+
+
+def _last_origin(chain: BeaconChain) -> int:
+    """Return the time of the last header whose beacon root is certainly that of a block before the chain's end."""
+    return chain.time_of(chain.end)
+
+
+def _is_summarised(chain: BeaconChain, at: int, target: Header) -> bool:
+    """Return whether the beacon state in a header of the time `at` summarises the period of `target`."""
     try:
-        slot, of_target = (chain.slot_at(header.timestamp) for header in (origin, target))
+        slot, of_target = (chain.slot_at(timestamp) for timestamp in (at, target.timestamp))
     except CannotProve:
         return False
     # The header's beacon root is that of the beacon block before its own. The block that names the target may come some

@@ -218,7 +218,7 @@ def _why_too_far(connection: OpenConnection, target: Header, paths: Sequence[Sta
     return wait("too_many_hops", block=target.number, chain=config.source_id, way_out=way_out, **hops_of)
 
 
-def _way_out(connection: OpenConnection, target: Header) -> str:
+def _way_out(connection: OpenConnection, target: Header) -> WaitReason | str:
     """Return how the operator can make blocks of any age reachable. Empty if the beacon chain can't help."""
     source = connection.source_rpc.chain
     if source.beacon_chain is None:
@@ -227,9 +227,11 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
 
     if why_not := jumping.why_not(source, target):
         return why_not
-    if connection.beacon_chain is None:
+    if (chain := connection.beacon_chain) is None:
         return "The registry was deployed without a beacon history, which is necessary for blocks of any age."
-    return ""
+    why = connection.registry.why_history_ends
+    is_over = why and heads.recent(source, connection.source_rpc).latest.timestamp > chain.time_of(chain.end)
+    return why if why and is_over else ""
 
 
 # --- Many blocks, for an estimate -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,6 +34,11 @@ from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
+
+# As the end of a beacon history, stands for all later slots, which a column can't hold.
+NO_KNOWN_END = 2**63 - 1
+# The last second of a `datetime`, in unix seconds.
+_LATEST = 253_402_300_799
 
 # --- Calls of contracts -----------------------------------------------------------------------------------------------
 
@@ -175,6 +181,10 @@ class Deployment:
     multicall: str
     beacon_history: str = ""
     """Address of the contract that proves old blocks by the beacon chain; empty: it has none."""
+    history_end: int | None = None
+    """The first slot whose block that contract doesn't know; None: not known."""
+    why_history_ends: WaitReason | None = None
+    """The wait for a registry that knows later blocks, if there is one."""
     jump_origin: int | None = None
     """Number of the source's block that the last jump began at, if one did."""
     reader: str = ""
@@ -234,11 +244,33 @@ def why_no_jump(row: FactsRegistry) -> str:
     return f"The facts registry at {row} was deployed without a beacon history, so only hops reach old blocks."
 
 
+def why_history_ends(row: FactsRegistry) -> str:
+    """Return a sentence if a new registry would know later blocks of the beacon chain. Empty if it wouldn't."""
+    end, chain = row.history_end, get_chains().chain(row.source_chain_id).beacon_chain
+    if end is None or chain is None or end >= min(chain.end, NO_KNOWN_END):
+        return ""
+    at = f"{history_ends_at(row):%Y-%m-%d %H:%M:%S} UTC"
+    return f"The beacon history of the facts registry at {row} knows no block from slot {end:,} on, of {at}."
+
+
+def history_ends_at(row: FactsRegistry) -> datetime | None:
+    """Return the time of the first slot that the registry's beacon history doesn't know. None if it isn't known."""
+    end, chain = row.history_end, get_chains().chain(row.source_chain_id).beacon_chain
+    if end in {None, NO_KNOWN_END} or chain is None:
+        return None
+    return datetime.fromtimestamp(min(chain.time_of(end), _LATEST), UTC)
+
+
+def history_wait(row: FactsRegistry, problem: str) -> WaitReason:
+    """Return the wait for a registry whose beacon history ends later."""
+    return wait("history_ends", problem=problem, chain=row.destination_chain_id, source=row.source_chain_id)
+
+
 def why_replaceable(row: FactsRegistry) -> str:
     """Return a sentence if a new registry could do more than this one, which may be used. Empty if it couldn't."""
     if not _is_current(row):
         return f"The facts registry at {row} has an earlier version."
-    return why_no_jump(row)
+    return why_no_jump(row) or why_history_ends(row)
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:
@@ -263,6 +295,8 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.block_hash_source,
         row.multicall,
         row.beacon_history,
+        row.history_end,
+        history_wait(row, why) if (why := why_history_ends(row)) else None,
         row.jump_origin,
         row.reader,
         takes_masks=_is_current(row),
@@ -349,7 +383,8 @@ def check(row: FactsRegistry) -> None:
     addresses = list(dict.fromkeys([*contracts, *readers]))
     told, answers = rpc.ask(list(map(questions.code, addresses)), [questions.call(*each) for each in calls.values()])
     codes = dict(zip(addresses, map(result, told), strict=True))
-    refused = _why_refused(row, codes, dict(zip(calls, map(_word, answers), strict=True)))
+    words = dict(zip(calls, map(_word, answers), strict=True))
+    refused = _why_refused(row, codes, words)
     if refused and _let_wrong_rest(rpc, contracts, list(calls.values()), [*map(codes.get, contracts), *answers]):
         # One more node rests each time, and is compared no longer, so this ends.
         check(row)
@@ -362,10 +397,12 @@ def check(row: FactsRegistry) -> None:
         "code_hash": hex_data(keccak(codes[row.address])),
         "refused": refused,
         "reader": right[0] if right else "",
+        "history_end": None if refused else _history_end(row, words),
     }
-    if (row.code_hash, row.refused, row.reader) == tuple(checked.values()):
+    if checked == {name: getattr(row, name) for name in checked}:
         return
-    row.code_hash, row.refused, row.reader = checked.values()
+    for name, value in checked.items():
+        setattr(row, name, value)
     FactsRegistry.objects.filter(pk=row.pk).update(**checked)
     if row.refused:
         logger.error("%s", row.refusal)
@@ -457,9 +494,9 @@ def _why_refused(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[
 def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words: Mapping[str, bytes]) -> str:
     """Return why a registry's beacon history must not be used. Empty if it may, or there is none.
 
-    The contract's `gloas` and `end` may be later than this version's, and an earlier contract has no `gloas`: proofs of
+    The contract's `gloas` and `end` may differ from this version's, and an earlier contract has no `gloas`: proofs of
     blocks before an unknown fork stay right, and the contract refuses later blocks (docs/concepts/soundness.md, "The
-    next fork"). With an earlier slot, jumps that this version plans would revert.
+    next fork"). But it must not read an earlier block as one of Gloas.
     """
     if not row.beacon_history:
         return ""
@@ -469,17 +506,29 @@ def _why_history_is_unfit(row: FactsRegistry, codes: Mapping[str, bytes], words:
             f"the values of its beacon history at {row.beacon_history} can't be compared, because chains.toml has no "
             f"[chains.beacon_chain] for chain {chain.id}."
         )
-    gloas, end = (int.from_bytes(words[getter]) for getter in ("gloas", "end"))
-    name, beacon_chain = "GloasBeaconHistory", chain.beacon_chain
-    if not gloas:
-        name, beacon_chain = "BeaconHistory", beacon_chain.before_gloas
-    later = {"gloas": max(beacon_chain.gloas, gloas), "end": max(beacon_chain.end, end)}
-    if codes[row.beacon_history] == load_artifact(name).deployed(**beacon_chain.immutables | later):
+    gloas, end = _forks(words)
+    contract = load_artifact("GloasBeaconHistory" if gloas else "BeaconHistory")
+    expected = contract.deployed(**chain.beacon_chain.immutables | {"gloas": gloas, "end": end})
+    if codes[row.beacon_history] == expected and not 0 < gloas < min(chain.beacon_chain.gloas, end):
         return ""
     return (
         f"the code of its beacon history at {row.beacon_history} differs from this version's contract with the values "
         f"of chain {chain.id}."
     )
+
+
+def _history_end(row: FactsRegistry, words: Mapping[str, bytes]) -> int | None:
+    """Return the first slot whose block a fit beacon history doesn't know. None if there is no history."""
+    chain = get_chains().chain(row.source_chain_id).beacon_chain
+    if not row.beacon_history or chain is None:
+        return None
+    gloas, end = _forks(words)
+    return min(end, chain.end if gloas == chain.gloas else chain.gloas, NO_KNOWN_END)
+
+
+def _forks(words: Mapping[str, bytes]) -> tuple[int, int]:
+    """Return `gloas` and `end` of a beacon history. `gloas` is zero if the contract has an earlier version."""
+    return int.from_bytes(words["gloas"]), int.from_bytes(words["end"])
 
 
 def _why_source_is_unfit(row: FactsRegistry, words: Mapping[str, bytes]) -> str:

@@ -217,7 +217,7 @@ def _require_fit(chain: Chain, connection: Connection) -> None:
             # The contract stores the address of the parent chain's registry.
             raise DeploymentError(str(error)) from None
     if connection.block_hash_source == "beacon-roots":
-        root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
+        root = beacon_roots.newest_held(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(root, sources.NotYet):
             # On a destination with its own beacon chain, that chain's blocks would be accepted as the source chain's.
             raise DeploymentError(str(root.reason))

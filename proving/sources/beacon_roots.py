@@ -72,13 +72,15 @@ class BeaconRoots(Recorder):
         return int(_RELIED_ON * here.block_seconds / there.block_seconds)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        return newest_told(connection.source_rpc, connection.destination_rpc)
+        """Return the newest block that a held root names, which is in the header of the next block or the one after."""
+        header = newest_held(connection.source_rpc, connection.destination_rpc)
+        if isinstance(header, NotYet):
+            return header
+        return _why_unknown(connection, header) or _named_by(connection.source_rpc, header)
 
 
-def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
-    """Return the newest source block that a beacon root names which the destination holds.
-
-    A later source block's header has the root.
+def newest_held(source_rpc: RpcClient, destination_rpc: RpcClient) -> Header | NotYet:
+    """Return the newest source header whose beacon root the destination holds.
 
     Return `NotYet` if the destination's beacon roots are those of another chain. Raises `NodeUnavailable`,
     `RpcRefused`.
@@ -89,7 +91,7 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
         numbers = range(max(1, last - _HEADERS + 1), last + 1)
         for number, header in zip(reversed(numbers), reversed(source_rpc.headers(numbers)), strict=True):
             if header and header.beacon_root == root:
-                return _named_by(source_rpc, header)
+                return header
             lacking = lacking or (0 if header else number)
     chain, source = destination_rpc.chain.id, source_rpc.chain.id
     if lacking:
@@ -124,9 +126,24 @@ def _naming(connection: OpenConnection, number: int) -> _Naming | NotYet:
         if named < number or (is_named and named > number):
             continue
         is_named = True
+        if why := _why_unknown(connection, header):
+            return why
         if (time := _held_time(connection, header)) is not None:
             return _Naming(named, header.beacon_root, time)
     return NotYet(wait("beacon_root_not_held", block=number, **ends(connection.config)))
+
+
+def _why_unknown(connection: OpenConnection, header: Header) -> NotYet | None:
+    """Return the wait for another registry if this one doesn't know the beacon block whose root is in a header.
+
+    The beacon block's slot decides. It may be before a fork though the header is after.
+    """
+    chain, why = connection.beacon_chain, connection.registry.why_history_ends
+    if chain is None or why is None or header.timestamp <= chain.time_of(chain.end):
+        return None
+    assert header.beacon_root is not None, "the callers have looked"
+    is_known = _block(connection.config.source_id, header.beacon_root).header.slot < chain.end
+    return None if is_known else NotYet(why)
 
 
 def _named_by(source_rpc: RpcClient, header: Header) -> int:

@@ -17,7 +17,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--replace",
             action="store_true",
-            help="deploy a new registry if the recorded one is unusable, or can't jump",
+            help="deploy a new registry if the recorded one is unusable, can't jump, or ends at a known fork",
         )
 
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:

@@ -3,10 +3,12 @@
 import io
 import itertools
 import re
+import time
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
@@ -64,6 +66,17 @@ def check() -> str:
     return FactsRegistry.in_use.get().refused
 
 
+def reach() -> int | None:
+    """Return the first slot that the registry's history doesn't know, as everything shows it."""
+    row = FactsRegistry.in_use.get()
+    (shown,) = Client().get("/chains.json").json()["connections"]
+    end = shown["reach"]["beaconHistory"]["endSlot"]
+    assert end == (None if row.history_end == 2**63 - 1 else str(row.history_end))
+    said = "without a known end" if end is None else f"before slot {row.history_end:,}"
+    assert f"It knows the beacon chain {said}." in output_of_check()
+    return row.history_end
+
+
 def values(**changed: int) -> tuple[int | bytes, ...]:
     """Return the constructor's arguments, with these values replaced."""
     roots = ("historicalRoots", "accumulator")
@@ -76,6 +89,14 @@ def output_of_check() -> str:
     with pytest.raises(CommandError):
         call_command("check_chains", stdout=printed)
     return printed.getvalue()
+
+
+def make_earlier(chain: DevChain, row: FactsRegistry, end: int) -> None:
+    """Put a registry of version 0.4.0 into the place of another."""
+    arguments = tuple(value for name, value in zip(VALUES, values(end=end), strict=True) if name != "gloas")
+    row.beacon_history = Deployed(chain, "BeaconHistory", arguments).address
+    row.address = Deployed(chain, "FactsRegistry", 31337, row.block_hash_source, 8191, row.beacon_history).address
+    row.save()
 
 
 def sent(chain: DevChain) -> int:
@@ -167,17 +188,19 @@ def test_a_registry_is_refused_if_its_beacon_history_is_gone_or_can_not_be_compa
 
 
 @pytest.mark.long
-def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known_and_not_when_it_is_later(jumping, settings):
+def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known_or_later(jumping, settings):
+    assert (check(), reach()) == ("", 2**63 - 1)
     reconfigure(settings, "electra = 64", "electra = 64\nend = 20_000_000")
-    assert check() == ""
-    deploy(31337, 31337)
+    assert (check(), reach()) == ("", 20_000_000)
+    # A new registry would know no more.
+    deploy(31337, 31337, "--replace")
     assert FactsRegistry.objects.count() == 1
     assert answer(jumping, FactsRegistry.objects.get().beacon_history, "end()") == 2**64 - 1
     FactsRegistry.objects.all().delete()
     deploy()
     assert check() == ""
     reconfigure(settings, "end = 20_000_000", "end = 20_000_001")
-    assert "with the values of chain 31337" in check()
+    assert (check(), reach()) == ("", 20_000_000)
 
 
 @pytest.mark.long
@@ -229,28 +252,60 @@ def test_a_signer_is_told_to_hold_what_it_takes(chain, db, settings, tmp_path):
 def test_a_registry_with_the_earlier_contract_stays_usable(jumping, settings, end):
     """Its deployment had no `gloas`. Its `end` was open, or the slot of the fork."""
     row = FactsRegistry.objects.get()
-    arguments = tuple(value for name, value in zip(VALUES, values(end=end), strict=True) if name != "gloas")
-    row.beacon_history = Deployed(jumping, "BeaconHistory", arguments).address
-    row.address = Deployed(jumping, "FactsRegistry", 31337, row.block_hash_source, 8191, row.beacon_history).address
-    row.save()
-    assert (check() == "") == (end == 2**64 - 1)
-    reconfigure(settings, "electra = 64", "electra = 64\ngloas = 20_000_000")
-    assert check() == ""
-    reconfigure(settings, "gloas = 20_000_000", "gloas = 20_000_001")
-    assert (check() == "") == (end == 2**64 - 1)
+    make_earlier(jumping, row, end)
+    assert (check(), reach()) == ("", min(end, 2**63 - 1))
+    # A new registry would know no more if the fork has no slot.
+    assert (deploy(31337, 31337, "--replace") == row) == (end == 2**64 - 1)
 
 
 @pytest.mark.long
 def test_a_registry_stays_usable_when_the_slot_of_gloas_is_known_and_not_when_it_is_later(jumping, settings):
     reconfigure(settings, "electra = 64", "electra = 64\ngloas = 20_000_000")
-    assert check() == ""
+    assert (check(), reach()) == ("", 20_000_000)
     assert answer(jumping, FactsRegistry.objects.get().beacon_history, "gloas()") == 2**64 - 1
     FactsRegistry.objects.all().delete()
     deploy()
     assert answer(jumping, FactsRegistry.objects.get().beacon_history, "gloas()") == 20_000_000
-    assert check() == ""
+    assert (check(), reach()) == ("", 2**63 - 1)
     reconfigure(settings, "gloas = 20_000_000", "gloas = 20_000_001")
     assert "with the values of chain 31337" in check()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("contract", ["BeaconHistory", "GloasBeaconHistory"])
+def test_an_earlier_registry_goes_to_the_fork_whatever_slot_it_gets_and_is_replaced_then(jumping, settings, contract):
+    row = FactsRegistry.objects.get()
+    if contract == "BeaconHistory":
+        make_earlier(jumping, row, 2**64 - 1)
+    reconfigure(settings, "electra = 64", "electra = 64\ngloas = 20_000_000")
+    assert (check(), reach()) == ("", 20_000_000)
+    reconfigure(settings, "gloas = 20_000_000", "gloas = 20_000_001")
+    assert (check(), reach()) == ("", 20_000_001)
+    new = deploy(31337, 31337, "--replace")
+    assert "knows no block from slot 20,000,001 on" in fresh(row).replaced_because
+    assert (check(), reach()) == ("", 2**63 - 1)
+    assert deploy(31337, 31337, "--replace") == new
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [(61, ""), (59, "Replace the registry before."), (-1, "(31337) has passed it.")],
+)
+def test_the_end_of_a_history_is_a_problem_from_60_days_before(jumping, settings, days, words):
+    slot = int(time.time() + days * 86_400 - 1_700_000_000) // 12
+    reconfigure(settings, "electra = 64", f"electra = 64\ngloas = {slot}")
+    assert check() == ""
+    health = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+    told = [sentence for sentence in health["problems"] if "beacon history" in sentence]
+    (shown,) = Client().get("/chains.json").json()["connections"]
+    assert [each for each in shown["notes"] if "beacon history" in each] == told
+    assert ("history_ends" in health["codes"], len(told)) == (bool(words), 1 if words else 0)
+    if words:
+        assert f"knows no block from slot {slot:,} on, of " in told[0]
+        assert words in told[0]
+        assert "What is recorded stays good, but without another registry no jump begins or ends after" in told[0]
+        assert told[0].endswith("The operator must run: manage.py deploy_registry 31337 31337 --replace")
+        assert f"It knows the beacon chain before slot {slot:,}." in output_of_check()
 
 
 @pytest.mark.parametrize(
@@ -327,7 +382,7 @@ def test_a_registry_of_sepolia_that_an_earlier_version_deployed_by_a_table_stays
     row.beacon_history = Deployed(sepolia, "BeaconHistory", earlier).address
     row.address = Deployed(sepolia, "FactsRegistry", SEPOLIA, row.block_hash_source, 8191, row.beacon_history).address
     row.save()
-    assert check() == ""
+    assert (check(), reach()) == ("", 11_296_768)
 
 
 @pytest.mark.long

@@ -1,19 +1,26 @@
 """Blocks whose beacon blocks have Gloas's layout: full, empty and missed slots, around the fork and ends of periods."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from django.test import Client
 
+from config.configured_chains import get_chains
 from devnet.devchain import DevChain
-from proving.models import Transaction
+from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus, Block
 from tests import service
 from tests.chain_fixtures import chain_fixture
 from tests.contracts.beacon_roots import BeaconRoots
-from tests.proving.chain_state import balance_at
+from tests.contracts.deployed import Deployed
+from tests.deployed import deploy
+from tests.proving.chain_state import balance_at, registry
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
-from tests.proving.sources import THERE, balance_proven, of_chains
-from tests.service import CHARLIE, asking, balances, submit, waiting, work_until_done
+from tests.proving.sources import HERE, THERE, balance_proven, grow, of_chains
+from tests.service import CHARLIE, asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.long]
 
@@ -119,3 +126,150 @@ def test_each_block_is_reached_by_a_jump_through_the_block_that_names_it(service
         assert balance_proven(service_of_jumps.here, number) == balance_at(there, CHARLIE, number)
     rows = Block.objects.filter(number__in=numbers)
     assert {row.path_unit for row in rows} == {"jumps"}
+
+
+# --- Registries that know no Gloas ------------------------------------------------------------------------------------
+
+VERSIONS = ["0.4.0", "from before the fork had a slot"]
+FORK = 8 + len(BEFORE)
+REMEDY = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
+
+
+def made_earlier(opened: Jumping, version: str) -> FactsRegistry:
+    """Replace the deployed registry with one that knows no Gloas, which a worker has compared."""
+    row, name = registry(THERE), "Gloas"
+    chain = replace(opened.world.chain, historical_roots=bytes(32), gloas=2**64 - 1)
+    arguments = chain.arguments
+    if version == "0.4.0":
+        name, arguments = "", chain.arguments_without_gloas
+    connection = get_chains().connection(THERE, HERE)
+    assert connection is not None
+    if connection.block_hash_source == "beacon-roots":
+        source = Deployed(opened.here, f"{name}BeaconBlockHashSource", arguments)
+        row.block_hash_source, row.beacon_history = source.address, source.call("beaconChainHistory")
+    else:
+        row.beacon_history = Deployed(opened.here, f"{name}BeaconHistory", arguments).address
+    of_registry = (THERE, row.block_hash_source, row.history_window, row.beacon_history)
+    row.address, row.history_end = Deployed(opened.here, "FactsRegistry", *of_registry).address, None
+    row.save()
+    work()
+    return fresh(row)
+
+
+def told() -> list[str]:
+    """Return the problem about the end of a history, which `/healthz` and `/chains` show."""
+    health = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+    sentences = [each for each in health["problems"] if "beacon history" in each]
+    assert ("history_ends" in health["codes"]) == bool(sentences)
+    assert [each for each in shown()["notes"] if "beacon history" in each] == sentences
+    return sentences
+
+
+def shown() -> Any:
+    connections = Client().get("/chains.json").json()["connections"]
+    return next(each for each in connections if each["sourceChainId"] == f"{THERE}")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_registry_jumps_from_no_block_after_the_fork_until_it_is_replaced(service_of_jumps, there, key, version):
+    opened = service_of_jumps
+    old, at = made_earlier(opened, version), opened.world.chain.time_of(FORK)
+    time = datetime.fromtimestamp(at, UTC)
+    ends = f"The beacon history of the facts registry at {old} knows no block from slot {FORK} on, of {time:%F %T} UTC."
+    assert (old.refused, old.history_end) == ("", FORK)
+    effect = "What is recorded stays good, but without another registry no jump begins or ends after that slot."
+    assert told() == [f"{ends} The other chain ({THERE}) has passed it. {effect} {REMEDY}"]
+    reach = shown()["reach"]
+    assert (reach["beaconHistory"]["endSlot"], reach["jumps"], reach["whyNoJump"]) == (f"{FORK}", False, ends)
+    page = " ".join(Client().get("/chains").text.split())
+    assert f"Its beacon history knows no block from slot {FORK} on," in page
+    # Before the fork, and after it.
+    for number in (10, number_of(len(BEFORE)) + 1):
+        batch = work_until_done(submit(key, of_chains(there=[number])), opened.here)
+        assert batch.rejection_code == "block_too_old"
+        assert batch.rejection_reason.endswith(f"that goes back so far. {ends} {REMEDY}")
+    assert not Transaction.objects.filter(queries__isnull=False).exists()
+
+    new = deploy(HERE, THERE, "--replace")
+    assert fresh(old).replaced_because == ends
+    assert (new.history_end, told(), shown()["reach"]["jumps"]) == (2**63 - 1, [], True)
+    assert "Its beacon history has no known end." in " ".join(Client().get("/chains").text.split())
+    assert deploy(HERE, THERE, "--replace") == new
+    for number in (10, number_of(len(BEFORE)) + 1):
+        batch = work_until_done(submit(key, of_chains(there=[number])), opened.here)
+        assert batch.status == BatchStatus.DONE
+        assert balance_proven(opened.here, number) == balance_at(there, CHARLIE, number)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_registry_jumps_from_blocks_before_the_fork(service_of_jumps, there, key, version):
+    opened = service_of_jumps
+    made_earlier(opened, version)
+    # The root in this block's header is that of the last beacon block before the fork, and the next one's is not.
+    newest = number_of(len(BEFORE))
+    opened.tell(newest + 1)
+    assert work_until_done(submit(key, of_chains(there=[5])), opened.here).status == BatchStatus.REJECTED
+    opened.tell(newest)
+    assert work_until_done(submit(key, of_chains(there=[5])), opened.here).status == BatchStatus.DONE
+    assert registry(THERE).jump_origin == newest
+    # The registry trusts that block for good.
+    opened.tell(number_of(len(PLAN)))
+    assert work_until_done(submit(key, of_chains(there=[6])), opened.here).status == BatchStatus.DONE
+    assert balance_proven(opened.here, 6) == balance_at(there, CHARLIE, 6)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_registry_records_no_block_that_a_root_of_gloas_names(service_of_roots, roots, there, key, version):
+    opened, last = service_of_roots, number_of(len(BEFORE) - 1)
+    old = made_earlier(opened, version)
+    assert "nothing new is recorded from 2.2 hours after that slot on" in told()[0]
+    # The last block before the fork is named by a block of either layout.
+    assert work_until_done(submit(key, of_chains(there=[last])), opened.here).status == BatchStatus.DONE
+    sent = Transaction.objects.count()
+    batch = submit(key, of_chains(there=[last + 1]))
+    work(3)
+    (sentence,) = waiting()
+    assert sentence.startswith(f"The beacon history of the facts registry at {old} knows no block from slot {FORK} on")
+    assert sentence.endswith(REMEDY)
+    assert Transaction.objects.count() == sent
+    deploy(HERE, THERE, "--replace")
+    assert work_until_done(batch, opened.here).status == BatchStatus.DONE
+    assert balance_proven(opened.here, last + 1) == balance_at(there, CHARLIE, last + 1)
+
+
+def test_an_old_registry_records_the_last_block_before_a_fork_at_a_skipped_slot(chain, there, settings, tmp_path, key):
+    """The root in the first header after the fork is that of a block before it."""
+    place = PLAN.index("S")
+    last, empty = number_of(place), [8 + at for at, what in enumerate(PLAN) if what == "E" and at > place]
+    made = beacon_chain_of(there, gloas=8 + place, empty=empty)
+    Held(chain).hold(made[0], *range(2, number_of(len(PLAN)) + 1))
+    with jumping(chain, made, settings, tmp_path, block_hash_source="beacon-roots") as opened:
+        assert made_earlier(opened, "0.4.0").history_end == 8 + place
+        assert opened.relaid.timestamp(last + 1) > opened.world.chain.time_of(8 + place)
+        assert work_until_done(submit(key, of_chains(there=[last])), chain).status == BatchStatus.DONE
+        assert balance_proven(chain, last) == balance_at(there, CHARLIE, last)
+
+
+def test_an_old_registry_goes_on_by_hops(chain, settings, tmp_path, key):
+    grow(chain, 60)
+    head = int(chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    lines = f"""
+        [chains.beacon_chain]
+        period_depth = 3
+        genesis_time = {head - 1000}
+        slot_seconds = 1
+        bellatrix = 0
+        capella = 0
+        deneb = 0
+        electra = 0
+    """
+    settings.CHAINS_FILE = path = service.chains_toml(
+        tmp_path, chain.url, chain='beacon_urls = ["http://127.0.0.1:1"]', connection="window = 20"
+    )
+    path.write_text(path.read_text().replace("\n[[connections]]", f"{lines}\n[[connections]]"))
+    deploy()
+    reconfigure(settings, "electra = 0", "electra = 0\ngloas = 960")
+    block = chain.head() - 50
+    batch = work_until_done(submit(key, service.request(CHARLIE, block=block)), chain, rounds=4)
+    assert (batch.status, registry().history_end) == (BatchStatus.DONE, 960)
+    assert Block.objects.get(number=block).path_unit == "hops"
