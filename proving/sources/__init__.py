@@ -67,14 +67,13 @@ class WrongHash(NotYet):
 class BlockHashSource(Protocol):
     """A kind of block hash source. It keeps no state: it asks the chains, and sends nothing.
 
-    `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
-    verb in "chain A knows blocks of chain B". `recording_gas` is the measured gas of a transaction that records one
-    block, without the transaction's own gas and without the word that it stores. None: nothing is recorded.
+    `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `recording_gas`
+    is the measured gas of a transaction that records one block, without the transaction's own gas and without the word
+    that it stores. None: nothing is recorded.
     """
 
     contract: str
     title: str
-    knows: str = "knows"
     recording_gas: Amount | None = None
 
     def trust(self, connection: Connection) -> str:
@@ -101,7 +100,7 @@ class BlockHashSource(Protocol):
         if isinstance(newest, NotYet):
             return newest
         if newest < target:
-            return NotYet(wait("known_up_to", knows=self.knows, newest=newest, block=target, **ends(config)))
+            return NotYet(wait("known_up_to", newest=newest, block=target, **ends(config)))
         return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:

@@ -37,7 +37,6 @@ class BeaconRoots(Recorder):
     contract = "GloasBeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
     recording_gas = Amount(41_900, 66_900)
-    knows = "holds the beacon roots of"
 
     def trust(self, connection: Connection) -> str:
         return trust_in_rollup(connection)
@@ -51,7 +50,12 @@ class BeaconRoots(Recorder):
         if any(self.recorded(connection, target)):
             return Start(target)
         naming = _naming(connection, target)
-        return super().reach(connection, target) if isinstance(naming, NotYet) else Start(naming.number)
+        if not isinstance(naming, NotYet):
+            return Start(naming.number)
+        newest = self.newest(connection)
+        if isinstance(newest, NotYet):
+            return newest
+        return naming if newest < target else Start(newest)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         naming = _naming(connection, header.number)

@@ -111,7 +111,8 @@ def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key
     batch = submit(key, of_chains(there=[40]))
     roots.derive(40)
     assert told(service) == (
-        f"Chain {HERE} holds the beacon roots of chain {THERE} only up to block 39 yet; waiting for block 40."
+        f"Chain {HERE} does not hold a beacon root yet that names block 40 of chain {THERE}. It is in the header of "
+        "the first or second block after it."
     )
     assert sent() == []
     roots.derive(41)

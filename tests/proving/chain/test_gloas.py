@@ -73,9 +73,10 @@ class Held(BeaconRoots):
 
 
 @pytest.fixture
-def roots(chain, made) -> Held:
+def roots(request, chain, made) -> Held:
+    """Hold the roots in all headers, or in those up to a block."""
     held = Held(chain)
-    held.hold(made[0], *range(2, number_of(len(PLAN)) + 1))
+    held.hold(made[0], *range(2, getattr(request, "param", number_of(len(PLAN))) + 1))
     return held
 
 
@@ -113,6 +114,27 @@ def test_each_block_is_recorded_by_the_root_that_names_it_or_the_next_one(servic
     # All four cases: one of two roots names the block, both do, or neither does.
     assert ways == {(-1, 0), (0, 0), (0, 1), (-1, 1)}
     assert set(Transaction.objects.values_list("succeeded", flat=True)) == {True}
+
+
+# A block that only the second header after it names.
+LATE = number_of(len(BEFORE) + 3)
+
+
+@pytest.mark.parametrize("roots", [LATE + 1], indirect=True)
+def test_a_block_waits_until_the_second_header_after_it_is_held(service_of_roots, roots, key):
+    relaid, here = service_of_roots.relaid, service_of_roots.here
+    assert [named_by(service_of_roots.world, relaid, LATE + after) for after in (1, 2)] == [LATE - 1, LATE]
+    batch = submit(key, of_chains(there=[LATE]))
+    service.work(2)
+    (told,) = waiting()
+    assert told == (
+        f"Chain {here.chain_id} does not hold a beacon root yet that names block {LATE} of chain {THERE}. It is in the "
+        "header of the first or second block after it."
+    )
+    sent = Transaction.objects.count()
+    roots.hold(relaid, LATE + 2)
+    assert work_until_done(batch, here).status == BatchStatus.DONE
+    assert Transaction.objects.count() > sent
 
 
 def test_each_block_is_reached_by_a_jump_through_the_block_that_names_it(service_of_jumps, there, key):
