@@ -1,6 +1,7 @@
 """A client of beacon nodes, by their standard API (github.com/ethereum/beacon-APIs).
 
-Historical summaries are not in that API, so it also uses endpoints of Nimbus and Lodestar.
+Historical summaries are not in that API, so it also uses endpoints of Nimbus and Lodestar, and whole states since
+Gloas.
 
 Every answer is verified: headers and blocks by their root, summaries by the state root, the block roots of a period by
 the period's root. If one node's answer is false, the next node is asked.
@@ -14,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from chains import bounded_http
-from chains.beacon import blocks, ssz
+from chains.beacon import blocks, ssz, states
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
@@ -31,9 +32,13 @@ SUMMARIES_PATHS = (
     "/nimbus/v1/debug/beacon/states/{}/historical_summaries",
     "/eth/v1/lodestar/states/{}/historical_summaries",
 )
+# A whole state has the summaries, too: of states since Gloas, which Nimbus may not know yet.
+_STATES_PATH = "/eth/v2/debug/beacon/states/{}"
 _JSON, _SSZ = "application/json", "application/octet-stream"
 # Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 summaries in a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
+# A state of Sepolia has some megabytes. One of mainnet has hundreds, and hashing it would take minutes.
+_MOST_STATE = 32 * 1024**2
 # Maximum requests for block roots that one node gets at the same time.
 _ROOTS_AT_ONCE = 32
 # Maximum seconds to read one period from one node. The worker has other work to do.
@@ -97,7 +102,16 @@ class BeaconClient:
                 return self._first(request, lambda content: self._read_anchor(content, header), object_name)
             except NodeUnavailable as error:
                 reasons += error.reasons
+        if header.slot >= self._beacon_chain.gloas:
+            request = (_STATES_PATH.format(header.slot), [_SSZ, _MOST_STATE])
+            try:
+                return self._first(request, lambda content: self._read_state(content, header), object_name)
+            except NodeUnavailable as error:
+                reasons += error.reasons
         raise self._lacking(f"{object_name}, which Nimbus and Lodestar tell", reasons)
+
+    def _read_state(self, content: bytes, header: BeaconHeader) -> Anchor:
+        return self._verified(Anchor(header, *states.summaries(content, self._beacon_chain.preset)))
 
     def _read_anchor(self, content: bytes, header: BeaconHeader) -> Anchor:
         data = _data(content)
@@ -105,7 +119,11 @@ class BeaconClient:
         for summary in map(read_object, read_list(data.get("historical_summaries"))):
             first, second = (read_data(summary.get(name), 32) for name in ("block_summary_root", "state_summary_root"))
             summaries.append((first, second))
-        anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
+        return self._verified(
+            Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
+        )
+
+    def _verified(self, anchor: Anchor) -> Anchor:
         if not anchor.is_true(self._beacon_chain):
             raise ValueError("summaries that don't belong to the state")
         return anchor

@@ -38,7 +38,7 @@ class Layout(IntEnum):
 
 @dataclass(frozen=True)
 class Preset:
-    """Sizes in a block that differ between networks."""
+    """Sizes in a block and in a state that differ between networks."""
 
     committees: int
     """Maximum number of committees in a slot."""
@@ -48,10 +48,39 @@ class Preset:
     """Maximum number of withdrawals in a block."""
     payload_committee: int
     """Number of validators who attest whether a payload was revealed, a multiple of 8."""
+    slots_per_epoch: int
+    slots_per_period: int
+    """The number of slots whose roots a state keeps, a multiple of 8."""
+    randao_mixes: int
+    """The number of a state's random values."""
+    slashings: int
+    """The number of epochs for which a state keeps slashed amounts."""
+    eth1_votes: int
+    """Maximum number of votes about deposits in a state."""
 
 
-MAINNET_PRESET = Preset(committees=64, sync_committee=512, withdrawals=16, payload_committee=512)
-MINIMAL_PRESET = Preset(committees=4, sync_committee=32, withdrawals=4, payload_committee=16)
+MAINNET_PRESET = Preset(
+    committees=64,
+    sync_committee=512,
+    withdrawals=16,
+    payload_committee=512,
+    slots_per_epoch=32,
+    slots_per_period=8192,
+    randao_mixes=65_536,
+    slashings=8192,
+    eth1_votes=2048,
+)
+MINIMAL_PRESET = Preset(
+    committees=4,
+    sync_committee=32,
+    withdrawals=4,
+    payload_committee=16,
+    slots_per_epoch=8,
+    slots_per_period=64,
+    randao_mixes=64,
+    slashings=64,
+    eth1_votes=32,
+)
 
 
 @dataclass(frozen=True)
@@ -113,72 +142,73 @@ def execution_branch(
     return ExecutionBranch(header, part, branch)
 
 
-_UINT64, _ROOT, _ADDRESS, _PUBLIC_KEY, _SIGNATURE = Bytes(8), Bytes(32), Bytes(20), Bytes(48), Bytes(96)
+UINT64, ROOT, ADDRESS, PUBLIC_KEY, SIGNATURE = Bytes(8), Bytes(32), Bytes(20), Bytes(48), Bytes(96)
 
-_HEADER_FIELDS: Mapping[str, Type] = {
-    "slot": _UINT64,
-    "proposer_index": _UINT64,
-    "parent_root": _ROOT,
-    "state_root": _ROOT,
+BLOCK_HEADER_FIELDS: Mapping[str, Type] = {
+    "slot": UINT64,
+    "proposer_index": UINT64,
+    "parent_root": ROOT,
+    "state_root": ROOT,
 }
-_HEADER = Container({**_HEADER_FIELDS, "body": ByteList(2**32)})
+_HEADER = Container({**BLOCK_HEADER_FIELDS, "body": ByteList(2**32)})
 
 
 def _signed(**message: Type) -> Container:
-    return Container({"message": Container(message), "signature": _SIGNATURE})
+    return Container({"message": Container(message), "signature": SIGNATURE})
 
 
-_BLOCK_HEADER = _signed(**_HEADER_FIELDS, body_root=_ROOT)
-_CHECKPOINT = Container({"epoch": _UINT64, "root": _ROOT})
+_BLOCK_HEADER = _signed(**BLOCK_HEADER_FIELDS, body_root=ROOT)
+CHECKPOINT = Container({"epoch": UINT64, "root": ROOT})
 _ATTESTATION_DATA = Container(
     {
-        "slot": _UINT64,
-        "index": _UINT64,
-        "beacon_block_root": _ROOT,
-        "source": _CHECKPOINT,
-        "target": _CHECKPOINT,
+        "slot": UINT64,
+        "index": UINT64,
+        "beacon_block_root": ROOT,
+        "source": CHECKPOINT,
+        "target": CHECKPOINT,
     }
 )
 _DEPOSIT_DATA: Mapping[str, Type] = {
-    "pubkey": _PUBLIC_KEY,
-    "withdrawal_credentials": _ROOT,
-    "amount": _UINT64,
-    "signature": _SIGNATURE,
+    "pubkey": PUBLIC_KEY,
+    "withdrawal_credentials": ROOT,
+    "amount": UINT64,
+    "signature": SIGNATURE,
 }
 _DEPOSIT = Container({"proof": Bytes(33 * 32), "data": Container(_DEPOSIT_DATA)})
-_WITHDRAWAL = Container({"index": _UINT64, "validator_index": _UINT64, "address": _ADDRESS, "amount": _UINT64})
+ETH1_DATA = Container({"deposit_root": ROOT, "deposit_count": UINT64, "block_hash": ROOT})
+WITHDRAWAL = Container({"index": UINT64, "validator_index": UINT64, "address": ADDRESS, "amount": UINT64})
 _BLOB_COMMITMENT = Bytes(48)
 # The requests of a block to the beacon chain, and their maximum number before Gloas.
 _REQUESTS: Mapping[str, tuple[Container, int]] = {
-    "deposits": (Container({**_DEPOSIT_DATA, "index": _UINT64}), 8192),
-    "withdrawals": (Container({"source_address": _ADDRESS, "validator_pubkey": _PUBLIC_KEY, "amount": _UINT64}), 16),
+    "deposits": (Container({**_DEPOSIT_DATA, "index": UINT64}), 8192),
+    "withdrawals": (Container({"source_address": ADDRESS, "validator_pubkey": PUBLIC_KEY, "amount": UINT64}), 16),
     "consolidations": (
-        Container({"source_address": _ADDRESS, "source_pubkey": _PUBLIC_KEY, "target_pubkey": _PUBLIC_KEY}),
+        Container({"source_address": ADDRESS, "source_pubkey": PUBLIC_KEY, "target_pubkey": PUBLIC_KEY}),
         2,
     ),
 }
 _REQUESTS_OF_BUILDERS: Mapping[str, Container] = {
     "builder_deposits": Container(_DEPOSIT_DATA),
-    "builder_exits": Container({"source_address": _ADDRESS, "pubkey": _PUBLIC_KEY}),
+    "builder_exits": Container({"source_address": ADDRESS, "pubkey": PUBLIC_KEY}),
 }
-_BID_FIELDS: Mapping[str, Type] = {
-    "parent_block_hash": _ROOT,
-    "parent_block_root": _ROOT,
-    "block_hash": _ROOT,
-    "prev_randao": _ROOT,
-    "fee_recipient": _ADDRESS,
-    "gas_limit": _UINT64,
-    "builder_index": _UINT64,
-    "slot": _UINT64,
-    "value": _UINT64,
-    "execution_payment": _UINT64,
+BID_FIELDS: Mapping[str, Type] = {
+    "parent_block_hash": ROOT,
+    "parent_block_root": ROOT,
+    "block_hash": ROOT,
+    "prev_randao": ROOT,
+    "fee_recipient": ADDRESS,
+    "gas_limit": UINT64,
+    "builder_index": UINT64,
+    "slot": UINT64,
+    "value": UINT64,
+    "execution_payment": UINT64,
     "blob_kzg_commitments": List(_BLOB_COMMITMENT, None),
-    "execution_requests_root": _ROOT,
+    "execution_requests_root": ROOT,
 }
 _PAYLOAD_ATTESTATION_DATA = Container(
     {
-        "beacon_block_root": _ROOT,
-        "slot": _UINT64,
+        "beacon_block_root": ROOT,
+        "slot": UINT64,
         "payload_present": Bytes(1),
         "blob_data_available": Bytes(1),
     }
@@ -187,25 +217,25 @@ _PAYLOAD_ATTESTATION_DATA = Container(
 
 def _payload_of(layout: Layout, preset: Preset) -> Container:
     fields: dict[str, Type] = {
-        "parent_hash": _ROOT,
-        "fee_recipient": _ADDRESS,
-        "state_root": _ROOT,
-        "receipts_root": _ROOT,
+        "parent_hash": ROOT,
+        "fee_recipient": ADDRESS,
+        "state_root": ROOT,
+        "receipts_root": ROOT,
         "logs_bloom": Bytes(256),
-        "prev_randao": _ROOT,
-        "block_number": _UINT64,
-        "gas_limit": _UINT64,
-        "gas_used": _UINT64,
-        "timestamp": _UINT64,
+        "prev_randao": ROOT,
+        "block_number": UINT64,
+        "gas_limit": UINT64,
+        "gas_used": UINT64,
+        "timestamp": UINT64,
         "extra_data": ByteList(32),
         "base_fee_per_gas": Bytes(32),
-        "block_hash": _ROOT,
+        "block_hash": ROOT,
         "transactions": List(ByteList(2**30), 2**20),
     }
     if layout >= Layout.CAPELLA:
-        fields["withdrawals"] = List(_WITHDRAWAL, preset.withdrawals)
+        fields["withdrawals"] = List(WITHDRAWAL, preset.withdrawals)
     if layout >= Layout.DENEB:
-        fields |= {"blob_gas_used": _UINT64, "excess_blob_gas": _UINT64}
+        fields |= {"blob_gas_used": UINT64, "excess_blob_gas": UINT64}
     return Container(fields)
 
 
@@ -221,26 +251,26 @@ def body_of(layout: Layout, preset: Preset = MAINNET_PRESET) -> Container:
 
     # Maximum validators that one attestation covers: one committee, or since Electra all committees of a slot.
     attesters = at_most(2048 * preset.committees if electra else 2048)
-    signed_data: Mapping[str, Type] = {"data": _ATTESTATION_DATA, "signature": _SIGNATURE}
+    signed_data: Mapping[str, Type] = {"data": _ATTESTATION_DATA, "signature": SIGNATURE}
     attestation: dict[str, Type] = {"aggregation_bits": BitList(attesters), **signed_data}
     if electra:
         attestation["committee_bits"] = Bytes(-(-preset.committees // 8))
-    indexed = of({"attesting_indices": List(_UINT64, attesters, packed=True), **signed_data})
-    change = _signed(validator_index=_UINT64, from_pubkey=_PUBLIC_KEY, to_address=_ADDRESS)
+    indexed = of({"attesting_indices": List(UINT64, attesters, packed=True), **signed_data})
+    change = _signed(validator_index=UINT64, from_pubkey=PUBLIC_KEY, to_address=ADDRESS)
     changes = List(change, at_most(16))
     requests = {name: List(request, at_most(limit)) for name, (request, limit) in _REQUESTS.items()}
     fields: dict[str, Type] = {
-        "randao_reveal": _SIGNATURE,
-        "eth1_data": Container({"deposit_root": _ROOT, "deposit_count": _UINT64, "block_hash": _ROOT}),
-        "graffiti": _ROOT,
+        "randao_reveal": SIGNATURE,
+        "eth1_data": ETH1_DATA,
+        "graffiti": ROOT,
         "proposer_slashings": List(Container({"header_1": _BLOCK_HEADER, "header_2": _BLOCK_HEADER}), at_most(16)),
         "attester_slashings": List(
             Container({"attestation_1": indexed, "attestation_2": indexed}), at_most(1 if electra else 2)
         ),
         "attestations": List(of(attestation), at_most(8 if electra else 128)),
         "deposits": List(_DEPOSIT, at_most(16)),
-        "voluntary_exits": List(_signed(epoch=_UINT64, validator_index=_UINT64), at_most(16)),
-        "sync_aggregate": Container({"bits": Bytes(preset.sync_committee // 8), "signature": _SIGNATURE}),
+        "voluntary_exits": List(_signed(epoch=UINT64, validator_index=UINT64), at_most(16)),
+        "sync_aggregate": Container({"bits": Bytes(preset.sync_committee // 8), "signature": SIGNATURE}),
     }
     if gloas:
         requests |= {name: List(request, None) for name, request in _REQUESTS_OF_BUILDERS.items()}
@@ -248,12 +278,12 @@ def body_of(layout: Layout, preset: Preset = MAINNET_PRESET) -> Container:
             {
                 "aggregation_bits": Bytes(preset.payload_committee // 8),
                 "data": _PAYLOAD_ATTESTATION_DATA,
-                "signature": _SIGNATURE,
+                "signature": SIGNATURE,
             }
         )
         fields |= {
             "bls_to_execution_changes": changes,
-            "signed_execution_payload_bid": Container({"message": of(_BID_FIELDS), "signature": _SIGNATURE}),
+            "signed_execution_payload_bid": Container({"message": of(BID_FIELDS), "signature": SIGNATURE}),
             "payload_attestations": List(payload_attestation, None),
             "parent_execution_requests": of(requests),
         }

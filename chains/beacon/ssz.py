@@ -1,6 +1,6 @@
 """Hash tree roots of encoded SSZ objects, and branches to their parts (Ethereum consensus specifications, `ssz/`).
 
-Only the types that beacon blocks need are here. They compute roots from bytes, and don't decode objects.
+Only the types that beacon blocks and states need are here. They compute roots from bytes, and don't decode objects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -183,6 +183,24 @@ class List:
         else:
             tree = _limited_root([self.element.root(part) for part in parts], self.limit, 1)
         return merge(tree, integer_leaf(len(parts)))
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A fixed number of composite objects of one size."""
+
+    element: Type
+    count: int
+
+    @property
+    def size(self) -> int | None:
+        return None if self.element.size is None else self.element.size * self.count
+
+    def root(self, data: bytes) -> bytes:
+        parts = _elements(self.element, data)
+        if len(parts) != self.count:
+            raise InvalidSsz(f"{len(parts)} elements are not {self.count}.")
+        return tree_root([self.element.root(part) for part in parts], _depth(self.count))
 
 
 @dataclass(frozen=True)

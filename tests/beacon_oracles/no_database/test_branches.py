@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chains.beacon import blocks, jumps, ssz
+from chains.beacon import blocks, jumps, ssz, states
 from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET, Layout
 from chains.beacon.jumps import HISTORY_DEPTH, MAINNET, Anchor, BeaconChain, CannotProve
 from chains.beacon.ssz import InvalidSsz
@@ -145,6 +145,20 @@ def test_branches_through_the_last_block_roots_of_states_are_the_same(worlds):
             branch = world.recent(told["slot"], told["anchor"])
             assert beacon_model.old_path(world.chain, branch) == _path(told)
             assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
+
+
+def test_summaries_read_from_whole_states_of_gloas_are_the_same(worlds, folder):
+    for world in worlds:
+        slots = [told["slot"] for told in world.told["anchors"] if told["fork"] == "gloas"]
+        assert slots
+        for slot in slots:
+            encoded = (folder / f"{world.told['preset']}-state-{slot}.ssz").read_bytes()
+            anchor = world.anchor(slot)
+            assert states.summaries(encoded, world.chain.preset) == (anchor.summaries, anchor.branch)
+            assert anchor.is_true(world.chain)
+            for damaged in (encoded[:-1], encoded + b"\0", encoded[:100], b""):
+                with pytest.raises(InvalidSsz):
+                    states.summaries(damaged, world.chain.preset)
 
 
 def test_indices_of_gloas_are_those_of_the_model(worlds):

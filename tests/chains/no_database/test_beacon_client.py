@@ -3,14 +3,18 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
 
 import pytest
 
-from chains.beacon import ssz
+from chains.beacon import ssz, states
 from chains.beacon.beacon_client import BeaconClient
+from chains.beacon.blocks import BeaconHeader
+from chains.beacon.jumps import Anchor
 from chains.chains_file import Chain
 from chains.nodes.node_errors import NodeUnavailable
-from devnet.beacon_api import BeaconApi, BeaconNode, Reply
+from devnet.beacon_api import NIMBUS, BeaconApi, BeaconBlock, BeaconNode, BeaconState, Reply
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
 
@@ -77,6 +81,39 @@ def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
         times = iter([0, 119, 121, 121, 240, 242])
         with pytest.raises(NodeUnavailable, match=r"is too slow; 127\.0\.0\.1:\d+ is too slow"):
             roots_of(client, world)
+
+
+# --- States of Gloas --------------------------------------------------------------------------------------------------
+
+
+def test_summaries_come_from_whole_states_where_nodes_have_no_right_branch(world):
+    """Nimbus may return a branch of an earlier layout, and others none. The first node has a wrong state."""
+    chain = replace(world.chain, gloas=80)
+    kind, listed = states.state_of(chain.preset), [(bytes([n]) * 32, bytes([n + 100]) * 32) for n in range(5)]
+    encoded = beacon_chains.encode(kind, Random(3), {"historical_summaries": b"".join(b"".join(two) for two in listed)})
+    header = BeaconHeader(89, 7, bytes(32), kind.root(encoded), bytes(32))
+    anchor = Anchor(header, listed, kind.branch(encoded, "historical_summaries")[1])
+    block = BeaconBlock(89, 7, bytes(32), header.state_root, bytes(32), version="gloas")
+
+    def node_with(state: bytes, *paths: str) -> BeaconNode:
+        told = BeaconState(listed, anchor.branch[:6], lambda: state)
+        return BeaconNode(
+            CHAIN_ID, roots={89: header.root}, blocks={header.root: block}, states={89: told}, state_paths=paths
+        )
+
+    other = encoded[:-1] + bytes([encoded[-1] ^ 1])
+    with BeaconApi(node_with(other, NIMBUS)) as liar, BeaconApi(node_with(encoded)) as honest:
+        alone = client_of(replace(world, chain=chain), liar.url)
+        with pytest.raises(NodeUnavailable, match=rf"{liar.url[7:]} answered with summaries that don't belong"):
+            alone.summaries(header)
+        assert client_of(replace(world, chain=chain), liar.url, honest.url).summaries(header) == anchor
+    with BeaconApi(node_with(encoded, NIMBUS)) as nimbus:
+        assert client_of(replace(world, chain=chain), nimbus.url).summaries(header) == anchor
+        # Before Gloas both clients return the branch, and a state isn't asked for.
+        nimbus.requested_paths.clear()
+        with pytest.raises(NodeUnavailable):
+            client_of(world, nimbus.url).summaries(header)
+        assert not any("/v2/debug" in path for path in nimbus.requested_paths)
 
 
 def test_path_and_query_of_a_beacon_url_are_kept_in_requests_and_out_of_errors(world, node):
