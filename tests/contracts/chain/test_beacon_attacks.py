@@ -162,6 +162,27 @@ def test_a_block_is_taken_from_its_own_place_in_a_state_only(current, target, an
     assert accepted == [world.chain.place(target)]
 
 
+def test_parts_of_genuine_branches_prove_nothing_else_together(current):
+    """The attacker joins parts of branches below one root, and puts promised hashes and other blocks into them."""
+    world, root = BeaconWorld(random.Random(21)), 89
+    slots = (40, 57, 58, 73, 74, 75, 82, 88)
+    genuine = {slot: world.recent(slot, root) if slot > 80 else world.old(slot, root) for slot in slots}
+    heads = [jumps.own(world.blocks[slot]) for slot in (*slots, 66, root)]
+    for slot in (75, 88):
+        promise, siblings = world.promises[slot]
+        forged = replace(world.blocks[slot], block_hash=promise)
+        heads += [jumps.own(replace(forged, branch=each)) for each in (forged.branch, siblings, siblings[3:])]
+    ends = {slot: branch[len(jumps.own(world.blocks[slot])) :] for slot, branch in genuine.items()}
+    size = 32 * world.chain.period_depth
+    joined = {
+        head + below[:size] + above[size:] for head in heads for below in ends.values() for above in ends.values()
+    }
+    answers = current.answers([("oldBlockHash", (world.root(root), branch)) for branch in joined])
+    proven = {branch: answer for branch, answer in zip(joined, answers, strict=True) if answer}
+    assert proven == {branch: world.blocks[slot].block_hash for slot, branch in genuine.items()}
+    assert len(joined) > 500
+
+
 @pytest.mark.parametrize("anchor_slot", [70, 89])
 @pytest.mark.parametrize("slot", [33, 38, 61])
 def test_a_block_is_taken_from_its_own_place_only(history, world, slot, anchor_slot):
