@@ -23,18 +23,23 @@ from tests.real_nodes.facts import Facts
 
 CHAIN_ID = 424242
 SLOT_SECONDS = 12
-FORKS = {"electra": 0, "fulu": 2, "gloas": 5}
-GLOAS = FORKS["gloas"] * SLOTS_PER_EPOCH
+GLOAS = 5 * SLOTS_PER_EPOCH
 # Seconds from a block of L1 to the first block of the rollup that is derived from it, between two blocks of the rollup,
 # and while blocks derive from the newest block of L1.
 _AFTER, STEP, _LASTS = 2, 2, 600
 
 
 class L1:
-    """The two clients of the chain, with `kinds` of slots from Gloas's first slot on (see `devnet.beacon_chain`)."""
+    """The two clients of the chain, with the `kinds` of its slots (see `devnet.beacon_chain`)."""
+
+    chain_id = CHAIN_ID
 
     def __init__(self, node: Geth, consensus: ConsensusClient, kinds: str) -> None:
         self.node, self.consensus, self._kinds = node, consensus, kinds
+
+    def mine(self) -> None:
+        """Make the next slot."""
+        self.consensus.advance()
 
     def header(self, number: int) -> Any:
         return self.node.rpc("eth_getBlockByNumber", hex(number), False)
@@ -44,7 +49,7 @@ class L1:
 
     def number_at(self, slot: int) -> int:
         """Return the number of the execution block of a full slot."""
-        number = slot - sum(kind != "F" for kind in self._kinds[: max(0, slot - GLOAS)])
+        number = self._kinds[1 : slot + 1].count("F")
         assert self.time(number) == int(self.header(0)["timestamp"], 16) + slot * SLOT_SECONDS
         return number
 
@@ -69,14 +74,22 @@ class L1:
 
 
 @contextmanager
-def running(kinds: str) -> Iterator[L1]:
-    """Yield the chain up to the last slot before Gloas. `L1.consensus` makes the later ones."""
-    genesis_time = int(time.time()) - (GLOAS + len(kinds) + SLOTS_PER_EPOCH) * SLOT_SECONDS
-    amsterdam_time = genesis_time + GLOAS * SLOT_SECONDS
+def running(since_gloas: str, *, gloas: int = GLOAS, spare: int = SLOTS_PER_EPOCH) -> Iterator[L1]:
+    """Yield the chain, which has no block yet. `gloas` is the fork's first slot, which begins an epoch.
+
+    `since_gloas` has the kinds of the slots from there on. Now is `spare` slots after these.
+    """
+    kinds = "F" * gloas + since_gloas
+    genesis_time = int(time.time()) - (len(kinds) + spare) * SLOT_SECONDS
+    amsterdam_time = genesis_time + gloas * SLOT_SECONDS
     with Geth(CHAIN_ID, genesis_time=genesis_time, amsterdam_time=amsterdam_time) as node:
-        slots = {GLOAS + place: kind for place, kind in enumerate(kinds)}
         consensus = ConsensusClient(
-            node, genesis_time=genesis_time, slot_seconds=SLOT_SECONDS, forks=FORKS, slots=slots
+            node,
+            genesis_time=genesis_time,
+            slot_seconds=SLOT_SECONDS,
+            # Electra's blocks have the layout of Fulu's.
+            forks={"electra": 0, "fulu": gloas // SLOTS_PER_EPOCH // 2, "gloas": gloas // SLOTS_PER_EPOCH},
+            slots=dict(enumerate(kinds)),
         )
         with consensus:
             yield L1(node, consensus, kinds)
