@@ -75,6 +75,8 @@ class HttpRequest:
     """Maximum redirects within the host that are followed one after another."""
     shorten: Callable[[bytes], bytes] | None = None
     """Shortens the JSON objects in a part of the answer that ends with one. `max_bytes` limits what is left."""
+    take: Callable[[bytes], None] | None = None
+    """Takes each part of the answer, whose content is then empty. It runs between the parts of other answers."""
     rest_seconds: float = 0
     """After a time-out, further requests to the URL time out at once for so long."""
 
@@ -218,8 +220,11 @@ async def _read(response: "aiohttp.ClientResponse", request: HttpRequest) -> Htt
     if request.read_statuses is not None and response.status not in request.read_statuses:
         return replace(reply, content=await response.content.read(request.peeked_bytes))
     async for part in response.content.iter_any():
-        rest += part
         received += len(part)
+        if request.take:
+            request.take(part)
+        else:
+            rest += part
         if request.shorten and len(rest) > _SHORTENED_AT_ONCE:
             end = rest.rfind(b"}") + 1
             shortened += request.shorten(bytes(rest[:end]))

@@ -634,6 +634,8 @@ class JumpLeavesKind(models.TextChoices):
     # A period of the beacon chain: for each slot the root of its block, or of the block before, in 32 bytes.
     PERIOD = "period"
     EPOCH = "epoch"  # an epoch before the Merge: for each block its hash and its total difficulty, 32 bytes each
+    # The state after the beacon block of a slot: the roots of the last slots, by their places in a period.
+    STATE = "state"
 
 
 class JumpLeaves(DueRow):
@@ -642,7 +644,7 @@ class JumpLeaves(DueRow):
     chain_id = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=6, choices=JumpLeavesKind.choices)
     number = models.PositiveIntegerField()
-    # For a period before Capella, the root of its state roots follows the leaves.
+    # For a period before Capella, the root of its state roots follows the leaves; for a state, their root's branch.
     content = models.BinaryField(default=b"")
     is_complete = models.BooleanField(default=False)
     # A sentence that says why they could not be fetched.

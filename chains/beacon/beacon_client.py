@@ -3,22 +3,26 @@
 Historical summaries are not in that API, so it also uses endpoints of Nimbus and Lodestar, and whole states since
 Gloas.
 
-Every answer is verified: headers and blocks by their root, summaries by the state root, the block roots of a period by
-the period's root. If one node's answer is false, the next node is asked.
+Every answer is verified: headers and blocks by their root, summaries and states by the state root, the block roots of a
+period by the period's root. If one node's answer is false, the next node is asked.
 """
 
 import json
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from chains import bounded_http
-from chains.beacon import blocks, ssz, states
+from chains.beacon import blocks, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
+from chains.beacon.ssz import InvalidSsz
+from chains.beacon.states import ReadState, StateReader
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
 from chains.nodes.node_batches import Request, count_exchange, has_too_many_values, without_answer
@@ -32,17 +36,16 @@ SUMMARIES_PATHS = (
     "/nimbus/v1/debug/beacon/states/{}/historical_summaries",
     "/eth/v1/lodestar/states/{}/historical_summaries",
 )
-# A whole state has the summaries, too: of states since Gloas, which Nimbus may not know yet.
-_STATES_PATH = "/eth/v2/debug/beacon/states/{}"
 _JSON, _SSZ = "application/json", "application/octet-stream"
 # Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 summaries in a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
-# A state of Sepolia has some megabytes. One of mainnet has hundreds, and hashing it would take minutes.
-_MOST_STATE = 32 * 1024**2
 # Maximum requests for block roots that one node gets at the same time.
 _ROOTS_AT_ONCE = 32
 # Maximum seconds to read one period from one node. The worker has other work to do.
 _PERIOD_SECONDS = 120
+# Maximum bytes of a state, of a state for its summaries alone, and seconds without a part of it. A state of mainnet has
+# hundreds of megabytes, and hashing it takes a minute. A state of Sepolia has some megabytes.
+_MOST_STATE, _MOST_SMALL_STATE, _STATE_SECONDS = 1024**3, 32 * 1024**2, 100
 _INTEGER = re.compile(r"[0-9]{1,20}")
 # HTTP statuses that refuse one request: the node lacks the object or the endpoint, but works.
 _REFUSED = frozenset({400, 404, 405, 406, 410, 415, 501})
@@ -103,15 +106,12 @@ class BeaconClient:
             except NodeUnavailable as error:
                 reasons += error.reasons
         if header.slot >= self._beacon_chain.gloas:
-            request = (_STATES_PATH.format(header.slot), [_SSZ, _MOST_STATE])
             try:
-                return self._first(request, lambda content: self._read_state(content, header), object_name)
+                state = self._state(header, _MOST_SMALL_STATE)
+                return Anchor(header, state.summaries, state.summaries_branch)
             except NodeUnavailable as error:
                 reasons += error.reasons
         raise self._lacking(f"{object_name}, which Nimbus and Lodestar tell", reasons)
-
-    def _read_state(self, content: bytes, header: BeaconHeader) -> Anchor:
-        return self._verified(Anchor(header, *states.summaries(content, self._beacon_chain.preset)))
 
     def _read_anchor(self, content: bytes, header: BeaconHeader) -> Anchor:
         data = _data(content)
@@ -119,14 +119,32 @@ class BeaconClient:
         for summary in map(read_object, read_list(data.get("historical_summaries"))):
             first, second = (read_data(summary.get(name), 32) for name in ("block_summary_root", "state_summary_root"))
             summaries.append((first, second))
-        return self._verified(
-            Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
-        )
-
-    def _verified(self, anchor: Anchor) -> Anchor:
+        anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
         if not anchor.is_true(self._beacon_chain):
             raise ValueError("summaries that don't belong to the state")
         return anchor
+
+    def last_roots(self, header: BeaconHeader) -> tuple[bytes, Sequence[bytes]]:
+        """Return the last block roots in a block's state, and their branch, verified against the header's state root.
+
+        The roots are in the order of their slots' places in a period. No endpoint has the branch, so the whole state is
+        read.
+        """
+        state = self._state(header, _MOST_STATE)
+        return state.block_roots, state.block_roots_branch
+
+    def _state(self, header: BeaconHeader, most: int) -> ReadState:
+        """Return the parts of a block's whole state, which has `most` bytes at most."""
+        reader = StateReader(self._beacon_chain, header.slot)
+
+        def read(_: bytes) -> ReadState:
+            with suppress(InvalidSsz):
+                if (state := reader.end()).root == header.state_root:
+                    return state
+            raise ValueError("another state than the requested one")
+
+        request = (f"/eth/v2/debug/beacon/states/{header.slot}", [_SSZ, most])
+        return self._first(request, read, f"the state of slot {header.slot}", reader)
 
     def block_roots(self, period: int, root: bytes) -> bytes:
         """Return the block root of each slot of a period. A missed slot has the root of the block before it.
@@ -166,11 +184,17 @@ class BeaconClient:
                 raise NodeUnavailable(f"{endpoint.host} has no block of slots {start} to {slots[-1]}")
         return roots[-(1 << depth) :]
 
-    def _first(self, request: Request, read: Callable[[bytes], Answer], object_name: str) -> Answer:
-        """Return the answer of the first node whose answer can be read."""
+    def _first(
+        self,
+        request: Request,
+        read: Callable[[bytes], Answer],
+        object_name: str,
+        reader: StateReader | None = None,
+    ) -> Answer:
+        """Return the answer of the first node whose answer can be read, by `reader` if one is given."""
         reasons: list[str] = []
         for endpoint in self._in_order():
-            (answer,) = endpoint.exchange([request])
+            (answer,) = endpoint.exchange([request], reader)
             try:
                 return read(result(answer))
             except RpcRefused as refused:
@@ -200,13 +224,22 @@ class BeaconEndpoint:
         self._url = url
         self._timeout = timeout_seconds
 
-    def exchange(self, batched: Sequence[Request]) -> list[bytes | RpcRefused | NodeUnavailable]:
-        """Send GET requests at the same time. Return the content of each answer, or its error."""
+    def exchange(
+        self, batched: Sequence[Request], reader: StateReader | None = None
+    ) -> list[bytes | RpcRefused | NodeUnavailable]:
+        """Send GET requests at the same time. Return the content of each answer, or its error.
+
+        If a reader is given, it gets the content instead.
+        """
         began = time.monotonic()
+        seconds = _STATE_SECONDS if reader else self._timeout
         posts = [
-            bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=self._timeout, status=HTTPStatus.OK)
+            bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=seconds, status=HTTPStatus.OK)
             for path, (accept, most) in batched
         ]
+        if reader:
+            reader.begin()
+            posts = [replace(post, take=reader.feed) for post in posts]
         answers = [self._result(answer) for answer in bounded_http.send_all(posts)]
         # The requests ran at the same time, so each is counted with an equal share of the time.
         seconds = (time.monotonic() - began) / len(answers)

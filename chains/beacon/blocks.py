@@ -49,14 +49,16 @@ class Preset:
     payload_committee: int
     """Number of validators who attest whether a payload was revealed, a multiple of 8."""
     slots_per_epoch: int
-    slots_per_period: int
-    """The number of slots whose roots a state keeps, a multiple of 8."""
     randao_mixes: int
     """The number of a state's random values."""
     slashings: int
     """The number of epochs for which a state keeps slashed amounts."""
     eth1_votes: int
     """Maximum number of votes about deposits in a state."""
+    pending_withdrawals: int
+    """Maximum number of partial withdrawals in a state before Gloas."""
+    pending_consolidations: int
+    """Maximum number of consolidations in a state before Gloas."""
 
 
 MAINNET_PRESET = Preset(
@@ -65,10 +67,11 @@ MAINNET_PRESET = Preset(
     withdrawals=16,
     payload_committee=512,
     slots_per_epoch=32,
-    slots_per_period=8192,
     randao_mixes=65_536,
     slashings=8192,
     eth1_votes=2048,
+    pending_withdrawals=2**27,
+    pending_consolidations=2**18,
 )
 MINIMAL_PRESET = Preset(
     committees=4,
@@ -76,10 +79,11 @@ MINIMAL_PRESET = Preset(
     withdrawals=4,
     payload_committee=16,
     slots_per_epoch=8,
-    slots_per_period=64,
     randao_mixes=64,
     slashings=64,
     eth1_votes=32,
+    pending_withdrawals=64,
+    pending_consolidations=64,
 )
 
 

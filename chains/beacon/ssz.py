@@ -5,8 +5,9 @@ Only the types that beacon blocks and states need are here. They compute roots f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
+from itertools import accumulate
 from typing import Protocol
 
 _CHUNK = 32
@@ -42,9 +43,9 @@ def zeros(height: int) -> bytes:
     return merge(zeros(height - 1), zeros(height - 1)) if height else bytes(_CHUNK)
 
 
-def tree_root(leaves: Sequence[bytes], depth: int) -> bytes:
-    """Return the root of a tree of the leaves. Missing leaves are zeros."""
-    return _layers(leaves, depth)[depth][0]
+def tree_root(leaves: Sequence[bytes], depth: int, height: int = 0) -> bytes:
+    """Return the root of a tree of the leaves. Missing leaves are zeros, or roots of trees of zeros of this height."""
+    return _layers(leaves, depth, height)[depth][0]
 
 
 def siblings(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
@@ -99,14 +100,14 @@ def list_root(leaves: Sequence[bytes], depth: int) -> bytes:
     return merge(tree_root(leaves, depth), integer_leaf(len(leaves)))
 
 
-def _layers(leaves: Sequence[bytes], depth: int) -> list[Sequence[bytes]]:
+def _layers(leaves: Sequence[bytes], depth: int, height: int = 0) -> list[Sequence[bytes]]:
     if len(leaves) > 1 << depth:
         raise InvalidSsz(f"There are {len(leaves)} leaves in a tree of depth {depth}.")
-    layers: list[Sequence[bytes]] = [leaves or [zeros(0)]]
-    for height in range(depth):
-        below = layers[height]
-        padded = [*below, zeros(height)] if len(below) % 2 else below
-        layers.append([merge(*padded[at : at + 2]) for at in range(0, len(padded), 2)])
+    layers: list[Sequence[bytes]] = [leaves or [zeros(height)]]
+    for at in range(height, height + depth):
+        below = layers[-1]
+        padded = [*below, zeros(at)] if len(below) % 2 else below
+        layers.append([merge(*pair) for pair in zip(padded[::2], padded[1::2], strict=True)])
     return layers
 
 
@@ -131,6 +132,8 @@ class Bytes:
     def root(self, data: bytes) -> bytes:
         if len(data) != self.size:
             raise InvalidSsz(f"{len(data)} bytes are not {self.size}.")
+        if len(data) <= _CHUNK:
+            return data.ljust(_CHUNK, b"\0")
         return tree_root(_chunks(data), _depth(-(-self.size // _CHUNK)))
 
 
@@ -209,14 +212,19 @@ class Container:
     progressive: bool = False
     """True if its tree is progressive, with a leaf on the right that says which fields are active (EIP-7495)."""
 
-    @property
+    @cached_property
     def size(self) -> int | None:
         sizes = [field.size for field in self.fields.values()]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
+    @property
+    def fixed_size(self) -> int:
+        """Return the size of the fields of fixed size, and of the places of the others."""
+        return sum(_OFFSET if field.size is None else field.size for field in self.fields.values())
+
     def parts(self, data: bytes) -> dict[str, bytes]:
         """Return each field's encoding. Raises `InvalidSsz`."""
-        fixed = sum(_OFFSET if field.size is None else field.size for field in self.fields.values())
+        fixed = self.fixed_size
         if len(data) < fixed:
             raise InvalidSsz(f"{len(data)} bytes are fewer than a container's {fixed}.")
         encodings: dict[str, bytes] = {}
@@ -232,8 +240,16 @@ class Container:
         encodings |= zip(places, _split(data, list(places.values()), fixed), strict=True)
         return {name: encodings[name] for name in self.fields}
 
+    @cached_property
+    def _places(self) -> list[tuple[Type, int, int]]:
+        """Return each field with its place, if all have a fixed size."""
+        ends = list(accumulate(field.size or 0 for field in self.fields.values()))
+        return list(zip(self.fields.values(), [0, *ends], ends, strict=False))
+
     def leaves(self, data: bytes) -> list[bytes]:
         """Return the root of each field. Raises `InvalidSsz`."""
+        if len(data) == self.size:
+            return [field.root(data[start:end]) for field, start, end in self._places]
         parts = self.parts(data)
         return [field.root(parts[name]) for name, field in self.fields.items()]
 
@@ -242,7 +258,11 @@ class Container:
 
     def branch(self, data: bytes, name: str) -> tuple[bytes, list[bytes]]:
         """Return the object's root, and the siblings on the path from a field's root to it. Raises `InvalidSsz`."""
-        leaves, index = self.leaves(data), list(self.fields).index(name)
+        return self.branch_of(self.leaves(data), name)
+
+    def branch_of(self, leaves: Sequence[bytes], name: str) -> tuple[bytes, list[bytes]]:
+        """Return the same by the root of each field."""
+        index = list(self.fields).index(name)
         if self.progressive:
             return self._root(leaves), [*progressive_siblings(leaves, index), self._active_fields]
         return self._root(leaves), siblings(leaves, _depth(len(leaves)), index)

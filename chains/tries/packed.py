@@ -67,6 +67,8 @@ class BlockBranch:
 
     operation: int
     branch: bytes
+    by_roots: bool = False
+    """True if an OLD_BLOCK is proven by the block roots in a state themselves, which is shorter."""
 
 
 HeaderParts = Sequence[bytes | BlockBranch]

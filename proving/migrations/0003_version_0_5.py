@@ -23,5 +23,10 @@ class Migration(migrations.Migration):
         migrations.AddField("chainhead", "gas_prices_at", models.DateTimeField(null=True)),
         migrations.AddField("chainhead", "gas_scale", models.FloatField(db_default=1, default=1)),
         migrations.AddField("chainhead", "timestamp", models.PositiveBigIntegerField(db_default=0, default=0)),
+        migrations.AlterField(
+            "jumpleaves",
+            "kind",
+            models.CharField(choices=[("period", "Period"), ("epoch", "Epoch"), ("state", "State")], max_length=6),
+        ),
         migrations.AddField("chainhead", "fork", models.JSONField(null=True)),
     ]

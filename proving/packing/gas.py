@@ -90,6 +90,8 @@ _JUMPS = {
     BLOCK_BEFORE_CAPELLA: Load(1_080, 18_500),
     BLOCK_BEFORE_MERGE: Load(850, 12_500),
 }
+# A jump through the block roots in the origin's state itself.
+_JUMP_BY_ROOTS = Load(_HEADER_SIZE + 1_230, 28_000)
 # The most that a hop takes on mainnet, and a jump without the header of the block to which it leads.
 HOP, JUMP = Load(6_250, 80_000, 1), Load(1_875, 45_000)
 
@@ -366,8 +368,8 @@ class Route:
     newest: int = 0  # number of the highest block at which hops begin
     start_gas: Amount = Amount()  # gas of the block hash source's calls
     waits: Sequence[WaitReason] = ()  # waits for the block hash source
-    # Operations by block number; jumps aren't counted in `paths`.
-    jumps: Mapping[int, int] = field(default_factory=dict)
+    # Loads by block number; jumps aren't counted in `paths`.
+    jumps: Mapping[int, Load] = field(default_factory=dict)
     jump_origin: int | None = None  # number of the block where jumps begin, if they need one
 
 
@@ -421,7 +423,7 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, pric
         for part, amount in bound_load.gas(further=1).items():
             bound[part] += amount * _SIGNED
     jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
-    jumps = [_JUMPS[route.jumps[number]] for number in jumped]
+    jumps = [route.jumps[number] for number in jumped]
     # The jump to the block after a time's block needs a separate transaction.
     separate_jumps = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jump_gas = sum(map(prices.gas_of, jumps)) + (prices.execution_of(_HOP) + prices.call) * separate_jumps
@@ -625,11 +627,16 @@ def of_header(header: Header) -> Load:
     return _bytes_of(header) + _HEADER
 
 
+def jump_load(operation: int, *, by_roots: bool = False) -> Load:
+    """Return the usual load of a jump, without the header of the block to which it leads."""
+    return _JUMP_BY_ROOTS if by_roots else _JUMPS[operation]
+
+
 def of_jump(parts: HeaderParts, *, stores_hash: bool = False) -> Load:
     """Return the load of a jump, without the header of the block to which it leads."""
     branches = [part for part in parts if isinstance(part, BlockBranch)]
     size = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in parts)
-    load = Load(size, sum(_JUMPS[part.operation].execution for part in branches))
+    load = Load(size, sum(jump_load(part.operation, by_roots=part.by_roots).execution for part in branches))
     return load + _HOP if stores_hash and parts else load
 
 

@@ -17,7 +17,7 @@ from chains.beacon import jumps, shipped, ssz
 from chains.beacon.beacon_client import BeaconClient
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import EraFiles, split
-from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
+from chains.beacon.jumps import BLOCK_ROOTS, RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.nodes.node_errors import NodeUnavailable
@@ -40,7 +40,7 @@ _USED_WITHIN = timedelta(days=1)
 
 def _first_of(
     source_id: int,
-    by_files: Callable[[EraFiles], Result],
+    by_files: Callable[[EraFiles], Result] | None,
     by_nodes: Callable[[BeaconClient], Result] | None = None,
 ) -> Result:
     """Return data from era files, or else from beacon nodes. Raises `NodeUnavailable` with the errors of both.
@@ -50,7 +50,7 @@ def _first_of(
     """
     files, client = get_era_files(source_id), get_beacon_client(source_id)
     problems: list[str] = []
-    if files:
+    if files and by_files:
         try:
             return by_files(files)
         except NodeUnavailable as problem:
@@ -67,9 +67,13 @@ def _first_of(
 def block(source_id: int, root: bytes, slot: int, period_root: bytes) -> ExecutionBranch:
     """Return the execution block of a beacon block, verified against `root`.
 
-    Raises `NodeUnavailable`, `CannotProve`.
+    `period_root` is empty if the slot's period isn't over. Raises `NodeUnavailable`, `CannotProve`.
     """
-    return _first_of(source_id, lambda files: files.block(slot, period_root, root), lambda client: client.block(root))
+
+    def by_files(files: EraFiles) -> ExecutionBranch:
+        return files.block(slot, period_root, root)
+
+    return _first_of(source_id, by_files if period_root else None, lambda client: client.block(root))
 
 
 # --- Anchors ----------------------------------------------------------------------------------------------------------
@@ -112,8 +116,9 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
 
 
 # --- Leaves of trees --------------------------------------------------------------------------------------------------
-# Jumps lead through block roots of a period of the beacon chain, or through records of an epoch before the Merge. All
-# leaves of a tree are fetched together, and none is stored before all are verified.
+# Jumps lead through block roots of a period of the beacon chain, through the last block roots in a state, or through
+# records of an epoch before the Merge. All leaves of a tree are fetched together, and none is stored before all are
+# verified.
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,10 @@ class Period:
     """The root of the block roots. None before Capella, because it isn't known then."""
 
     kind: ClassVar = JumpLeavesKind.PERIOD
+
+    @property
+    def slots(self) -> range:
+        return range(self.number << self.chain.period_depth, self.number + 1 << self.chain.period_depth)
 
     @property
     def size(self) -> int:
@@ -157,6 +166,43 @@ class Period:
         if self.block_roots_root:
             return root == self.block_roots_root and not states
         return ssz.merge(root, states) == self.root
+
+
+@dataclass(frozen=True)
+class LastSlots:
+    """The slots before a beacon block whose roots the state after the block contains: as many as a period has.
+
+    Its leaves are these roots, by their places in a period. The branch from their root to the state's root follows.
+    """
+
+    source: Chain
+    chain: BeaconChain
+    anchor: BeaconHeader
+
+    kind: ClassVar = JumpLeavesKind.STATE
+    root: ClassVar = b""
+
+    @property
+    def number(self) -> int:
+        return self.anchor.slot
+
+    @property
+    def slots(self) -> range:
+        return range(max(0, self.anchor.slot - (1 << self.chain.period_depth)), self.anchor.slot)
+
+    @property
+    def size(self) -> int:
+        return _ROOT << self.chain.period_depth
+
+    def fetch(self) -> bytes:
+        """Return all leaves, verified. Raises `NodeUnavailable`."""
+        roots, branch = _first_of(self.source.id, None, lambda client: client.last_roots(self.anchor))
+        return b"".join([roots, *branch])
+
+    def has(self, content: bytes) -> bool:
+        """Return whether the content has exactly this tree's leaves and their branch."""
+        root = ssz.tree_root(split(content[: self.size]), self.chain.period_depth)
+        return self.chain.is_in_state(self.anchor, BLOCK_ROOTS, root, split(content[self.size :]))
 
 
 @dataclass(frozen=True)
@@ -189,7 +235,7 @@ def records_of(content: bytes) -> list[tuple[bytes, int]]:
     return list(zip(hashes[::2], totals, strict=True))
 
 
-def leaves(tree: Period | Epoch) -> bytes | NotYet:
+def leaves(tree: Period | LastSlots | Epoch) -> bytes | NotYet:
     """Return the stored leaves of a tree, verified and joined.
 
     If none are stored, return `NotYet` and let a worker fetch them (`fetch_leaves`). Raises `NodeUnavailable` if the
@@ -220,17 +266,23 @@ def fetch_leaves(lane: HeldLane, key: object) -> None:
         lane.write(partial(claim.end, [row], None, content=content, is_complete=not problem, problem=problem))
 
 
-def _tree_of(row: JumpLeaves) -> Period | Epoch:
+def _tree_of(row: JumpLeaves) -> Period | LastSlots | Epoch:
     """Return the tree of a row, from shipped lists or stored anchors. Raises `NodeUnavailable`."""
     source = get_chains().chain(row.chain_id)
     if (chain := source.beacon_chain) is None:
         raise NodeUnavailable(f"{source.label} has no known beacon chain.")
     if row.kind == JumpLeavesKind.EPOCH:
         return Epoch(source, chain, row.number, shipped.epochs(chain)[row.number])
+    anchors = BeaconAnchor.objects.filter(chain_id=source.id)
+    if row.kind == JumpLeavesKind.STATE:
+        for anchor_row in anchors.filter(slot=row.number):
+            if hex_data((header := _stored_anchor(anchor_row).header).root) == anchor_row.root:
+                return LastSlots(source, chain, header)
+        raise NodeUnavailable(f"No beacon block of {source.label} at slot {row.number} is known.")
     index = row.number - chain.periods_before_capella
     if index < 0:
         return Period(source, chain, row.number, shipped.historical_roots(chain)[row.number])
-    for stored in map(_stored_anchor, BeaconAnchor.objects.filter(chain_id=source.id).order_by("-slot")):
+    for stored in map(_stored_anchor, anchors.order_by("-slot")):
         if stored.is_true(chain) and index < len(stored.summaries):
             summary = stored.summaries[index]
             return Period(source, chain, row.number, ssz.merge(*summary), summary[0])

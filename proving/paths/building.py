@@ -101,13 +101,18 @@ def find(
     With `awaits_branch`, a jump without its branch raises `BranchUnavailable`; otherwise another path is found. Raises
     `NodeUnavailable`, `RpcRefused`.
     """
-    if jump := planning.jump_to(connection, target):
+    planned = planning.jump_to(connection, target) or planning.cheapest(connection, target, hints=hints)
+    if isinstance(planned, Jump):
         try:
-            return _jump(connection, target, jump)
+            return _jump(connection, target, planned)
         except NodeUnavailable as error:
-            if awaits_branch:
-                raise BranchUnavailable(f"The data for a jump is not available. {error}") from None
-    planned = planning.survey(connection, target, hints=hints)
+            unavailable = BranchUnavailable(f"The data for a jump is not available. {error}")
+        if awaits_branch and not planned.by_roots:
+            raise unavailable
+        planned = planning.survey(connection, target, hints=hints)
+        # Hops that only cost more than a jump through block roots are sent without delay.
+        if awaits_branch and isinstance(planned, NotYet | TooFar):
+            raise unavailable
     begun = planned if isinstance(planned, NotYet | TooFar) else begin(connection, planned)
     return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)
 
@@ -117,7 +122,8 @@ def _jump(connection: OpenConnection, target: Header, jump: Jump) -> PathFound |
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     # The branch comes first, because the other steps cost money.
-    branch = jumping.branch_to(connection.source_rpc.chain, jump.origin, target)
+    accepts_roots = jump.origin is not None and jumping.accepts_roots(connection)
+    branch = jumping.branch_to(connection.source_rpc.chain, jump.origin, target, accepts_roots=accepts_roots)
     if isinstance(branch, NotYet):
         return branch
     if jump.start:

@@ -59,6 +59,8 @@ class Jump:
     """The header at which the jump begins. None if it begins at a constant."""
     start: Start | None = None
     """The calls that make the origin trusted. None: none are needed."""
+    by_roots: bool = False
+    """True if it leads through the last block roots in the origin's state, and not through that state's summaries."""
 
 
 def rows(connection: OpenConnection) -> QuerySet[Block]:

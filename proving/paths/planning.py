@@ -19,10 +19,11 @@ from chains.encoding import HISTORY_CONTRACT
 from chains.nodes.node_errors import RpcRefused
 from chains.prices import Load
 from chains.tries.header import Header
+from chains.tries.packed import OLD_BLOCK
 from config.database.statements import chunks
 from proving import sources
 from proving.connections import OpenConnection
-from proving.packing.gas import HOP, Amount, Route
+from proving.packing.gas import HOP, Amount, Route, jump_load
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
@@ -72,16 +73,17 @@ def over(origin: int, points: Sequence[int], window: int) -> list[int]:
     return stops
 
 
-def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
+def jump_to(connection: OpenConnection, target: Header, *, by_roots: bool = False) -> Jump | None:
     """Plan the cheapest jump to a block. None if there is no beacon chain, or if it doesn't lead there now.
 
-    Raises `NodeUnavailable`, `RpcRefused`.
+    `by_roots`: through the last block roots in the origin's state, instead of its summaries. Raises `NodeUnavailable`,
+    `RpcRefused`.
     """
     if connection.beacon_chain is None:
         return None
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
-    return jumping.plan(connection, target)
+    return jumping.plan(connection, target, by_roots=by_roots)
 
 
 def may_jump(connection: OpenConnection, target: Header) -> bool:
@@ -138,6 +140,34 @@ def survey(
             # A block that is too far away now may become near when the source vouches for more blocks.
             return obstacle
     return TooFar(_why_too_far(connection, header, paths))
+
+
+def cheapest(
+    connection: OpenConnection, header: Header, *, hints: Collection[int] = ()
+) -> Start | Hops | Jump | NotYet | TooFar:
+    """Find a path as `survey` does, or a jump through the last block roots of a state if no other path costs less.
+
+    A block for which the block hash source itself vouches needs no jump. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    refused, path = None, None
+    try:
+        path = survey(connection, header, hints=hints)
+    except RpcRefused as error:
+        refused = error
+    jump = None if isinstance(path, Start) else jump_to(connection, header, by_roots=True)
+    if jump and not (isinstance(path, Hops) and _gas(connection, path) <= _gas_of_jump(connection, jump)):
+        return jump
+    if path is None:
+        assert refused is not None, "a survey ends in either"
+        raise refused
+    return path
+
+
+def _gas_of_jump(connection: OpenConnection, jump: Jump) -> int:
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
+
+    start = jumping.gas(connection).expected if jump.start else 0
+    return int(connection.prices.gas_of(jump_load(OLD_BLOCK, by_roots=True))) + start
 
 
 def _stops(path: Start | Hops) -> Sequence[int]:
@@ -252,9 +282,12 @@ def route_to(
     missing: Sequence[Header] = [header for header in targets if header.number not in route.jumps]
     while missing:
         connection.check_time()
-        path = survey(connection, missing[-1])
+        path = cheapest(connection, missing[-1])
         if isinstance(path, TooFar):
             return path
+        if isinstance(path, Jump):
+            route, missing = _with_jump(connection, route, path, missing[-1]), missing[:-1]
+            continue
         if isinstance(path, NotYet):
             if path.expected_at is not None and path.expected_at > deadline:
                 return path
@@ -279,7 +312,7 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> Route:
         return Route()
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
-    jumps: dict[int, int] = {}
+    jumps: dict[int, Load] = {}
     last: dict[int, Jump] = {}
     start_gas = Amount()
     for header in targets:
@@ -292,9 +325,20 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> Route:
             continue
         if jump.start and jump is not before:
             start_gas += jumping.gas(connection)
-        jumps[header.number], last[operation] = operation, jump
+        jumps[header.number], last[operation] = jump_load(operation), jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
     return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None))
+
+
+def _with_jump(connection: OpenConnection, route: Route, jump: Jump, header: Header) -> Route:
+    """Return the route with this jump through a state's block roots. Jumps with one origin share its start."""
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
+
+    assert jump.origin is not None, "such a jump begins at a header"
+    begins = jump.start is not None and route.jump_origin != jump.origin.number
+    jumps = {**route.jumps, header.number: jump_load(OLD_BLOCK, by_roots=True)}
+    start_gas = route.start_gas + (jumping.gas(connection) if begins else Amount())
+    return replace(route, jumps=jumps, start_gas=start_gas, jump_origin=jump.origin.number)
 
 
 def _with(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -271,6 +271,16 @@ def why_replaceable(row: FactsRegistry) -> str:
     if not _is_current(row):
         return f"The facts registry at {row} has an earlier version."
     return why_no_jump(row) or why_history_ends(row)
+
+
+@lru_cache(maxsize=64)
+def proves_by_roots(rpc: RpcClient, history: str) -> bool:
+    """Return whether a beacon history accepts branches through the block roots in a state.
+
+    The earlier contract, `BeaconHistory`, accepts none, and has no `gloas`. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    (answer,) = rpc.eth_calls([call("GloasBeaconHistory", history, "gloas")])
+    return any(_word(answer))
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:

@@ -4,13 +4,14 @@ import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cramjam import snappy
 from eth_utils.crypto import keccak
 
-from chains.beacon import blocks, ssz
+from chains.beacon import blocks, ssz, states
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import MAINNET, BeaconChain
 from chains.beacon.ssz import BitList, Container, Type
@@ -62,6 +63,21 @@ class EncodedWorld(BeaconWorld):
 
     encoded: dict[int, bytes] = field(default_factory=dict)
     """Each `SignedBeaconBlock` by its slot."""
+    encoded_states: dict[int, bytes] = field(default_factory=dict)
+    """Each state since Electra by its slot, in chains that have Gloas."""
+
+    def _state(self, slot: int) -> list[bytes]:
+        chain = self.chain
+        if slot < chain.electra or chain.gloas == chain.end:
+            return super()._state(slot)
+        kind = states.state_of(chain.layout(slot), chain.preset, chain.period_depth)
+        given = {
+            "block_roots": b"".join(self.block_roots[slot]),
+            "historical_roots": b"".join(self._historical_roots),
+            "historical_summaries": b"".join(b"".join(each) for each in self._summaries(slot)),
+        }
+        self.encoded_states[slot] = encode(kind, self.chance, given)
+        return kind.leaves(self.encoded_states[slot])
 
     def _block(self, slot: int, parent: bytes) -> ExecutionBranch:
         if slot < self.chain.bellatrix:
@@ -102,7 +118,8 @@ def node_of(world: EncodedWorld, anchors: Sequence[int] = ()) -> BeaconNode:
         add(node, block, world.encoded.get(slot, b""))
     for slot in anchors:
         anchor = world.anchor(slot)
-        node.states[slot] = BeaconState(anchor.summaries, anchor.branch)
+        encoded = world.encoded_states.get(slot)
+        node.states[slot] = BeaconState(anchor.summaries, anchor.branch, partial(bytes, encoded) if encoded else None)
     return node
 
 
@@ -219,6 +236,8 @@ def configure(
         table = {
             **{name: getattr(chain, name) for name in ("period_depth", "bellatrix", "capella", "deneb", "electra")},
             **{name: getattr(chain, name) for name in ("end", "genesis_time", "slot_seconds", "config_name")},
+            **({"gloas": chain.gloas} if chain.gloas < chain.end else {}),
+            "preset": "minimal" if chain.preset == blocks.MINIMAL_PRESET else "mainnet",
             "historical_roots": f"0x{chain.historical_roots.hex()}",
             "accumulator": f"0x{chain.accumulator.hex()}",
             "blocks_before_merge": chain.blocks_before_merge,

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chains.beacon.blocks import ExecutionBranch
+from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET, ExecutionBranch
 from devnet import beacon_api, devchain
 from tests import headers
 from tests.attesting import process
@@ -84,7 +84,9 @@ def beacon_chain_of(
     ]
     genesis = times[0] - 8
     forked = replace(beacon_worlds.SMALL, bellatrix=0, capella=8, deneb=16, electra=24, gloas=gloas, end=2**64 - 1)
-    beacon_chain = replace(forked, id=sources.THERE, genesis_time=genesis, slot_seconds=1)
+    # Recorded histories of earlier versions have mainnet's preset. States of the other one are small.
+    preset = MINIMAL_PRESET if gloas < forked.end else MAINNET_PRESET
+    beacon_chain = replace(forked, id=sources.THERE, genesis_time=genesis, slot_seconds=1, preset=preset)
     numbers = {time - genesis: number for number, time in enumerate(times, 1)}
     slots = max(numbers) + 1
     missed = frozenset(range(slots)).difference(numbers, empty)
@@ -98,6 +100,7 @@ beacon_urls = ["{url}"]
 [chains.beacon_chain]
 period_depth = {chain.period_depth}
 genesis_time = {chain.genesis_time}
+preset = "{"minimal" if chain.preset == MINIMAL_PRESET else "mainnet"}"
 slot_seconds = 1
 bellatrix = {chain.bellatrix}
 capella = {chain.capella}

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from chains.beacon import blocks, jumps, ssz, states
+from chains.beacon import blocks, era_files, jumps, ssz
 from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET, Layout
 from chains.beacon.jumps import HISTORY_DEPTH, MAINNET, Anchor, BeaconChain, CannotProve
 from chains.beacon.ssz import InvalidSsz
+from chains.beacon.states import StateReader
 from tests.beacon_oracles import oracles
 from tests.contracts import beacon_model, recorded_beacon
 from tests.fixtures_folder import FOLDER, needs_fixtures
@@ -49,6 +50,9 @@ class World:
         told = self.told_anchor(slot)
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in told["summaries"]]
         return Anchor(self.block(told).header, summaries, _unhex(told["state_summaries"]["nodes"]))
+
+    def encoded_state(self, slot: int) -> bytes:
+        return (self._folder / f"{self.told['preset']}-state-{slot}.ssz").read_bytes()
 
     def told_anchor(self, slot: int) -> dict[str, Any]:
         [told] = [candidate for candidate in self.told["anchors"] if candidate["slot"] == slot]
@@ -147,18 +151,25 @@ def test_branches_through_the_last_block_roots_of_states_are_the_same(worlds):
             assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
 
 
-def test_summaries_read_from_whole_states_of_gloas_are_the_same(worlds, folder):
+@pytest.mark.parametrize("part", [2**24, 5000])
+def test_encoded_states_are_read_with_the_same_branches(worlds, part):
     for world in worlds:
-        slots = [told["slot"] for told in world.told["anchors"] if told["fork"] == "gloas"]
-        assert slots
-        for slot in slots:
-            encoded = (folder / f"{world.told['preset']}-state-{slot}.ssz").read_bytes()
-            anchor = world.anchor(slot)
-            assert states.summaries(encoded, world.chain.preset) == (anchor.summaries, anchor.branch)
-            assert anchor.is_true(world.chain)
-            for damaged in (encoded[:-1], encoded + b"\0", encoded[:100], b""):
-                with pytest.raises(InvalidSsz):
-                    states.summaries(damaged, world.chain.preset)
+        layouts = set()
+        for told in world.told["anchors"]:
+            if (slot := told["slot"]) < world.chain.electra:
+                continue
+            layouts.add(told["fork"])
+            reader = StateReader(world.chain, slot)
+            encoded = world.encoded_state(slot)
+            for at in range(0, len(encoded), part):
+                reader.feed(encoded[at : at + part])
+            state, anchor = reader.end(), world.anchor(slot)
+            assert state.root == anchor.header.state_root
+            assert (state.summaries, state.summaries_branch) == (anchor.summaries, anchor.branch)
+            assert state.block_roots_branch == _unhex(told["state_block_roots"]["nodes"])
+            first = ssz.tree_root(era_files.split(state.block_roots), world.chain.period_depth)
+            assert first.hex() == told["state_block_roots"]["leaf"]
+        assert layouts == {"electra", "fulu", "gloas"}
 
 
 def test_indices_of_gloas_are_those_of_the_model(worlds):

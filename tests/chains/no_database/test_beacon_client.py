@@ -10,7 +10,7 @@ import pytest
 
 from chains.beacon import ssz, states
 from chains.beacon.beacon_client import BeaconClient
-from chains.beacon.blocks import BeaconHeader
+from chains.beacon.blocks import BeaconHeader, Layout
 from chains.beacon.jumps import Anchor
 from chains.chains_file import Chain
 from chains.nodes.node_errors import NodeUnavailable
@@ -89,7 +89,8 @@ def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
 def test_summaries_come_from_whole_states_where_nodes_have_no_right_branch(world):
     """Nimbus may return a branch of an earlier layout, and others none. The first node has a wrong state."""
     chain = replace(world.chain, gloas=80)
-    kind, listed = states.state_of(chain.preset), [(bytes([n]) * 32, bytes([n + 100]) * 32) for n in range(5)]
+    kind = states.state_of(Layout.GLOAS, chain.preset, chain.period_depth)
+    listed = [(bytes([n]) * 32, bytes([n + 100]) * 32) for n in range(5)]
     encoded = beacon_chains.encode(kind, Random(3), {"historical_summaries": b"".join(b"".join(two) for two in listed)})
     header = BeaconHeader(89, 7, bytes(32), kind.root(encoded), bytes(32))
     anchor = Anchor(header, listed, kind.branch(encoded, "historical_summaries")[1])

@@ -17,6 +17,7 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from chains.beacon import era_files, jumps, shipped, ssz
+from chains.beacon.blocks import MINIMAL_PRESET
 from chains.nodes.node_errors import NodeUnavailable
 from chains.tries.header import Header
 from chains.tries.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
@@ -77,10 +78,10 @@ def origin(root: bytes, number: int = 1000) -> Header:
     return Header.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
 
 
-def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
+def branch_to(start: Header | None, end: Header, *, accepts_roots: bool = False) -> BlockBranch | NotYet:
     """Return the answer about a block, after a worker has fetched missing parts."""
     source = get_chains().chain(CHAIN_ID)
-    ask = partial(jumping.branch_to, source, start, end)
+    ask = partial(jumping.branch_to, source, start, end, accepts_roots=accepts_roots)
     with suppress(NodeUnavailable):
         answer = ask()
         if not (isinstance(answer, NotYet) and answer.reason.code == "beacon_data"):
@@ -288,6 +289,59 @@ def test_an_empty_or_false_row_is_not_believed(world, api):
     for change in ({"state_root": OTHER}, {"slot": 88}, {"summaries": b""}, {"branch": bytes(6 * 32)}, {"branch": b""}):
         BeaconAnchor.objects.update(**change)
         assert holds(world, 50, ask(world, 50))
+
+
+# --- Through the last block roots in a state --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gloas_world() -> EncodedWorld:
+    return beacon_chains.small_world((40, 44, 53, 88), gloas=74, end=100, preset=MINIMAL_PRESET)
+
+
+@pytest.fixture
+def of_roots(gloas_world, configured) -> Iterator[BeaconApi]:
+    with BeaconApi(beacon_chains.node_of(gloas_world, [86, 89])) as api:
+        configured(chain=gloas_world.chain, beacon_urls=[api.url])
+        yield api
+
+
+def by_roots(world: EncodedWorld, slot: int, anchor: int, *, accepts_roots: bool = True) -> BlockBranch | NotYet:
+    return branch_to(origin(world.root(anchor)), target(slot), accepts_roots=accepts_roots)
+
+
+def states_read(api: BeaconApi) -> int:
+    return sum("/debug/beacon/states/" in path and path.startswith("/eth/v2") for path in api.requested_paths)
+
+
+def test_where_there_is_no_summary_the_branch_leads_through_block_roots(gloas_world, of_roots):
+    """The block that names slot 87 is at slot 89, in the next period, because slot 88 was missed."""
+    for slot, naming in ((80, 81), (84, 85)):
+        answer = by_roots(gloas_world, slot, 86)
+        assert answer == BlockBranch(OLD_BLOCK, gloas_world.recent(naming, 86), by_roots=True)
+        assert beacon_model.old(gloas_world.chain, gloas_world.root(86), answer.branch) == target(slot).hash
+    # Slots 72 and 79 are of a summarised period, but slot 79 is named in the next one.
+    assert by_roots(gloas_world, 72, 86) == BlockBranch(OLD_BLOCK, gloas_world.old(72, 86))
+    assert by_roots(gloas_world, 79, 86) == BlockBranch(OLD_BLOCK, gloas_world.recent(80, 86), by_roots=True)
+    assert states_read(of_roots) == 1
+    # A row that was damaged is read again.
+    JumpLeaves.objects.filter(kind="state").update(content=bytes(8 * 32))
+    assert by_roots(gloas_world, 79, 86) == BlockBranch(OLD_BLOCK, gloas_world.recent(80, 86), by_roots=True)
+    assert states_read(of_roots) == 2
+
+
+def test_what_neither_summaries_nor_block_roots_reach_waits_without_reading_a_state(gloas_world, of_roots):
+    too_new = by_roots(gloas_world, 85, 86)
+    # The state has the block root of slot 85, but the next block names it. The registry accepts only summaries.
+    for answer in (too_new, by_roots(gloas_world, 82, 86, accepts_roots=False)):
+        assert isinstance(answer, NotYet)
+        assert "is too new for a jump from block 1000: the beacon chain summarises it from" in str(answer.reason)
+    assert states_read(of_roots) == 0
+    # Slot 88 was missed, so slot 87 is named by the anchor itself.
+    assert isinstance(by_roots(gloas_world, 87, 89), NotYet)
+    other = Header.decode(target(84).encode().replace(b"anybody", b"another"))
+    with pytest.raises(NodeUnavailable, match="another block at slot 85"):
+        branch_to(origin(gloas_world.root(86)), other, accepts_roots=True)
 
 
 # --- Era files --------------------------------------------------------------------------------------------------------

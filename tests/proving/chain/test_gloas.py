@@ -1,8 +1,9 @@
 """Blocks whose beacon blocks have Gloas's layout: full, empty and missed slots, around the fork and ends of periods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.chain_fixtures import chain_fixture
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
+from tests.proving import estimated_batches
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.sources import HERE, THERE, balance_proven, grow, of_chains
@@ -87,10 +89,15 @@ def service_of_roots(chain, made, roots, settings, tmp_path) -> Iterator[Jumping
 
 
 @pytest.fixture
-def service_of_jumps(chain, made, settings, tmp_path) -> Iterator[Jumping]:
+def untold(chain, made, settings, tmp_path) -> Iterator[Jumping]:
     with jumping(chain, made, settings, tmp_path) as jump:
-        jump.tell(number_of(len(PLAN)))
         yield jump
+
+
+@pytest.fixture
+def service_of_jumps(untold: Jumping) -> Jumping:
+    untold.tell(number_of(len(PLAN)))
+    return untold
 
 
 def named_by(world: World, relaid: Pointing, number: int) -> int:
@@ -295,3 +302,109 @@ def test_an_old_registry_goes_on_by_hops(chain, settings, tmp_path, key):
     batch = work_until_done(submit(key, service.request(CHARLIE, block=block)), chain, rounds=4)
     assert (batch.status, registry().history_end) == (BatchStatus.DONE, 960)
     assert Block.objects.get(number=block).path_unit == "hops"
+
+
+# --- Through the last block roots in a state --------------------------------------------------------------------------
+
+# The place of a block at which jumps begin, and places of older blocks that are named in a period that is not over
+# then: by blocks before the fork and a state before it, by blocks of both layouts and a state after it, and since the
+# fork, also from the last slot of the period before.
+UNFINISHED = {"before": (27, (24, 25)), "across": (31, (24, 27, 28)), "since": (69, (63, 64, 65, 66))}
+OUT_OF_REACH = f"of chain {THERE} is out of reach: the chain has no history of block hashes (EIP-2935)"
+
+
+def of_places(*places: int) -> dict[str, Any]:
+    return asking(balances([number_of(place) for place in places], CHARLIE), source=THERE)
+
+
+def states_read(service: Jumping) -> list[str]:
+    return [path for path in service.api.requested_paths if path.startswith("/eth/v2/debug/")]
+
+
+def proven_by_jumps(service: Jumping, there: DevChain, places: Iterable[int]) -> bool:
+    numbers = [number_of(place) for place in places]
+    rows = Block.objects.filter(number__in=numbers)
+    return {row.path_unit for row in rows} == {"jumps"} and all(
+        balance_proven(service.here, number) == balance_at(there, CHARLIE, number) for number in numbers
+    )
+
+
+@pytest.mark.parametrize(("origin", "places"), UNFINISHED.values(), ids=UNFINISHED)
+def test_blocks_of_a_period_that_is_not_over_are_reached_by_one_state(untold, there, key, origin, places):
+    untold.tell(number_of(origin))
+    batch = submit(key, of_places(*places))
+    assert (work_until_done(batch, untold.here, rounds=30).status, waiting()) == (BatchStatus.DONE, [])
+    assert proven_by_jumps(untold, there, places)
+    assert states_read(untold) == [f"/eth/v2/debug/beacon/states/{8 + origin - 1}"]
+
+
+def test_a_block_whose_root_a_rollup_holds_no_longer_is_reached_from_the_newest_one(
+    chain, made, settings, tmp_path, there, key
+):
+    newest = number_of(len(PLAN))
+    Held(chain).hold(made[0], newest - 1, newest)
+    with jumping(chain, made, settings, tmp_path, block_hash_source="beacon-roots") as service:
+        batch = submit(key, of_places(64, 63))
+        assert (work_until_done(batch, chain, rounds=20).status, waiting()) == (BatchStatus.DONE, [])
+        assert proven_by_jumps(service, there, (64, 63))
+        # For a block whose root is held, no state is read.
+        earlier = len(states_read(service))
+        batch = submit(key, of_chains(there=[newest - 2]))
+        assert (work_until_done(batch, chain).status, waiting()) == (BatchStatus.DONE, [])
+        assert Block.objects.get(number=newest - 2).path_unit != "jumps"
+        assert len(states_read(service)) == earlier == 1
+
+
+def test_a_registry_with_the_earlier_history_gets_no_such_branch(untold, key):
+    row = FactsRegistry.objects.get(source_chain_id=THERE)
+    beacon_chain = get_chains().chain(THERE).beacon_chain
+    assert beacon_chain is not None
+    arguments = beacon_chain.before_gloas.arguments_without_gloas
+    row.beacon_history = Deployed(untold.here, "BeaconHistory", arguments).address
+    values = THERE, row.block_hash_source, row.history_window, row.beacon_history
+    row.address = Deployed(untold.here, "FactsRegistry", *values).address
+    row.save()
+    origin, places = UNFINISHED["before"]
+    untold.tell(number_of(origin))
+    batch = submit(key, of_places(places[0]))
+    assert work_until_done(batch, untold.here).rejection_code == "block_too_old"
+    assert OUT_OF_REACH in batch.rejection_reason
+    # The period before is summarised.
+    batch = submit(key, of_places(places[0] - 8))
+    assert work_until_done(batch, untold.here, rounds=20).status == BatchStatus.DONE
+    assert states_read(untold) == []
+
+
+def test_a_false_state_is_not_believed_and_is_read_again(untold, there, key):
+    origin, places = UNFINISHED["since"]
+    untold.tell(number_of(origin))
+    slot = 8 + origin - 1
+    right = untold.node.states[slot]
+    encoded = untold.world.encoded_states[slot]
+    # The block roots have offset 176.
+    other = encoded[:176] + bytes([encoded[176] ^ 1]) + encoded[177:]
+    untold.node.states[slot] = replace(right, encode=partial(bytes, other))
+    batch = submit(key, of_places(places[0]))
+    work(6, untold.here)
+    (sentence,) = waiting()
+    assert sentence.startswith("The data for a jump is not available. No beacon node of The other chain (31338) has ")
+    assert sentence.endswith("answered with another state than the requested one.")
+    assert not Transaction.objects.filter(queries__batch=batch).exists()
+    untold.node.states[slot] = right
+    assert work_until_done(batch, untold.here, rounds=20).status == BatchStatus.DONE
+    assert proven_by_jumps(untold, there, places[:1])
+
+
+def test_the_estimate_of_a_jump_through_block_roots_holds(untold, client, key):
+    origin, places = UNFINISHED["since"]
+    untold.tell(number_of(origin))
+    told = estimated_batches.estimate(client, key, of_places(*places[:2]))
+    (source,) = told["sources"]
+    assert source["jumps"] == {"count": 2, "fromBlock": str(number_of(origin))}
+    for name, body in (("one", of_places(places[0])), ("two", of_places(*places[1:3]))):
+        result = estimated_batches.measured(client, key, name, body, chain=untold.here)
+        assert result.spent <= result.bound
+        assert result.spent <= result.expected * 1.1, result
+    # The branch alone counts with the minimum of its calldata, which the whole transaction exceeds.
+    proofs = Transaction.objects.filter(queries__isnull=False, extends=None).distinct()
+    assert [tx.expected_gas / tx.gas_used for tx in proofs] == [pytest.approx(1.1, abs=0.1)] * 3
