@@ -52,6 +52,7 @@ def test_lists_of_any_length_have_the_root_that_the_whole_object_has(layout, ful
         assert b"".join(b"".join(each) for each in state.summaries) == given["historical_summaries"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("layout", "fulu"), LAYOUTS)
 def test_other_bytes_are_no_state_or_another_one(layout, fulu):
     kind = states.state_of(layout, MINIMAL_PRESET, 6, fulu=fulu)
