@@ -105,7 +105,7 @@ def test_the_newest_block_is_the_one_that_the_newest_root_names(l1, rollup, key,
         rollup.derive(l1, [held])
         work(2)
         (sentence,) = waiting()
-        assert f"only up to block {head - 1} yet; waiting for block {head}." in sentence
+        assert f"does not hold a beacon root yet that names block {head} of" in sentence
     read(key, rollup, registry, named)
     rollup.derive(l1, [head + 2])
     done(batch, rollup.chain)

@@ -63,7 +63,7 @@ def test_batches_are_done_and_nothing_is_paid_twice_while_payloads_come_late(key
     for number in {number for number, _ in asked}:
         batches = [batch for about, batch in asked if about == number]
         assert Transaction.objects.filter(queries__batch__in=batches, succeeded=True).distinct().count() == 1
-    # What was proven of a block that went has failed, before it cost much.
+    # Proofs for blocks that went have failed, before they cost much.
     failed = Transaction.objects.filter(succeeded=False)
     assert failed.count() <= _SLOTS.count("L")
     assert all(tx.gas_used < _MOST_GAS_OF_FAILURE for tx in failed)
