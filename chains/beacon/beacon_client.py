@@ -8,6 +8,7 @@ period by the period's root. If one node's answer is false, the next node is ask
 """
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -36,9 +37,12 @@ SUMMARIES_PATHS = (
     "/nimbus/v1/debug/beacon/states/{}/historical_summaries",
     "/eth/v1/lodestar/states/{}/historical_summaries",
 )
+_SPEC_PATH = "/eth/v1/config/spec"
 _JSON, _SSZ = "application/json", "application/octet-stream"
 # Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 summaries in a fortnight.
-_MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
+_MOST_USUAL, _MOST_SUMMARIES, _MOST_SPEC = 16 * 1024, 2 * 1024**2, 128 * 1024
+# Seconds for which it is not asked again whether a node fits.
+_JUDGED_SECONDS = 600
 # Maximum requests for block roots that one node gets at the same time.
 _ROOTS_AT_ONCE = 32
 # Maximum seconds to read one period from one node. The worker has other work to do.
@@ -88,11 +92,13 @@ class BeaconClient:
         chain, name = self._beacon_chain, hex_data(root)
 
         def read(content: bytes) -> ExecutionBranch:
-            # A false slot gives another root.
-            branch = blocks.execution_branch(content, chain.layout(blocks.slot_of(content)), preset=chain.preset)
-            if branch.header.root != root:
-                raise ValueError("another block than the requested one")
-            return branch
+            # A false slot gives another root, and so does the layout of another fork.
+            slot = blocks.slot_of(content)
+            with suppress(InvalidSsz):
+                branch = blocks.execution_branch(content, chain.layout(slot), preset=chain.preset)
+                if branch.header.root == root:
+                    return branch
+            raise ValueError(f"another block than the requested one, or not with the layout of slot {slot}")
 
         return self._first((f"/eth/v2/beacon/blocks/{name}", [_SSZ, MOST_BLOCK]), read, f"the beacon block {name}")
 
@@ -162,7 +168,8 @@ class BeaconClient:
             else:
                 if ssz.tree_root(roots, self._beacon_chain.period_depth) == root:
                     return b"".join(roots)
-                problems.append(f"{endpoint.host} lacks blocks, or tells roots that are not the chain's")
+                lacks = f"{endpoint.host} lacks blocks, or tells roots that are not the chain's"
+                problems.append(self._why_unfit(endpoint) or lacks)
         raise self._lacking(f"the block roots of period {period}", problems)
 
     def _roots_of(self, endpoint: "BeaconEndpoint", period: int) -> list[bytes]:
@@ -198,18 +205,50 @@ class BeaconClient:
             try:
                 return read(result(answer))
             except RpcRefused as refused:
-                reasons.append(f"{endpoint.host} lacks it (HTTP status {refused.code})")
-            except (NodeUnavailable, ValueError) as error:
+                lacks = f"{endpoint.host} lacks it (HTTP status {refused.code})"
+                reasons.append(self._why_unfit(endpoint) or lacks)
+            except NodeUnavailable as error:
                 endpoint.failed_at = self._clock()
-                is_false = isinstance(error, ValueError)
-                reasons.append(f"{endpoint.host} answered with {error}" if is_false else str(error))
+                reasons.append(str(error))
+            except ValueError as error:
+                endpoint.failed_at = self._clock()
+                reasons.append(self._why_unfit(endpoint) or f"{endpoint.host} answered with {error}")
         raise self._lacking(object_name, reasons)
+
+    @property
+    def unfit(self) -> list[str]:
+        """Return, for each node that serves another chain or doesn't know its forks, a sentence without a period."""
+        return [why for endpoint in self._endpoints if (why := self._why_unfit(endpoint))]
+
+    def _why_unfit(self, endpoint: "BeaconEndpoint") -> str:
+        """Return why a node can't be used, if it says that it has another network, or another slot of Gloas."""
+        if self._clock() - endpoint.judged_at < _JUDGED_SECONDS:
+            return endpoint.unfit
+        chain, node = self._beacon_chain, f"{endpoint.host} in beacon_urls"
+        genesis, spec = endpoint.exchange([_json("/eth/v1/beacon/genesis"), (_SPEC_PATH, [_JSON, _MOST_SPEC])])
+        endpoint.unfit, endpoint.judged_at = "", self._clock()
+        # A node need not say any of this. It is asked only after it has failed.
+        with suppress(NodeUnavailable, RpcRefused, ValueError):
+            told = _data(result(spec))
+            gloas = told.get("GLOAS_FORK_EPOCH")
+            slot = None if gloas is None else _read_integer(gloas) * _read_integer(told.get("SLOTS_PER_EPOCH"))
+            if chain.gloas < chain.end and slot not in {chain.gloas, chain.gloas - 1}:
+                endpoint.unfit = f"{node} doesn't know that Gloas begins at slot {chain.gloas:,}: update it"
+        with suppress(NodeUnavailable, RpcRefused, ValueError):
+            began = _read_integer(_data(result(genesis)).get("genesis_time"))
+            if began != chain.genesis_time:
+                endpoint.unfit = (
+                    f"{node} is of another network: its chain began at {began}, and that of chain {self._chain.id} at "
+                    f"{chain.genesis_time}"
+                )
+        return endpoint.unfit
 
     def _in_order(self) -> "list[BeaconEndpoint]":
         return sorted(self._endpoints, key=lambda endpoint: endpoint.failed_at)
 
     def _lacking(self, object_name: str, reasons: Sequence[str]) -> NodeUnavailable:
-        error = NodeUnavailable(f"No beacon node of {self._chain.label} has {object_name}: {'; '.join(reasons)}.")
+        told = "; ".join(dict.fromkeys(reasons))
+        error = NodeUnavailable(f"No beacon node in beacon_urls of {self._chain.label} has {object_name}: {told}.")
         error.reasons = tuple(reasons)
         return error
 
@@ -220,6 +259,8 @@ class BeaconEndpoint:
     def __init__(self, chain_id: int, url: str, host: str, timeout_seconds: float) -> None:
         self.host = host
         self.failed_at = 0.0
+        self.judged_at, self.unfit = -math.inf, ""
+        """When the node was asked for its network and forks, and what is wrong with them."""
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds

@@ -69,6 +69,8 @@ class BeaconNode:
     """States after the blocks of these slots."""
     final: bytes | None = None
     """The root of the newest final block. None: it is the newest block. Zeros: it is the first block."""
+    spec: Mapping[str, str] = field(default_factory=dict)
+    """What it tells of its configuration. Empty: nothing."""
     state_paths: Collection[str] = (NIMBUS,)
     """The endpoints with historical summaries. None: the node has no such endpoint, as most clients."""
 
@@ -127,6 +129,7 @@ class BeaconApi:
         """Return the answer to a GET request for a path."""
         routes: Mapping[str, Callable[..., Reply]] = {
             "/eth/v1/config/deposit_contract": self._deposit_contract,
+            "/eth/v1/config/spec": self._spec,
             "/eth/v1/beacon/genesis": self._genesis,
             f"/eth/v1/beacon/blocks/{_IDENTIFIER}/root": self._block_root,
             f"/eth/v1/beacon/headers/{_IDENTIFIER}": self._header,
@@ -142,6 +145,9 @@ class BeaconApi:
 
     def _deposit_contract(self) -> Reply:
         return _data({"chain_id": str(self.node.chain_id), "address": "0x" + "00" * 20})
+
+    def _spec(self) -> Reply:
+        return _data(self.node.spec) if self.node.spec else _not_found("Route not found")
 
     def _genesis(self) -> Reply:
         genesis = {"genesis_validators_root": _hex(bytes(32)), "genesis_fork_version": "0x00000000"}

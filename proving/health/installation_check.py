@@ -305,13 +305,17 @@ def _check_beacon(chain: Chain, say: Callable[[str], object]) -> list[Problem]:
 
 
 def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], object]) -> list[Problem]:
-    answers, tells_summaries = False, False
+    answers, tells_summaries, unfit = False, False, list[str]()
     for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True):
         client = BeaconClient(chain.model_copy(update={"beacon_urls": (url,)}), beacon_chain)
         try:
             final = client.header("finalized")
         except NodeUnavailable as error:
             say(f"  Beacon node {host}: {'; '.join(error.reasons) or error}")
+            continue
+        if client.unfit:
+            say(f"  Beacon node {client.unfit[0]}.")
+            unfit += client.unfit
             continue
         answers, newest = True, _slot_with_time(beacon_chain, final.slot)
         try:
@@ -324,7 +328,8 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
     if tells_summaries or not chain.beacon_urls:
         return []
     lacking = "returns historical summaries, so no new jump can begin" if answers else "can be used"
-    return [Problem("no_beacon_node", f"No beacon node of {chain.label} {lacking}.")]
+    sentences = [f"No beacon node in beacon_urls of {chain.label} {lacking}.", *(f"{each}." for each in unfit)]
+    return [Problem("no_beacon_node", " ".join(sentences))]
 
 
 def _slot_with_time(chain: BeaconChain, slot: int) -> str:

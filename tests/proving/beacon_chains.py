@@ -235,6 +235,7 @@ def configure(
     if chain.id != MAINNET.id:
         table = {
             **{name: getattr(chain, name) for name in ("period_depth", "bellatrix", "capella", "deneb", "electra")},
+            **({"gloas": chain.gloas} if chain.gloas < chain.end else {}),
             **{name: getattr(chain, name) for name in ("end", "genesis_time", "slot_seconds", "config_name")},
             **({"gloas": chain.gloas} if chain.gloas < chain.end else {}),
             "preset": "minimal" if chain.preset == blocks.MINIMAL_PRESET else "mainnet",

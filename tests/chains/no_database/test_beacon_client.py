@@ -99,7 +99,12 @@ def test_summaries_come_from_whole_states_where_nodes_have_no_right_branch(world
     def node_with(state: bytes, *paths: str) -> BeaconNode:
         told = BeaconState(listed, anchor.branch[:6], lambda: state)
         return BeaconNode(
-            CHAIN_ID, roots={89: header.root}, blocks={header.root: block}, states={89: told}, state_paths=paths
+            CHAIN_ID,
+            beacon_chains.GENESIS,
+            roots={89: header.root},
+            blocks={header.root: block},
+            states={89: told},
+            state_paths=paths,
         )
 
     other = encoded[:-1] + bytes([encoded[-1] ^ 1])
@@ -117,10 +122,59 @@ def test_summaries_come_from_whole_states_where_nodes_have_no_right_branch(world
         assert not any("/v2/debug" in path for path in nimbus.requested_paths)
 
 
+GLOAS = 80
+
+
+@pytest.fixture(scope="module")
+def forked() -> EncodedWorld:
+    return beacon_chains.small_world(gloas=GLOAS)
+
+
+@pytest.mark.parametrize("slot", [GLOAS - 1, GLOAS, GLOAS + 1])
+def test_a_block_with_the_layout_of_another_fork_is_refused_and_the_next_node_is_asked(world, forked, slot):
+    """The first node answers with a block of this slot as if the fork had come later, or earlier."""
+    early = beacon_chains.small_world(gloas=64)
+    others = (world if slot >= GLOAS else early).encoded[slot]
+    right, node = forked.blocks[slot], beacon_chains.node_of(forked)
+    wrong = replace(node, blocks={right.header.root: replace(node.blocks[right.header.root], encoded=others)})
+    with BeaconApi(wrong) as liar, BeaconApi(node) as honest:
+        with pytest.raises(
+            NodeUnavailable, match=f"{liar.url[7:]} answered with .* not with the layout of slot {slot}"
+        ):
+            client_of(forked, liar.url).block(right.header.root)
+        assert client_of(forked, liar.url, honest.url).block(right.header.root) == right
+        assert len([path for path in honest.requested_paths if "/v2/beacon/blocks" in path]) == 1
+
+
+@pytest.mark.parametrize(
+    ("genesis_time", "spec", "why"),
+    [
+        (1, {}, "is of another network: its chain began at 1, and that of chain 31337 at 1700000000"),
+        (None, {"SLOTS_PER_EPOCH": "8"}, f"doesn't know that Gloas begins at slot {GLOAS}: update it"),
+        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": str(2**64 - 1)}, f"doesn't know .* at slot {GLOAS}"),
+        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": "10"}, "lacks it"),
+        (None, {}, "lacks it"),
+        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": "x"}, "lacks it"),
+    ],
+    ids=["another network", "none", "no slot", "fits", "says nothing", "says nonsense"],
+)
+def test_a_node_that_fails_is_asked_for_its_network_and_its_forks(forked, genesis_time, spec, why):
+    node = BeaconNode(CHAIN_ID, beacon_chains.GENESIS if genesis_time is None else genesis_time, spec=spec)
+    with BeaconApi(node) as api:
+        client = client_of(forked, api.url.replace("//", "//me:secret@"))
+        for _ in range(2):
+            with pytest.raises(NodeUnavailable, match=rf"in beacon_urls.*{api.url[7:]} .*{why}") as unavailable:
+                client.block(forked.root(85))
+        assert "secret" not in str(unavailable.value)
+        assert len([path for path in api.requested_paths if "genesis" in path]) == 1
+
+
 def test_path_and_query_of_a_beacon_url_are_kept_in_requests_and_out_of_errors(world, node):
     with BeaconApi(node) as api:
         client = client_of(world, f"{api.url}/secret/?key=secret")
         with pytest.raises(NodeUnavailable) as unavailable:
             client.header(world.root(89))
-        assert api.requested_paths == [f"/secret/eth/v1/beacon/headers/0x{world.root(89).hex()}?key=secret"]
+        paths = (f"beacon/headers/0x{world.root(89).hex()}", "beacon/genesis", "config/spec")
+        assert api.requested_paths[0] == f"/secret/eth/v1/{paths[0]}?key=secret"
+        assert {*api.requested_paths} == {f"/secret/eth/v1/{path}?key=secret" for path in paths}
         assert "secret" not in f"{unavailable.value!r} {unavailable.value} {client!r}"

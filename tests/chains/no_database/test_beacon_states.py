@@ -114,7 +114,7 @@ def test_a_false_or_cut_state_is_refused_and_the_next_node_is_asked(world):
             client.last_roots(header)
         first, second, third = (api.url.removeprefix("http://") for api in (lacking, lying, cutting))
         assert str(unavailable.value) == (
-            "No beacon node of Test chain (31337) has the state of slot 89: "
+            "No beacon node in beacon_urls of Test chain (31337) has the state of slot 89: "
             f"{first} lacks it (HTTP status 404); {second} answered with another state than the requested one; "
             f"{third} answered with another state than the requested one."
         )

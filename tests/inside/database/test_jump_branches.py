@@ -261,7 +261,7 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
         dead, lying, lacking, last = (url.removeprefix("http://") for url in urls)
         wrong = "lacks blocks, or tells roots that are not the chain's"
         assert str(unavailable.value) == (
-            "No beacon node of Development chain (31337) has the block roots of period 6: "
+            "No beacon node in beacon_urls of Development chain (31337) has the block roots of period 6: "
             f"{lying} {wrong}; {lacking} {wrong}; {last} has no block of slots 16 to 47; {dead} can't be reached."
         )
         row = JumpLeaves.objects.get()
@@ -384,7 +384,9 @@ def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, con
         node.blocks[root] = replace(block, encoded=b"")
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url], era_files=["nothing"])
-        with pytest.raises(NodeUnavailable, match=r"No era file small-00007.* No beacon node of .* of period 6"):
+        with pytest.raises(
+            NodeUnavailable, match=r"No era file small-00007.* No beacon node in beacon_urls of .* of period 6"
+        ):
             ask(world, 50)
         api.requested_paths.clear()
         configured(beacon_urls=[api.url], era_files=["eras"])

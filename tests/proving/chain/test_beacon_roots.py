@@ -172,7 +172,7 @@ def test_a_block_that_no_beacon_node_has_is_waited_for(service, roots, there, ke
     root = service.relaid.fields(51)["parentBeaconBlockRoot"]
     block = service.node.blocks.pop(root)
     batch = submit(key, of_chains(there=[50]))
-    assert "No beacon node of The other chain" in told(service)
+    assert "No beacon node in beacon_urls of The other chain" in told(service)
     assert sent() == []
     service.node.blocks[root] = block
     assert work_until_done(batch, service.here, rounds=20).status == BatchStatus.DONE

@@ -387,7 +387,9 @@ def test_a_false_state_is_not_believed_and_is_read_again(untold, there, key):
     batch = submit(key, of_places(places[0]))
     work(6, untold.here)
     (sentence,) = waiting()
-    assert sentence.startswith("The data for a jump is not available. No beacon node of The other chain (31338) has ")
+    assert sentence.startswith(
+        "The data for a jump is not available. No beacon node in beacon_urls of The other chain (31338) has "
+    )
     assert sentence.endswith("answered with another state than the requested one.")
     assert not Transaction.objects.filter(queries__batch=batch).exists()
     untold.node.states[slot] = right

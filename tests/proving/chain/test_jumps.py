@@ -177,7 +177,8 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     sent = Transaction.objects.count()
     (sentence,) = waiting()
     assert sentence.startswith(
-        "The data for a jump is not available. No beacon node of The other chain (31338) has the historical summaries "
+        "The data for a jump is not available. No beacon node in beacon_urls of The other chain (31338) has the "
+        "historical summaries "
     )
     # The branch is missing, so no block has been recorded.
     assert not of_batch(batch)

@@ -46,7 +46,7 @@ def test_each_node_is_told_of(check, node):
         first, second, third = lines
         assert first == "  Beacon node 1: 1 can't be reached"
         final = "slot 89, of 2023-11-14 22:31 UTC, is final"
-        assert second.startswith(f"  Beacon node {some.url[17:]}: {final}. No beacon node of")
+        assert second.startswith(f"  Beacon node {some.url[17:]}: {final}. No beacon node in beacon_urls of")
         assert third == f"  Beacon node {all_of_it.url[17:]}: {final}, and its state has 7 summaries."
         assert problems == []
 
@@ -54,9 +54,24 @@ def test_each_node_is_told_of(check, node):
 def test_nodes_of_which_none_tells_summaries(check, node):
     with BeaconApi(replace(node, state_paths=[])) as api:
         (problem,) = check(api.url)[1]
-        assert problem.startswith("no_beacon_node: No beacon node of Development chain (31337) returns historical summ")
-    assert check(DEAD)[1] == ["no_beacon_node: No beacon node of Development chain (31337) can be used."]
+        assert problem.startswith(
+            "no_beacon_node: No beacon node in beacon_urls of Development chain (31337) returns historical summ"
+        )
+    assert check(DEAD)[1] == ["no_beacon_node: No beacon node in beacon_urls of Development chain (31337) can be used."]
     assert check() == ([], [])
+
+
+@pytest.mark.long
+def test_nodes_of_another_network_or_without_the_fork_are_told_of(check, node):
+    forked = beacon_chains.small_world(gloas=80).chain
+    with BeaconApi(replace(node, genesis_time=1)) as other, BeaconApi(replace(node, spec={"A": "1"})) as old:
+        lines, problems = check(*(api.url.replace("//", "//me:secret@") for api in (other, old)), chain=forked)
+    network = "is of another network: its chain began at 1, and that of chain 31337 at 1700000000."
+    fork = "doesn't know that Gloas begins at slot 80: update it."
+    whys = [f"{other.url[7:]} in beacon_urls {network}", f"{old.url[7:]} in beacon_urls {fork}"]
+    assert lines == [f"  Beacon node {why.replace('127.0.0.1:', '')}" for why in whys]
+    lacking = "no_beacon_node: No beacon node in beacon_urls of Development chain (31337) can be used."
+    assert problems == [" ".join([lacking, *whys])]
 
 
 def test_each_place_of_era_files_is_told_of(check, tmp_path):
