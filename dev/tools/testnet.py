@@ -9,6 +9,7 @@ import argparse
 import getpass
 import math
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from chains.configured_signers import SignerError, SignerKey
+from chains.file_values import is_http_url
 from config.private_files import new_private_file
 from devnet.ports import PortInUse, chosen_port
 
@@ -28,6 +30,8 @@ SEPOLIA, OP_SEPOLIA = 11155111, 11155420
 NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
 # Variables in CHAINS_FILE, each with its chain and default URL.
 NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
+# The variable of a beacon node of Sepolia, which is optional.
+BEACON = "SEPOLIA_BEACON_URL"
 # Places that give test money, and their price.
 FAUCETS = {
     SEPOLIA: """\
@@ -94,7 +98,7 @@ class Testnet:
                 if chain_id == SEPOLIA:  # the facts are about it
                     raise
                 say(error, f"Going on without {NAMES[chain_id]}. To try it again: {self.command}", sep="\n")
-        self._key()
+        self._beacon(is_first=self._key())
         self._migrate()
         self._deploy(wait_seconds)
         self._serve(chosen_port("PORT", self.port, PORT))
@@ -129,8 +133,8 @@ class Testnet:
 
     # --- Key ----------------------------------------------------------------------------------------------------------
 
-    def _key(self) -> None:
-        """Make sure that there is a keystore for the signer, with its password file."""
+    def _key(self) -> bool:
+        """Make sure that there is a keystore for the signer, with its password file. Return whether it is new."""
         keystore, password = self.secrets / "testnet.json", self.secrets / "testnet.password"
         if keystore.exists():
             # The keystore is tested before anyone sends money to its address, because an unreadable key can't spend it.
@@ -139,7 +143,7 @@ class Testnet:
             except SignerError as error:
                 raise TestnetError(str(error)) from None
             say(f"Signer: {account.address}, kept in {keystore}.")
-            return
+            return False
         if not password.exists() and (
             chosen := _ask("Passphrase for the signer's new key (Enter: a random one): ", "")
         ):
@@ -147,6 +151,31 @@ class Testnet:
                 draft.write_text(chosen)
         address = self._must("make_keystore", str(keystore), str(password)).strip()
         say(f"Signer: {address}, a new key in {keystore}, whose passphrase is in {password}.")
+        return True
+
+    # --- Beacon node --------------------------------------------------------------------------------------------------
+
+    def _beacon(self, *, is_first: bool) -> None:
+        """Configure a beacon node: from the environment, from an earlier run, or typed in the first run."""
+        kept = self.secrets / BEACON.lower()
+        is_given = bool(os.environ.get(BEACON) or os.environ.get(f"{BEACON}_FILE"))
+        if not is_given:
+            if is_first and (typed := _ask("URL of a beacon node of Sepolia, for old blocks (Enter: none): ", "")):
+                if not is_http_url(typed):
+                    raise TestnetError(f"{BEACON} can't be used. It must be an http or https URL.")
+                with new_private_file(kept) as draft:
+                    draft.write_text(typed)
+            if not kept.exists():
+                return
+            self.environment[f"{BEACON}_FILE"] = str(kept)
+        self.state.mkdir(mode=0o700, exist_ok=True)
+        chains = self.state / "chains.toml"
+        # The copy is one folder nearer to the secrets.
+        written = Path(self.environment["CHAINS_FILE"]).read_text().replace('"../../secrets/', '"../secrets/')
+        node = f'beacon_urls = ["${{{BEACON}}}"]'
+        chains.write_text(re.sub(r'(\nrpc_urls = \["\$\{SEPOLIA_RPC_URL\}"\].*)', rf"\1\n{node}", written))
+        self.environment["CHAINS_FILE"] = str(chains)
+        say(f"{BEACON}: {'from the environment' if is_given else f'kept in {kept}'}. Chains: in {chains}.")
 
     # --- Contracts ----------------------------------------------------------------------------------------------------
 
@@ -155,6 +184,9 @@ class Testnet:
         self._must("migrate", "--no-input", "-v", "0")
         self._must("collectstatic", "--no-input", "-v", "0")
         say(f"Database and pages: in {self.state}.")
+        if Path(self.environment["CHAINS_FILE"]).parent == self.state:
+            lines = self._manage("check_chains")[0].splitlines()
+            say(*(line.strip() for line in lines if line.startswith("  Beacon node ")), sep="\n")
 
     def _deploy(self, wait_seconds: float) -> None:
         """Deploy the registries for Sepolia's facts where the signer has money. Wait until there is one at least."""

@@ -16,6 +16,7 @@ import requests
 from chains.chains_file import load_chains
 from chains.contract_artifacts import DEPLOYER
 from demo import client
+from devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.chains.lying_node import ask, error, lying_node
@@ -267,6 +268,35 @@ def test_a_node_that_can_not_be_used_is_not_kept(command, sepolia, op_sepolia, t
     assert command.ended() == 1
     assert command.said == "SEPOLIA_RPC_URL is missing: set it in the environment, or run this on a terminal.\n"
     assert not (tmp_path / "secrets").exists()
+
+
+@pytest.mark.long
+def test_a_beacon_node_is_asked_for_once_and_jumps_are_configured(command, sepolia, tmp_path):
+    node = BeaconNode(testnet.SEPOLIA, 1_655_733_600, {9: bytes(32)})
+    node.blocks[bytes(32)] = BeaconBlock(9, 0, bytes(32), bytes(32), bytes(32))
+    with BeaconApi(node) as beacon:
+        url = beacon.url.replace("//", "//me:secret@")
+        nodes = {"SEPOLIA_RPC_URL": sepolia.url, "OP_SEPOLIA_RPC_URL": "http://127.0.0.1:1"}
+        command.start("--wait-minutes", "0", typed=f"\n{url}\n", **nodes)
+        for _ in range(2):
+            # The second run asks nothing.
+            command.until(rf"Beacon node {beacon.url[7:]}: slot 9, of 2022-06-20 14:01 UTC, is final")
+            command.until(r"To begin on Sepolia")
+            assert "secret@" not in command.said
+            command.start("--wait-minutes", "0", **nodes)
+    assert files(tmp_path)["sepolia_beacon_url"] == (0o600, url)
+    urls = {**dict.fromkeys(testnet.NODES, "https://node.example"), testnet.BEACON: url}
+    copy = tmp_path / ".testnet" / "chains.toml"
+    assert [chain.beacon_urls for chain in load_chains(copy, urls).chains] == [(url,), ()]
+    assert copy.read_text().count('"../secrets/testnet.json"') == 2
+
+
+@pytest.mark.long
+def test_a_beacon_node_that_is_no_url_is_not_kept(command, sepolia, tmp_path):
+    command.start(typed="\nbeacon\n", SEPOLIA_RPC_URL=sepolia.url, OP_SEPOLIA_RPC_URL="http://127.0.0.1:1")
+    assert command.ended() == 1
+    assert command.said.endswith("SEPOLIA_BEACON_URL can't be used. It must be an http or https URL.\n")
+    assert "sepolia_beacon_url" not in files(tmp_path)
 
 
 def test_the_file_of_chains_is_one_that_the_service_takes():
