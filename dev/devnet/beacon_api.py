@@ -70,7 +70,7 @@ class BeaconNode:
     final: bytes | None = None
     """The root of the newest final block. None: it is the newest block. Zeros: it is the first block."""
     spec: Mapping[str, str] = field(default_factory=dict)
-    """What it tells of its configuration. Empty: nothing."""
+    """The configuration that it shows. Empty: it shows none."""
     state_paths: Collection[str] = (NIMBUS,)
     """The endpoints with historical summaries. None: the node has no such endpoint, as most clients."""
 

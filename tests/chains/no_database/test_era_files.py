@@ -96,6 +96,25 @@ def test_roots_and_blocks_of_a_period(world, path, root, roots):
 
 
 @pytest.mark.long
+def test_a_block_of_gloas_is_read_by_its_own_slots_layout_and_one_of_another_fork_is_refused(
+    world, path, root, tmp_path
+):
+    """The fork is at slot 50 of the period 48 to 55. The file has promises of execution blocks, and none of these."""
+    forked = beacon_chains.small_world([49, 53], electra=48, gloas=50)
+    roots = PeriodRoots(*(b"".join(each) for each in forked.periods[PERIOD]))
+    name = era_files.period_root(forked.chain, roots)
+    folder = tmp_path / "forked"
+    folder.mkdir()
+    beacon_chains.write_era(folder, forked.chain, PERIOD, name, forked.periods[PERIOD], forked.encoded)
+    files = EraFiles(forked.chain, [folder])
+    for slot in (48, 50, 51, 55):
+        assert files.block(slot, name, forked.root(slot)) == forked.blocks[slot]
+    for chain in (world.chain, replace(forked.chain, gloas=51)):
+        with pytest.raises(NodeUnavailable, match="has a wrong"):
+            EraFiles(chain, [folder]).block(50, name, forked.root(50))
+
+
+@pytest.mark.long
 def test_records_of_an_epoch(world, tmp_path, epoch):
     epoch.write(tmp_path)
     site = Site(tmp_path)
