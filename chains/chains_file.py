@@ -189,7 +189,7 @@ class BeaconChainTable(Table):
         forks = [(name, slot) for name in names if (slot := getattr(self, name)) is not None]
         for (earlier, first), (later, slot) in pairwise(forks):
             if slot < first:
-                raise ValueError(f"{later} must not be before {earlier}, because they are slots of successive forks")
+                raise ValueError(f"{later} must not be before {earlier}: both are first slots of forks, and no epochs")
         return self
 
     def beacon_chain(self, chain_id: int) -> "BeaconChain":

@@ -312,10 +312,12 @@ def test_the_end_of_a_history_is_a_problem_from_60_days_before(jumping, settings
     ("wrong", "fault"),
     [
         ("capella = 65", "deneb must not be before capella"),
-        ("gloas = 63", "gloas must not be before electra"),
+        ("gloas = 63", "gloas must not be before electra: both are first slots of forks, and no epochs"),
         ("gloas = 70\nend = 69", "end must not be before gloas"),
-        ("gloas = 0", "gloas"),
-        ("gloas = -1", "gloas"),
+        ("end = 63", "end must not be before electra"),
+        ("gloas = 0", r"beacon_chain\.gloas: Input should be greater than or equal to 1"),
+        ("gloas = -1", r"beacon_chain\.gloas: Input should be greater than or equal to 1"),
+        ("gloas = 1e6", r"beacon_chain\.gloas: Input should be a valid integer"),
     ],
 )
 def test_forks_out_of_order_are_faults_that_name_the_setting(db, settings, tmp_path, wrong, fault):
