@@ -55,7 +55,7 @@ class L1:
 
     def naming(self, number: int) -> tuple[str, int]:
         """Return the fork of the beacon block whose root is in a header, and the number of the block that it names."""
-        block = self._beacon(f"/eth/v2/beacon/blocks/{self.header(number)['parentBeaconBlockRoot']}")
+        block = self.beacon(f"/eth/v2/beacon/blocks/{self.header(number)['parentBeaconBlockRoot']}")
         body = block["data"]["message"]["body"]
         if block["version"] == "gloas":
             named = body["signed_execution_payload_bid"]["message"]["parent_block_hash"]
@@ -65,12 +65,19 @@ class L1:
 
     def version(self, slot: int) -> str:
         """Return the fork whose layout a slot's beacon block has."""
-        version: str = self._beacon(f"/eth/v2/beacon/blocks/{slot}")["version"]
+        version: str = self.beacon(f"/eth/v2/beacon/blocks/{slot}")["version"]
         return version
 
-    def _beacon(self, path: str) -> Any:
+    def beacon(self, path: str) -> Any:
+        """Return the JSON with which the beacon node answers."""
         with urllib.request.urlopen(self.consensus.url + path) as answer:
             return json.load(answer)
+
+    def ssz(self, path: str) -> tuple[str, bytes]:
+        """Return the fork that the beacon node names, and its answer as SSZ."""
+        request = urllib.request.Request(self.consensus.url + path, headers={"Accept": "application/octet-stream"})
+        with urllib.request.urlopen(request) as answer:
+            return answer.headers["Eth-Consensus-Version"], answer.read()
 
 
 @contextmanager

@@ -133,3 +133,21 @@ def test_an_empty_first_block_of_gloas_names_the_last_block_before_the_fork(chai
         rollup.derive(l1, range(number - 1, number + 4))
         registry = connect(settings, tmp_path, chain, l1)
         read(key, rollup, registry, roots_of(l1, range(number - 2, number + 2)))
+
+
+def test_the_beacon_node_serves_blocks_and_states_of_both_layouts_as_real_ones_do(l1):
+    for slot, fork in ((GLOAS - 1, "fulu"), (GLOAS, "gloas"), (GLOAS + 4, "gloas")):
+        version, block = l1.ssz(f"/eth/v2/beacon/blocks/{slot}")
+        message = l1.beacon(f"/eth/v2/beacon/blocks/{slot}")["data"]["message"]
+        header = l1.beacon(f"/eth/v1/beacon/headers/{slot}")["data"]["header"]["message"]
+        # An offset and a signature come first, then the same fields in every fork.
+        assert (version, block[100:108], message["slot"]) == (fork, slot.to_bytes(8, "little"), str(slot))
+        roots = [message[name] for name in ("parent_root", "state_root")]
+        assert block[116:180].hex() == "".join(root[2:] for root in roots)
+        assert roots == [header[name] for name in ("parent_root", "state_root")]
+        version, state = l1.ssz(f"/eth/v2/debug/beacon/states/{slot}")
+        assert (version, state[40:48]) == (fork, slot.to_bytes(8, "little"))
+    checkpoints = l1.beacon("/eth/v1/beacon/states/head/finality_checkpoints")["data"]
+    final = l1.beacon("/eth/v1/beacon/headers/finalized")["data"]
+    assert checkpoints["finalized"]["root"] == final["root"]
+    assert int(final["header"]["message"]["slot"]) > 2 * SLOTS_PER_PERIOD
