@@ -92,6 +92,8 @@ _JUMPS = {
 }
 # A jump through the block roots in the origin's state itself.
 _JUMP_BY_ROOTS = Load(_HEADER_SIZE + 1_230, 28_000)
+# A block's hash, which is stored because the next block's header has it (make bench-gas).
+PARENT_HASH = Load(_HEADER_SIZE + 5, 12_500, 1)
 # The most that a hop takes on mainnet, and a jump without the header of the block to which it leads.
 HOP, JUMP = Load(6_250, 80_000, 1), Load(1_875, 45_000)
 

@@ -25,7 +25,7 @@ from proving.connections import OpenConnection
 from proving.facts import Missing
 from proving.models import Transaction, TransactionState
 from proving.packing import packs
-from proving.packing.gas import of_header, of_hop, of_jump
+from proving.packing.gas import PARENT_HASH, of_header, of_hop, of_jump
 from proving.packing.packs import Intent
 from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
@@ -202,6 +202,11 @@ def path_gas(connection: OpenConnection, gas: int, jump: HeaderParts, *, stores_
 
 
 def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg:
+    if path.start and path.is_to_parent:
+        header = connection.source_rpc.known_header(path.origin)
+        keep = connection.registry.contract.address, packed.encode_parent_hash([header.encode()])
+        gas = path.start.gas + int(connection.prices.gas_of(PARENT_HASH))
+        return Leg([*path.start.calls, keep], gas, arrives=True)
     passed = [number for number in beside if path.target < number < path.origin]
     points = [*_unknown(connection, sorted(passed, reverse=True)), path.target]
     stops = planning.over(path.origin, points, connection.config.window)

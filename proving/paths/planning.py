@@ -23,7 +23,7 @@ from chains.tries.packed import OLD_BLOCK
 from config.database.statements import chunks
 from proving import sources
 from proving.connections import OpenConnection
-from proving.packing.gas import HOP, Amount, Route, jump_load
+from proving.packing.gas import HOP, PARENT_HASH, Amount, Route, jump_load
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
@@ -59,6 +59,11 @@ class Hops:
     @property
     def target(self) -> int:
         return self.stops[-1]
+
+    @property
+    def is_to_parent(self) -> bool:
+        """Return whether the header at which the path starts has the target's hash, so that no state is needed."""
+        return self.start is not None and self.origin == self.target + 1
 
 
 Path = Start | Hops | Jump
@@ -184,6 +189,8 @@ def _gas(connection: OpenConnection, path: Start | Hops) -> int:
 
 def _gas_of_hops(connection: OpenConnection, path: Hops) -> int:
     prices = connection.prices
+    if path.is_to_parent:
+        return int(prices.gas_of(PARENT_HASH))
     return int(len(path.stops) * prices.gas_of(HOP) + (prices.gas_of(_HEADER) if path.start else 0))
 
 
@@ -192,6 +199,10 @@ def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | N
     start = sources.of(connection.config).reach(connection, target)
     if isinstance(start, NotYet) or start.number == target:
         return start
+    if start.number == target + 1:
+        after = connection.source_rpc.header(start.number)
+        if after and after.parent_hash == header.hash:
+            return Hops(start.number, [target], start)
     try:
         through = _through_history(connection, start.number, header)
     except StatesRefused:
@@ -352,6 +363,9 @@ def _with(
     direct = len(passed) if isinstance(path, Start) else 0
     starts = direct or int(isinstance(path, Hops) and path.start is not None)
     gas = sources.of(connection.config).gas(connection.config)
+    if isinstance(path, Hops) and path.is_to_parent:
+        kept = _gas_of_hops(connection, path)
+        return replace(route, paths=route.paths + 1, start_gas=route.start_gas + gas + Amount(kept, kept))
     return replace(
         route,
         paths=route.paths + (direct or 1),

@@ -304,6 +304,20 @@ def test_an_old_registry_goes_on_by_hops(chain, settings, tmp_path, key):
     assert Block.objects.get(number=block).path_unit == "hops"
 
 
+def test_a_block_that_no_root_names_has_its_hash_from_the_next_header(service_of_roots, there, client, key):
+    relaid, world = service_of_roots.relaid, service_of_roots.world
+    numbers = range(number_of(len(BEFORE)), number_of(len(PLAN)) - 2)
+    number = next(each for each in numbers if [named_by(world, relaid, each + at) - each for at in (1, 2)] == [-1, 1])
+    body = of_chains(there=[number])
+    result = estimated_batches.measured(client, key, "by the next header", body, chain=service_of_roots.here)
+    assert result.spent <= min(result.bound, result.expected * 1.1), result
+    assert result.expected <= result.spent * 1.35, result
+    assert balance_proven(service_of_roots.here, number) == balance_at(there, CHARLIE, number)
+    # It costs less than a jump, and no state is read.
+    assert Block.objects.get(number=number).path_unit == "hops"
+    assert states_read(service_of_roots) == []
+
+
 # --- Through the last block roots in a state --------------------------------------------------------------------------
 
 # The place of a block at which jumps begin, and places of older blocks that are named in a period that is not over
