@@ -504,10 +504,13 @@ _TARGET_SLOT, _ELECTRA_SLOT = 9_000_000, 12_000_000
 _PARENT_BLOCK_HASH = 2856
 
 
-def jump(slot: int, beacon: BeaconChain = jumps.MAINNET) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
+def jump(
+    slot: int, beacon: BeaconChain = jumps.MAINNET, *, by_roots: bool = False
+) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
     """Make the beacon proof of a block, the block's header and state root, and the chain.
 
     Branches are as long as mainnet's, with random siblings. The proof of a block before Capella starts at a constant.
+    `by_roots`: it leads through the last block roots in a state.
     """
     chance = random.Random(_SEED)
 
@@ -529,12 +532,16 @@ def jump(slot: int, beacon: BeaconChain = jumps.MAINNET) -> tuple[list[bytes | B
             BLOCK_BEFORE_CAPELLA, jumps.before_capella(beacon, block, roots, state_roots_root, periods)
         )
         return [branch], header, root, beacon
-    summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
-    index = beacon.period(slot) - beacon.periods_before_capella
-    summaries[index] = roots_root, summaries[index][1]
-    summaries_root = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
-    anchor, siblings = anchor_of(beacon, jumps.HISTORICAL_SUMMARIES, summaries_root, chance)
-    branch = BlockBranch(OLD_BLOCK, jumps.old(beacon, block, roots, Anchor(anchor, summaries, siblings)))
+    if by_roots:
+        anchor, siblings = anchor_of(beacon, jumps.BLOCK_ROOTS, roots_root, chance)
+        branch = BlockBranch(OLD_BLOCK, jumps.recent(beacon, block, roots, anchor, siblings), by_roots=True)
+    else:
+        summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
+        index = beacon.period(slot) - beacon.periods_before_capella
+        summaries[index] = roots_root, summaries[index][1]
+        summaries_root = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
+        anchor, siblings = anchor_of(beacon, jumps.HISTORICAL_SUMMARIES, summaries_root, chance)
+        branch = BlockBranch(OLD_BLOCK, jumps.old(beacon, block, roots, Anchor(anchor, summaries, siblings)))
     newest = prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance, beacon_root=anchor.root)
     return [newest, branch], header, root, beacon
 
@@ -659,6 +666,7 @@ def jump_before_merge() -> tuple[list[bytes | BlockBranch], bytes, bytes, Beacon
 def jump_cases() -> Iterator[Case]:
     for name, (start, header, root, beacon) in (
         ("since Capella", jump(_TARGET_SLOT)),
+        ("by block roots", jump(_TARGET_SLOT, by_roots=True)),
         ("Merge to Capella", jump(6_000_000)),
         ("before the Merge", jump_before_merge()),
     ):
@@ -673,10 +681,10 @@ def jump_cases() -> Iterator[Case]:
             yield Case(f"jump {name}: hash, then header", _BLOCK, keccak(above), calls, beacon=beacon)
 
 
-# Ages of blocks, in blocks of 12 seconds, and the kinds of jump that reach them on mainnet. Jumps don't reach blocks of
-# the newest period. Hops don't reach blocks before Prague, which introduced the history contract.
+# Ages of blocks, in blocks of 12 seconds, and the kinds of jump that reach them on mainnet. Hops don't reach blocks
+# from before Prague, which introduced the history contract.
 _AGES = (
-    ("1 day", 7_200, ""),
+    ("1 day", 7_200, "by block roots"),
     ("60 days", 60 * 7_200, "since Capella"),
     ("1 year", 365 * 7_200, "since Capella"),
     ("3 years", 0, "since Capella"),

@@ -37,6 +37,8 @@ FOUR_SLOTS = 272_629 * 11 // 10
 JUMPS = {
     "jump since Capella: hash": 126_000,
     "jump since Capella: header, no hash kept": 140_000,
+    "jump by block roots: hash": 108_000,
+    "jump by block roots: header, no hash kept": 122_000,
     "jump Merge to Capella: hash": 90_000,
     "jump Merge to Capella: header, no hash kept": 103_000,
     "jump before the Merge: hash": 80_000,
@@ -129,7 +131,7 @@ def test_branches_of_gloas_keep_their_gas_budgets():
 def test_the_page_about_paths_says_what_a_jump_costs(lab):
     page = (PROJECT / "docs/concepts/paths.md").read_text()
     results = [lab.run(case) for case in jump_cases() if case.name.endswith("no hash kept")]
-    assert len(results) == 3
+    assert len(results) == 4
     for result in results:
         assert re.search(rf"\| {result.tx:,} \| [\d,]+ \| {result.calldata_bytes:,} \|", page), result.case
 
