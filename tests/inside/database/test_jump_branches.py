@@ -314,6 +314,7 @@ def states_read(api: BeaconApi) -> int:
     return sum("/debug/beacon/states/" in path and path.startswith("/eth/v2") for path in api.requested_paths)
 
 
+@pytest.mark.long
 def test_where_there_is_no_summary_the_branch_leads_through_block_roots(gloas_world, of_roots):
     """Slot 83 was missed."""
     for slot, naming in ((80, 81), (82, 84), (84, 85)):
@@ -330,6 +331,7 @@ def test_where_there_is_no_summary_the_branch_leads_through_block_roots(gloas_wo
     assert states_read(of_roots) == 2
 
 
+@pytest.mark.long
 def test_what_neither_summaries_nor_block_roots_reach_waits_without_reading_a_state(gloas_world, of_roots):
     too_new = by_roots(gloas_world, 85, 86)
     # The state has the block root of slot 85, but the next block names it. The registry accepts only summaries.
