@@ -89,8 +89,8 @@ contract BeaconHistoryProofs is Symbolic {
         hex"e71f0aa83cc32edfbefa9f4d3e0174ca85182eec9f3a09f6a6c0df6377a510d7";
 
     IBeaconHistory internal history;
-    // The first slot of Gloas, which the earlier contract doesn't know.
-    uint256 internal gloas = END;
+    // The first slot of Gloas. To the earlier contract the slots from END on have the layout before.
+    uint256 internal gloas = LAST_SLOT + 1;
 
     /// @dev A branch, and how far it leads.
     struct Climb {
@@ -204,7 +204,7 @@ contract BeaconHistoryProofs is Symbolic {
 
     function _checkOld(uint256 slot, uint256 count, uint256 anchor, bytes32 root) private view {
         // A count of 0 is another kind of branch since Gloas.
-        if (count == 0 && gloas != END) return;
+        if (count == 0 && gloas <= LAST_SLOT) return;
         Climb memory climb;
         bytes32 blockHash = _old(climb, slot, count, anchor);
         _check(climb, root, blockHash, abi.encodeCall(history.oldBlockHash, (root, climb.branch)));
