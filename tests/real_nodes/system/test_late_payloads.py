@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 # After a late payload, the head's number goes back if the next slot is empty, and stays if it is full.
-_SLOTS = "LEFLFLLEF"
+_SLOTS = "LEFLLF"
 # Slots up to now, which the deployment and the end of the test need.
 _SPARE = 100
 _MOST_ROUNDS = 20
@@ -40,7 +40,7 @@ def test_batches_are_done_and_nothing_is_paid_twice_while_payloads_come_late(key
         asked: list[tuple[int, Batch]] = []
         heads, codes = [l1.node.head()], set()
         for kind in _SLOTS:
-            # Half of these blocks go.
+            # Some of these blocks go.
             facts = roots_of(l1, [heads[-1]])
             asked.append((heads[-1], submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))))
             work(2)
