@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 _BLOCKS = 512
 # Bytes of a root of a period, and of a record of an epoch.
 _ROOT, _RECORD = 32, 64
-# Minimum time between two updates of when a row was used.
+# Minimum time between two updates of when a row was used, and for which a failed request for a state counts.
 _USED_WITHIN = timedelta(days=1)
 
 
@@ -251,6 +251,13 @@ def leaves(tree: Period | LastSlots | Epoch) -> bytes | NotYet:
     if row.problem:
         raise NodeUnavailable(row.problem)
     return NotYet(wait("beacon_data", kind=tree.kind.value, number=tree.number))
+
+
+def lack_states(source: Chain) -> bool:
+    """Return whether no node served the last state that was needed, within a day."""
+    rows = JumpLeaves.objects.filter(chain_id=source.id, kind=JumpLeavesKind.STATE, used_at__gt=Now() - _USED_WITHIN)
+    asked = rows.exclude(is_complete=False, problem="").order_by("-used_at", "-number")
+    return asked.values_list("is_complete", flat=True).first() is False
 
 
 def fetch_leaves(lane: HeldLane, key: object) -> None:

@@ -160,7 +160,7 @@ def cheapest(
     except RpcRefused as error:
         refused = error
     jump = None if isinstance(path, Start) else jump_to(connection, header, by_roots=True)
-    if jump and not (isinstance(path, Hops) and _gas(connection, path) <= _gas_of_jump(connection, jump)):
+    if jump and not (isinstance(path, Hops) and _are_better(connection, path, jump)):
         return jump
     if path is None:
         assert refused is not None, "a survey ends in either"
@@ -168,11 +168,13 @@ def cheapest(
     return path
 
 
-def _gas_of_jump(connection: OpenConnection, jump: Jump) -> int:
-    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
+def _are_better(connection: OpenConnection, path: Hops, jump: Jump) -> bool:
+    """Return whether hops cost no more than a jump through block roots, or no node serves the states for such jumps."""
+    from proving.paths import beacon_fetching, jumping  # noqa: PLC0415 (slow to load, and rarely needed)
 
     start = jumping.gas(connection).expected if jump.start else 0
-    return int(connection.prices.gas_of(jump_load(OLD_BLOCK, by_roots=True))) + start
+    gas_of_jump = int(connection.prices.gas_of(jump_load(OLD_BLOCK, by_roots=True))) + start
+    return _gas(connection, path) <= gas_of_jump or beacon_fetching.lack_states(connection.source_rpc.chain)
 
 
 def _stops(path: Start | Hops) -> Sequence[int]:

@@ -1,14 +1,20 @@
 """Blocks of a geth whose two layers fork together, proven on a rollup that holds its beacon roots."""
 
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_PERIOD
 from devnet.devchain import DevChain
-from proving.models import Transaction
+from proving.models import BeaconAnchor, JumpLeaves, Transaction
 from queries.models import Batch, Block, PathUnit
+from tests import http_server, service
+from tests.proving.estimated_batches import estimate
 from tests.real_nodes import l1 as forked
 from tests.real_nodes.facts import Facts, facts_of, send_transactions, wrong
 from tests.real_nodes.l1 import CHAIN_ID, GLOAS, L1, Rollup4788, connect, roots_of
@@ -111,6 +117,53 @@ def test_the_newest_block_is_the_one_that_the_newest_root_names(l1, rollup, key,
     rollup.derive(l1, [head + 2])
     done(batch, rollup.chain)
     assert wrong(rollup.chain, registry.address, unnamed) == []
+
+
+@contextmanager
+def without_states(l1: L1) -> Iterator[str]:
+    """Yield the URL of a beacon node like that of `l1`, but for whole states, which most nodes don't serve."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            kind = self.headers["Accept"]
+            asked = urllib.request.Request(l1.consensus.url + self.path, headers={"Accept": kind})
+            try:
+                assert not self.path.startswith("/eth/v2/debug/")
+                with urllib.request.urlopen(asked) as answer:
+                    status, content = 200, answer.read()
+            except (AssertionError, urllib.error.HTTPError):
+                status, content = 404, b"{}"
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with http_server.serving(Handler) as url:
+        yield url
+
+
+def test_without_states_hops_are_sent_and_expected_in_place_of_jumps(l1, rollup, client, key, settings, tmp_path):
+    head = l1.number_at(SLOTS_PER_PERIOD - 1)
+    rollup.derive(l1, [head])
+    registry = connect(settings, tmp_path, rollup.chain, l1)
+    with_states, *older = (roots_of(l1, [head - behind]) for behind in (12, 9, 6))
+    read(key, rollup, registry, with_states)
+    with without_states(l1) as url:
+        service.reconfigure(settings, l1.consensus.url, url)
+        BeaconAnchor.objects.all().delete()
+        JumpLeaves.objects.all().delete()
+        expected = []
+        for facts in older:
+            (told,) = estimate(client, key, asking(facts.asked, source=CHAIN_ID))["sources"]
+            expected.append("jumps" in told)
+            read(key, rollup, registry, facts)
+    # The first request has found that no node has a state.
+    assert expected == [True, False]
+    units = dict(Block.objects.filter(queries__isnull=False).values_list("number", "path_unit"))
+    assert units == {head - 12: PathUnit.JUMPS, head - 9: PathUnit.HOPS, head - 6: PathUnit.HOPS}
 
 
 def test_the_last_block_before_the_fork_is_proven_by_both_layouts(l1, chain, key, settings, tmp_path):
