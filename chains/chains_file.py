@@ -263,7 +263,14 @@ class Chain(Table):
         if self.id in cross_checks.KNOWN_BEACON_CHAINS:
             from chains.beacon.jumps import KNOWN  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
-            return KNOWN[self.id]
+            known, own = KNOWN[self.id], self.beacon_chain_table and self.beacon_chain_table.beacon_chain(self.id)
+            if own is None or any(known.historical_roots):
+                return known
+            # An operator may know the blocks before Capella.
+            count, accumulator = own.blocks_before_merge, own.accumulator
+            return replace(
+                known, historical_roots=own.historical_roots, blocks_before_merge=count, accumulator=accumulator
+            )
         return self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
 
     @property

@@ -21,7 +21,7 @@ from chains import bounded_http
 from chains.beacon import blocks, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import MOST_BLOCK
-from chains.beacon.jumps import Anchor, BeaconChain
+from chains.beacon.jumps import Anchor, BeaconChain, CannotProve
 from chains.beacon.ssz import InvalidSsz
 from chains.beacon.states import ReadState, StateReader
 from chains.chains_file import Chain
@@ -41,15 +41,15 @@ _SPEC_PATH = "/eth/v1/config/spec"
 _JSON, _SSZ = "application/json", "application/octet-stream"
 # Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 summaries in a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES, _MOST_SPEC = 16 * 1024, 2 * 1024**2, 128 * 1024
-# Seconds for which it is not asked again whether a node fits.
-_JUDGED_SECONDS = 600
+# Seconds for which it is not asked again whether a node fits, and for which a state that no node had isn't.
+_JUDGED_SECONDS, _RESTS_SECONDS = 600, 600
 # Maximum requests for block roots that one node gets at the same time.
 _ROOTS_AT_ONCE = 32
 # Maximum seconds to read one period from one node. The worker has other work to do.
 _PERIOD_SECONDS = 120
-# Maximum bytes of a state, of a state for its summaries alone, and seconds without a part of it. A state of mainnet has
-# hundreds of megabytes, and hashing it takes a minute. A state of Sepolia has some megabytes.
-_MOST_STATE, _MOST_SMALL_STATE, _STATE_SECONDS = 1024**3, 32 * 1024**2, 100
+# Maximum bytes of a state, and of a state for its summaries alone. A state of mainnet has 313 MB, and hashing it takes
+# a minute. A state of Sepolia has some megabytes. A state may take three times the seconds in all.
+_MOST_STATE, _MOST_SMALL_STATE, _STATE_SECONDS = 512 * 1024**2, 32 * 1024**2, 45
 _INTEGER = re.compile(r"[0-9]{1,20}")
 # HTTP statuses that refuse one request: the node lacks the object or the endpoint, but works.
 _REFUSED = frozenset({400, 404, 405, 406, 410, 415, 501})
@@ -72,6 +72,8 @@ class BeaconClient:
         self._chain = chain
         self._beacon_chain = beacon_chain
         self._clock = clock
+        self._failed_states: dict[tuple[bytes, int], tuple[float, NodeUnavailable]] = {}
+        """When no node had a state, by the root of its block and the maximum of bytes, and the error."""
         self._endpoints = [
             BeaconEndpoint(chain.id, url, host, timeout_seconds)
             for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True)
@@ -94,7 +96,7 @@ class BeaconClient:
         def read(content: bytes) -> ExecutionBranch:
             # A false slot gives another root, and so does the layout of another fork.
             slot = blocks.slot_of(content)
-            with suppress(InvalidSsz):
+            with suppress(InvalidSsz, CannotProve):
                 branch = blocks.execution_branch(content, chain.layout(slot), preset=chain.preset)
                 if branch.header.root == root:
                     return branch
@@ -141,7 +143,10 @@ class BeaconClient:
 
     def _state(self, header: BeaconHeader, most: int) -> ReadState:
         """Return the parts of a block's whole state, which has `most` bytes at most."""
-        reader = StateReader(self._beacon_chain, header.slot)
+        try:
+            reader = StateReader(self._beacon_chain, header.slot)
+        except CannotProve as unknown:
+            raise NodeUnavailable(str(unknown)) from None
 
         def read(_: bytes) -> ReadState:
             with suppress(InvalidSsz):
@@ -150,7 +155,15 @@ class BeaconClient:
             raise ValueError("another state than the requested one")
 
         request = (f"/eth/v2/debug/beacon/states/{header.slot}", [_SSZ, most])
-        return self._first(request, read, f"the state of slot {header.slot}", reader)
+        now = self._clock()
+        self._failed_states = {key: one for key, one in self._failed_states.items() if now - one[0] < _RESTS_SECONDS}
+        if failed := self._failed_states.get((header.root, most)):
+            raise failed[1]
+        try:
+            return self._first(request, read, f"the state of slot {header.slot}", reader)
+        except NodeUnavailable as error:
+            self._failed_states[header.root, most] = self._clock(), error
+            raise
 
     def block_roots(self, period: int, root: bytes) -> bytes:
         """Return the block root of each slot of a period. A missed slot has the root of the block before it.
@@ -232,8 +245,11 @@ class BeaconClient:
             told = _data(result(spec))
             gloas = told.get("GLOAS_FORK_EPOCH")
             slot = None if gloas is None else _read_integer(gloas) * _read_integer(told.get("SLOTS_PER_EPOCH"))
-            if chain.gloas < chain.end and slot not in {chain.gloas, chain.gloas - 1}:
+            # A chain with Gloas from its first block on has it from slot 1 on here.
+            if chain.gloas < chain.end and slot != chain.gloas and not (slot == 0 and chain.gloas == 1):
                 endpoint.unfit = f"{node} doesn't know that Gloas begins at slot {chain.gloas:,}: update it"
+            elif chain.gloas == chain.end and slot is not None and chain.time_of(slot) <= time.time():
+                endpoint.unfit = f"{node} says that Gloas has begun at slot {slot:,}, which the service doesn't know"
         with suppress(NodeUnavailable, RpcRefused, ValueError):
             began = _read_integer(_data(result(genesis)).get("genesis_time"))
             if began != chain.genesis_time:

@@ -26,7 +26,7 @@ from chains.beacon.blocks import (
     Preset,
 )
 from chains.beacon.era_files import split
-from chains.beacon.jumps import BeaconChain
+from chains.beacon.jumps import HISTORY_DEPTH, BeaconChain
 from chains.beacon.ssz import ByteList, Bytes, Container, InvalidSsz, List, Type, Vector
 
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ _SUMMARIES = "historical_summaries"
 # Offset of the block roots in every layout.
 _BEFORE_ROOTS = 176
 # Maximum elements of lists: HISTORICAL_ROOTS_LIMIT, VALIDATOR_REGISTRY_LIMIT.
-_MOST_PERIODS, _MOST_VALIDATORS = 1 << 24, 1 << 40
+_MOST_PERIODS, _MOST_VALIDATORS = 1 << HISTORY_DEPTH, 1 << 40
 # Depth of the trees whose leaves are hashed together, and maximum bytes of a part that is kept whole.
 _TOGETHER, _MOST_WHOLE = 10, 16 * 1024**2
 
@@ -181,8 +181,9 @@ class StateReader:
         self._invalid: InvalidSsz | None = None
 
     def feed(self, part: bytes) -> None:
-        """Hash one more part. The end reports what is wrong."""
-        self._rest += part
+        """Hash one more part. The end reports what is wrong, and parts after that are dropped."""
+        if self._invalid is None:
+            self._rest += part
         while self._invalid is None and len(self._rest) >= self._wanted:
             self._take(self._wanted)
 
@@ -203,6 +204,7 @@ class StateReader:
             self._result, self._wanted = end.value, _MOST_WHOLE
         except InvalidSsz as invalid:
             self._invalid = invalid
+            self._rest.clear()
 
 
 def _read(kinds: Sequence[Container], roots_size: int) -> _Reading[ReadState]:

@@ -269,8 +269,15 @@ def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
     at = f"{datetime.fromtimestamp(fork.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     sentence = f"{chain.label} forks at {at}, as {'one node says' if fork.nodes == 1 else f'{fork.nodes} nodes say'}. "
     unknown = "This version does not know the fork: look for a newer version before that time."
-    sentence += "This version knows the fork." if fork.is_known else unknown
-    code = "fork_ahead" if fork.is_known or not fork.is_believed(chain) else "fork_unknown"
+    beacon_chain, is_known = chain.beacon_chain, fork.is_known
+    if is_known and beacon_chain and beacon_chain.gloas == beacon_chain.end:
+        is_known = False
+        unknown = (
+            "This version doesn't know at which slot its beacon chain forks: look for a newer version before that "
+            "time, or set gloas in [chains.beacon_chain]."
+        )
+    sentence += "This version knows the fork." if is_known else unknown
+    code = "fork_ahead" if is_known or not fork.is_believed(chain) else "fork_unknown"
     yield Problem(code, sentence, subject(chain.id))
 
 

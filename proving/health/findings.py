@@ -253,8 +253,10 @@ def _of_history(row: FactsRegistry, connected: Connection, why: str) -> Iterator
         # The destination holds this number of roots (EIP-4788). Rounded down.
         hours = int(8191 * destination.block_seconds / 360) / 10
         effect = f"nothing new is recorded from {hours:.2g} hours after that slot on"
-    sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why} Replace the registry before. "
-    sentence += f"What is recorded stays good, but without another registry {effect}."
+    is_replaceable = deployments.would_know_more(row)
+    before = " Replace the registry before." if is_replaceable else ""
+    sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why}{before} "
+    sentence += f"What is recorded stays good, but {'without another registry ' if is_replaceable else ''}{effect}."
     yield Problem("history_ends", str(deployments.history_wait(row, sentence)), _connection(source.id, destination.id))
 
 

@@ -203,7 +203,9 @@ def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
         sentence += f" So has its beacon history, {row.beacon_history}."
         known = f"before slot {row.history_end:,}" if deployments.history_ends_at(row) else "without a known end"
         sentence += f" It knows the beacon chain {known}."
-    if why_not := deployments.why_no_jump(row) or deployments.why_history_ends(row):
+    if why_ends := deployments.why_history_ends(row):
+        return f"{sentence} {deployments.history_wait(row, why_ends)}"
+    if why_not := deployments.why_no_jump(row):
         command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
         return f"{sentence} {why_not} The operator may run: {command}"
     return sentence

@@ -282,7 +282,7 @@ def _tree_of(row: JumpLeaves) -> Period | LastSlots | Epoch:
         return Epoch(source, chain, row.number, shipped.epochs(chain)[row.number])
     anchors = BeaconAnchor.objects.filter(chain_id=source.id)
     if row.kind == JumpLeavesKind.STATE:
-        for anchor_row in anchors.filter(slot=row.number):
+        for anchor_row in anchors.filter(slot=row.number).order_by("-pk"):
             if hex_data((header := _stored_anchor(anchor_row).header).root) == anchor_row.root:
                 return LastSlots(source, chain, header)
         raise NodeUnavailable(f"No beacon block of {source.label} at slot {row.number} is known.")

@@ -12,7 +12,7 @@ from functools import partial
 from django.db.models import Q, QuerySet
 
 from chains.encoding import HISTORY_CONTRACT
-from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable
+from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.prices import NO_LOAD
 from chains.tries import packed
@@ -109,7 +109,10 @@ def find(
             unavailable = BranchUnavailable(f"The data for a jump is not available. {error}")
         if awaits_branch and not planned.by_roots:
             raise unavailable
-        planned = planning.survey(connection, target, hints=hints)
+        try:
+            planned = planning.survey(connection, target, hints=hints)
+        except RpcRefused as refused:
+            raise (unavailable if awaits_branch else refused) from None
         # Hops that only cost more than a jump through block roots are sent without delay.
         if awaits_branch and isinstance(planned, NotYet | TooFar):
             raise unavailable

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -245,12 +245,18 @@ def why_no_jump(row: FactsRegistry) -> str:
 
 
 def why_history_ends(row: FactsRegistry) -> str:
-    """Return a sentence if a new registry would know later blocks of the beacon chain. Empty if it wouldn't."""
-    end, chain = row.history_end, get_chains().chain(row.source_chain_id).beacon_chain
-    if end is None or chain is None or end >= min(chain.end, NO_KNOWN_END):
+    """Return a sentence if the registry's beacon history knows no blocks from a slot on. Empty if none is known."""
+    ends_at = history_ends_at(row)
+    if ends_at is None:
         return ""
-    at = f"{history_ends_at(row):%Y-%m-%d %H:%M:%S} UTC"
-    return f"The beacon history of the facts registry at {row} knows no block from slot {end:,} on, of {at}."
+    first = f"slot {row.history_end:,} on, of {ends_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"The beacon history of the facts registry at {row} knows no block from {first}."
+
+
+def would_know_more(row: FactsRegistry) -> bool:
+    """Return whether the beacon history of a new registry would know later blocks than that of this one."""
+    end, chain = row.history_end, get_chains().chain(row.source_chain_id).beacon_chain
+    return end is not None and chain is not None and end < min(chain.end, NO_KNOWN_END)
 
 
 def history_ends_at(row: FactsRegistry) -> datetime | None:
@@ -262,7 +268,9 @@ def history_ends_at(row: FactsRegistry) -> datetime | None:
 
 
 def history_wait(row: FactsRegistry, problem: str) -> WaitReason:
-    """Return the wait for a registry whose beacon history ends later."""
+    """Return the wait for a registry whose beacon history ends later, or for a service that knows later blocks."""
+    if not would_know_more(row):
+        return wait("beacon_chain_ends", problem=problem, source=row.source_chain_id)
     return wait("history_ends", problem=problem, chain=row.destination_chain_id, source=row.source_chain_id)
 
 
@@ -270,17 +278,23 @@ def why_replaceable(row: FactsRegistry) -> str:
     """Return a sentence if a new registry could do more than this one, which may be used. Empty if it couldn't."""
     if not _is_current(row):
         return f"The facts registry at {row} has an earlier version."
-    return why_no_jump(row) or why_history_ends(row)
+    return why_no_jump(row) or (why_history_ends(row) if would_know_more(row) else "")
 
 
-@lru_cache(maxsize=64)
+_proving_by_roots: WeakKeyDictionary[RpcClient, set[str]] = WeakKeyDictionary()
+"""Addresses of histories with block roots, by client."""
+
+
 def proves_by_roots(rpc: RpcClient, history: str) -> bool:
     """Return whether a beacon history accepts branches through the block roots in a state.
 
     The earlier contract, `BeaconHistory`, accepts none, and has no `gloas`. Raises `NodeUnavailable`, `RpcRefused`.
     """
-    (answer,) = rpc.eth_calls([call("GloasBeaconHistory", history, "gloas")])
-    return any(_word(answer))
+    known = _proving_by_roots.setdefault(rpc, set())
+    # A node that lags has no contract there yet, so only this answer is remembered.
+    if history not in known and any(_word(rpc.eth_calls([call("GloasBeaconHistory", history, "gloas")])[0])):
+        known.add(history)
+    return history in known
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:

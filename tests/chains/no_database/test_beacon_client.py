@@ -86,6 +86,7 @@ def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
 # --- States of Gloas --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_summaries_come_from_whole_states_where_nodes_have_no_right_branch(world):
     """Nimbus may return a branch of an earlier layout, and others none. The first node has a wrong state."""
     chain = replace(world.chain, gloas=80)
@@ -167,6 +168,17 @@ def test_a_node_that_fails_is_asked_for_its_network_and_its_forks(forked, genesi
                 client.block(forked.root(85))
         assert "secret" not in str(unavailable.value)
         assert len([path for path in api.requested_paths if "genesis" in path]) == 1
+
+
+@pytest.mark.parametrize(("epoch", "is_told"), [(10, True), (10**9, False), (2**64 - 1, False)])
+def test_a_node_that_fails_after_a_fork_that_the_service_does_not_know_is_told_of(world, epoch, is_told):
+    spec = {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": str(epoch)}
+    with BeaconApi(BeaconNode(CHAIN_ID, beacon_chains.GENESIS, spec=spec)) as api:
+        client = client_of(world, api.url)
+        with pytest.raises(NodeUnavailable) as unavailable:
+            client.block(world.root(85))
+    told = "says that Gloas has begun at slot 80, which the service doesn't know"
+    assert (told in str(unavailable.value)) == is_told
 
 
 def test_path_and_query_of_a_beacon_url_are_kept_in_requests_and_out_of_errors(world, node):

@@ -100,6 +100,36 @@ def node_with(world: EncodedWorld, encoded: bytes) -> BeaconNode:
     return node
 
 
+def test_what_follows_wrong_bytes_is_dropped():
+    reader = StateReader(MINIMAL, MINIMAL.gloas)
+    for _ in range(20):
+        reader.feed(bytes(100_000))
+    assert not reader._rest
+    with pytest.raises(InvalidSsz, match="another layout"):
+        reader.end()
+
+
+def test_a_state_that_no_node_has_is_asked_for_again_after_ten_minutes(world):
+    now, header = 5000.0, world.blocks[ANCHOR].header
+    with BeaconApi(node_with(world, b"")) as lacking:
+        chain = client_of(world, lacking.url)._chain
+        client = BeaconClient(chain, world.chain, clock=lambda: now)
+        for passed, asked in ((0, 1), (599, 1), (2, 2)):
+            now += passed
+            with pytest.raises(NodeUnavailable, match="the state of slot 89"):
+                client.last_roots(header)
+            assert len([path for path in lacking.requested_paths if "/states/" in path]) == asked
+
+
+def test_the_state_of_a_slot_after_the_known_forks_is_not_asked_for(world):
+    chain = replace(world.chain, end=80)
+    with BeaconApi(node_with(world, world.encoded_states[ANCHOR])) as api:
+        client = BeaconClient(client_of(world, api.url)._chain, chain)
+        with pytest.raises(NodeUnavailable, match="slot 89 has no known layout"):
+            client.last_roots(world.blocks[ANCHOR].header)
+        assert not [path for path in api.requested_paths if "/debug/" in path]
+
+
 def test_a_false_or_cut_state_is_refused_and_the_next_node_is_asked(world):
     right, header = world.encoded_states[ANCHOR], world.blocks[ANCHOR].header
     other = right[:200] + bytes([right[200] ^ 1]) + right[201:]

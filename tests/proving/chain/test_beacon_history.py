@@ -288,12 +288,19 @@ def test_an_earlier_registry_goes_to_the_fork_whatever_slot_it_gets_and_is_repla
 
 
 @pytest.mark.parametrize(
-    ("days", "words"),
-    [(61, ""), (59, "Replace the registry before."), (-1, "(31337) has passed it.")],
+    ("days", "words", "setting"),
+    [
+        (61, "", "gloas"),
+        (59, "Replace the registry before.", "gloas"),
+        (-1, "(31337) has passed it.", "gloas"),
+        (61, "", "end"),
+        (59, "look for a newer version, or set gloas and end", "end"),
+        (-1, "(31337) has passed it.", "end"),
+    ],
 )
-def test_the_end_of_a_history_is_a_problem_from_60_days_before(jumping, settings, days, words):
+def test_the_end_of_a_history_is_a_problem_from_60_days_before(jumping, settings, days, words, setting):
     slot = int(time.time() + days * 86_400 - 1_700_000_000) // 12
-    reconfigure(settings, "electra = 64", f"electra = 64\ngloas = {slot}")
+    reconfigure(settings, "electra = 64", f"electra = 64\n{setting} = {slot}")
     assert check() == ""
     health = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
     told = [sentence for sentence in health["problems"] if "beacon history" in sentence]
@@ -303,8 +310,11 @@ def test_the_end_of_a_history_is_a_problem_from_60_days_before(jumping, settings
     if words:
         assert f"knows no block from slot {slot:,} on, of " in told[0]
         assert words in told[0]
-        assert "What is recorded stays good, but without another registry no jump begins or ends after" in told[0]
-        assert told[0].endswith("The operator must run: manage.py deploy_registry 31337 31337 --replace")
+        is_replaceable = setting == "gloas"
+        unless = "without another registry " * is_replaceable
+        assert f"What is recorded stays good, but {unless}no jump begins or ends after" in told[0]
+        remedy = "manage.py deploy_registry 31337 31337 --replace"
+        assert told[0].endswith(f"The operator must run: {remedy}") == is_replaceable
         assert f"It knows the beacon chain before slot {slot:,}." in output_of_check()
 
 
@@ -338,9 +348,8 @@ def test_forks_out_of_order_are_faults_that_name_the_setting(db, settings, tmp_p
         (SEPOLIA, f"{SEPOLIAS_TABLE}gloas = 11_296_769\n"),
         (SEPOLIA, f"{SEPOLIAS_TABLE}end = 11_296_767\n"),
         (SEPOLIA, SEPOLIAS_TABLE.replace("7_118_848", "7_118_849")),
-        (SEPOLIA, f'{SEPOLIAS_TABLE}historical_roots = "0x{"12" * 32}"\n'),
     ],
-    ids=["Ethereum", "Sepolia", "another fork", "an earlier end", "another Electra", "historical roots"],
+    ids=["Ethereum", "Sepolia", "another fork", "an earlier end", "another Electra"],
 )
 def test_a_table_with_other_values_than_the_service_knows_is_a_fault(db, settings, tmp_path, chain_id, table):
     path = chains_toml(tmp_path, "http://127.0.0.1:1", chain_id=chain_id)
@@ -372,14 +381,19 @@ def test_sepolia_needs_no_table(sepolia, db, settings, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("end", [2**64 - 1, 11_296_768], ids=["open", "the fork's slot"])
-@pytest.mark.parametrize("table", [SEPOLIAS_TABLE, ""], ids=["kept", "removed"])
+@pytest.mark.parametrize(
+    "table",
+    [SEPOLIAS_TABLE, f'{SEPOLIAS_TABLE}historical_roots = "0x{"12" * 32}"\n', ""],
+    ids=["kept", "with roots", "removed"],
+)
 def test_a_registry_of_sepolia_that_an_earlier_version_deployed_by_a_table_stays_usable(
     sepolia, db, settings, tmp_path, end, table
 ):
     of_sepolia(sepolia, settings, tmp_path, f"{table}end = {end}\n" if table and end < 2**63 else table)
     row = deploy(SEPOLIA, SEPOLIA)
     forks = {"bellatrix": 3_200, "capella": 1_818_624, "deneb": 4_243_456, "electra": 7_118_848}
-    arguments = values(sourceChainId=SEPOLIA, periodDepth=13, **forks, end=end)
+    roots = int("12" * 32, 16) if "historical_roots" in table else 0
+    arguments = values(sourceChainId=SEPOLIA, periodDepth=13, **forks, end=end, historicalRoots=roots)
     earlier = tuple(value for name, value in zip(VALUES, arguments, strict=True) if name != "gloas")
     row.beacon_history = Deployed(sepolia, "BeaconHistory", earlier).address
     row.address = Deployed(sepolia, "FactsRegistry", SEPOLIA, row.block_hash_source, 8191, row.beacon_history).address

@@ -207,6 +207,22 @@ def test_a_fork_ahead_is_told_wherever_problems_are(service, settings, client, a
         assert sentence in page
 
 
+@pytest.mark.parametrize(("gloas", "code"), [("", "fork_unknown"), ("gloas = 10_000_000", "")])
+def test_a_known_fork_without_a_slot_on_the_beacon_chain_is_unknown(service, settings, gloas, code):
+    forks = "bellatrix = 0\ncapella = 0\ndeneb = 0\nelectra = 0"
+    table = f"[chains.beacon_chain]\ngenesis_time = 1_700_000_000\n{forks}\n{gloas}"
+    reconfigure(settings, "\n[[connections]]", f"\n{table}\n[[connections]]")
+    beat()
+    with nodes(settings, service, telling(config(AMSTERDAM, 30 * DAY))):
+        work()
+        told = healthz()
+    (sentence,) = [each for each in told["problems"] + told["notices"] if " forks at " in each]
+    assert ("set gloas in [chains.beacon_chain]" in sentence, "fork_unknown" in told["codes"]) == (
+        not gloas,
+        bool(code),
+    )
+
+
 def test_most_nodes_decide_on_the_time_and_a_fork_that_is_called_off_is_forgotten(service, settings):
     beat()
     early, late = config(AMSTERDAM, 10 * DAY), config(AMSTERDAM, 20 * DAY)

@@ -15,7 +15,7 @@ RESTART = "config.configured_chains.forget_chains"
 # Tests make beacon chains with the code for SSZ trees, which is a published format, like RLP. They deploy and call the
 # compiled contracts, which are published, too. Columns of models hold waits, whose codes the API tells.
 PUBLISHED = re.compile(
-    r"queries\.waits\.wait$|chains\.(?:contract_artifacts\b|beacon\.(?:blocks|jumps|ssz)\b|encoding\.decode_rlp$)"
+    r"queries\.waits\.wait$|chains\.(?:contract_artifacts\b|beacon\.(?:blocks|jumps|ssz|states)\b|encoding\.decode_rlp$)"
 )
 MARK = re.compile(r"^pytestmark = .*\bpytest\.mark\.outside\b", re.MULTILINE)
 OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK.search(path.read_text()))
