@@ -260,18 +260,21 @@ class Chain(Table):
     @property
     def beacon_chain(self) -> "BeaconChain | None":
         """Return the beacon chain whose roots are in field 19 of this chain's headers. None if it isn't known."""
-        if self.id in cross_checks.KNOWN_BEACON_CHAINS:
-            from chains.beacon.jumps import KNOWN  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
+        own = self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
+        if self.id not in cross_checks.KNOWN_BEACON_CHAINS:
+            return own
+        from chains.beacon.jumps import KNOWN  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
-            known, own = KNOWN[self.id], self.beacon_chain_table and self.beacon_chain_table.beacon_chain(self.id)
-            if own is None or any(known.historical_roots):
-                return known
-            # An operator may know the blocks before Capella.
-            count, accumulator = own.blocks_before_merge, own.accumulator
-            return replace(
-                known, historical_roots=own.historical_roots, blocks_before_merge=count, accumulator=accumulator
-            )
-        return self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
+        known = KNOWN[self.id]
+        if own is None or any(known.historical_roots):
+            return known
+        # An operator may know the blocks before Capella.
+        return replace(
+            known,
+            historical_roots=own.historical_roots,
+            blocks_before_merge=own.blocks_before_merge,
+            accumulator=own.accumulator,
+        )
 
     @property
     def contradicts_known_beacon_chain(self) -> bool:
