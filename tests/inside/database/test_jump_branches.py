@@ -25,6 +25,7 @@ from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from proving.models import BeaconAnchor, JumpLeaves
 from proving.paths import beacon_fetching, jumping
+from proving.registries import deployments
 from proving.sources import NotYet
 from proving.working import lanes, pruning, worker
 from proving.working.lanes import LaneKind, LaneName
@@ -488,3 +489,19 @@ def test_unused_anchors_and_leaves_are_pruned(world, api):
     with CaptureQueriesContext(connection) as statements:
         ask(world, 50)
     assert [statement["sql"][:6] for statement in statements] == ["SELECT", "SELECT"]
+
+
+class LaggingNode:
+    """A client of a node that has the contract only at the second call."""
+
+    def __init__(self) -> None:
+        self.answers = [b"", (36).to_bytes(32)]
+
+    def eth_calls(self, _: object) -> list[bytes]:
+        return [self.answers.pop(0)]
+
+
+def test_a_node_that_lags_behind_the_history_does_not_decide_for_long_that_it_takes_no_block_roots():
+    rpc: Any = LaggingNode()
+    history = "0x" + "12" * 20
+    assert [deployments.proves_by_roots(rpc, history) for _ in range(3)] == [False, True, True]
