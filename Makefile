@@ -29,7 +29,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast geth test-geth test-geth-long chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts release lock locks-by-pip examples clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet secrets test test-long test-release test-postgres test-postgres-first test-outside test-fast geth test-geth test-geth-long op-stack test-op-stack test-op-stack-long chromium screenshots picture attack incidents chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates bench-receipts lint sentences format run docs contracts release lock locks-by-pip examples clean
 
 ## Run it
 
@@ -81,24 +81,32 @@ OTHER_EVM := tests/price_oracle/npm/node_modules
 # Each process gets consecutive tests, because these share slow fixtures. A process that is done takes half of another's
 # remaining tests.
 TESTS = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
+# Tests of programs that Go builds.
+NO_GO := not geth and not op_stack
 NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready $(OTHER_EVM)/ready
 
 # Where Chromium can't be had, the browser tests fail, each with a sentence that says so. The others go on.
 test: $(NEEDED_BY_TESTS) ## Run all tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	@$(TESTS) -m "not long and not release and not geth" $(ARGS)
+	@$(TESTS) -m "not long and not release and $(NO_GO)" $(ARGS)
 
 test-long: $(NEEDED_BY_TESTS) .venv-docs/ready ## Run the long tests: each story in detail, demos, kills, real nodes
-	@$(TESTS) -m "long and not release and not geth" $(ARGS)
+	@$(TESTS) -m "long and not release and $(NO_GO)" $(ARGS)
 
 test-release: $(NEEDED_BY_TESTS) ## Run the tests that take longest: kills at every step, moves between databases, most demos
-	@$(TESTS) -m "release and not geth" $(ARGS)
+	@$(TESTS) -m "release and $(NO_GO)" $(ARGS)
 
 test-geth: .venv/ready node_modules/ready ## Run the tests that need geth, which `make geth` builds
 	@$(TESTS) -m "geth and not long and not release" $(ARGS)
 
 test-geth-long: .venv/ready node_modules/ready ## Run the long tests that need geth
 	@$(TESTS) -m "geth and (long or release)" $(ARGS)
+
+test-op-stack: .venv/ready node_modules/ready ## Run the tests that need a rollup of the OP Stack, which `make geth op-stack` builds
+	@$(TESTS) -m "op_stack and not long and not release" $(ARGS)
+
+test-op-stack-long: .venv/ready node_modules/ready ## Run the long tests that need a rollup of the OP Stack
+	@$(TESTS) -m "op_stack and (long or release)" $(ARGS)
 
 # Tests that run on PostgreSQL each time, because it is most likely to differ there: parallel transactions, bulk writes.
 STORING := $(addprefix tests/queries/database/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
@@ -119,12 +127,12 @@ test-postgres-first: .venv/ready node_modules/ready ## Run the tests that are mo
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(POSTGRESQL_FIRST)
 
 test-outside: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
-	$(TESTS) -q -m "outside and not long and not release and not geth"
-	$(TESTS) -q -m "outside and not geth" --database postgresql $(LOCKS_KILLS_MONEY)
+	$(TESTS) -q -m "outside and not long and not release and $(NO_GO)"
+	$(TESTS) -q -m "outside and $(NO_GO)" --database postgresql $(LOCKS_KILLS_MONEY)
 
 # They wait for nothing, so more processes than cores would only import and collect more often.
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or service, and some that prove a batch
-	$(BIN)/python -m pytest -m "not long and not release and not geth" -n auto --dist worksteal -q -r fE $(or $(ARGS),$(FAST))
+	$(BIN)/python -m pytest -m "not long and not release and $(NO_GO)" -n auto --dist worksteal -q -r fE $(or $(ARGS),$(FAST))
 # Without the last one, no fast test would prove a batch, which a quarter of the service's lines are for.
 FAST := $(wildcard tests/*/no_database tests/*/database) tests/proving/chain/test_reorgs.py
 
@@ -165,17 +173,23 @@ chromium: .venv/ready ## Install a Chromium for the browser tests, if none is th
 # Folders of dev with the pinned modules, and the hashes, of the newest geth and of one that other chains were made from.
 geth: .geth/geth .geth/geth-1.16 ## Build the geth that `make test-geth` needs, once; needs Go
 
-# An old Go would download a newer one, so this tells it not to.
+# An old Go would download a newer one, so this tells it not to. The rollup's programs need the newer Go.
 GO = GOTOOLCHAIN=local go
-FITTING_GO = (cd dev/geth && $(GO) list -m) >/dev/null 2>&1 \
-	|| { echo "geth can't be built: it needs Go $$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' dev/geth/go.mod) or newer."; exit 1; }
-.PHONY: fitting-go
-fitting-go:
-	@$(FITTING_GO)
+FITTING_GO = (cd dev/$(1) && $(GO) list -m) >/dev/null 2>&1 \
+	|| { echo "$(1) can't be built: it needs Go $$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' dev/$(1)/go.mod) or newer."; exit 1; }
+FITTING := fitting-go-geth fitting-go-op-stack
+.PHONY: $(FITTING)
+$(FITTING): fitting-go-%:
+	@$(call FITTING_GO,$*)
 
 .geth/%: dev/%/go.mod dev/%/go.sum
-	@$(FITTING_GO); echo "Building $@, which takes minutes ..."; mkdir -p .geth
+	@$(call FITTING_GO,$*); echo "Building $@, which takes minutes ..."; mkdir -p .geth
 	@cd dev/$* && $(GO) build -o ../../$@ github.com/ethereum/go-ethereum/cmd/geth && touch ../../$@
+
+op-stack: .op-stack/ready ## Build the rollup that `make test-op-stack` needs, once; needs Go
+
+.op-stack/ready: dev/op-stack/go.mod dev/op-stack/go.sum dev/tools/build_op_stack.py
+	@$(call FITTING_GO,op-stack); $(PYTHON) dev/tools/build_op_stack.py .op-stack && touch $@
 
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
 	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/system/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
@@ -322,7 +336,7 @@ locks-by-pip: ## Install each lock file by pip alone, and check that no dependen
 		timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip $$lock || exit 1; done; rm -r build/by-pip
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon .geth node_modules $(LODESTAR) $(OTHER_EVM) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon .geth .op-stack node_modules $(LODESTAR) $(OTHER_EVM) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Commands that a newcomer needs: they fit on one screen.
 FIRST := run demo testnet test test-fast lint format docs

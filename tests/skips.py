@@ -8,20 +8,28 @@ from collections.abc import Iterable
 
 import pytest
 
+from devnet import op_stack
 from devnet.geth import GETH, GETH_1_16
+
+# Files that are there once a mark's programs are built, by the mark and the command that builds them.
+_BUILT = {("geth", "geth"): (GETH, GETH_1_16), ("op_stack", "geth op-stack"): (GETH, op_stack.PROGRAMS / "ready")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "geth: needs geth; `make test-geth` runs it, or `make test-geth-long` if it is long"
-    )
+    for mark, command in _BUILT:
+        target = mark.replace("_", "-")
+        config.addinivalue_line(
+            "markers",
+            f"{mark}: needs `make {command}`; `make test-{target}` runs it, or `make test-{target}-long` if it is long",
+        )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not (GETH.exists() and GETH_1_16.exists()):
-        for item in items:
-            if item.get_closest_marker("geth"):
-                item.add_marker(pytest.mark.skip(reason="geth is not built: make geth"))
+    for (mark, command), files in _BUILT.items():
+        if not all(file.exists() for file in files):
+            for item in items:
+                if item.get_closest_marker(mark):
+                    item.add_marker(pytest.mark.skip(reason=f"its programs are not built: make {command}"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,7 +22,7 @@ _SHORT_SECONDS = 0.4
 
 # Benchmarks, which take longer, are elsewhere.
 _TESTS = Path(__file__).parent
-_MARKS = ("release", "long", "story", "geth")
+_MARKS = ("release", "long", "story", "geth", "op_stack")
 # Folders by what their tests use. Each has what those before it have, too.
 _FOLDERS = ["no_database", "database", "chain", "system"]
 
@@ -85,7 +85,7 @@ def _is_misplaced(item: pytest.Item) -> bool:
         used = "chain"
     if "browser" in fixtures:
         used = "system"
-    is_long = any(item.get_closest_marker(mark) for mark in ("long", "release", "geth"))
+    is_long = any(item.get_closest_marker(mark) for mark in _MARKS if mark != "story")
     return folder not in _FOLDERS or (_FOLDERS.index(used) > _FOLDERS.index(folder) and not is_long)
 
 

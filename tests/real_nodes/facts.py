@@ -63,8 +63,8 @@ class Facts:
     expected: Mapping[Call, int]
 
 
-def send_transactions(node: Node) -> None:
-    """Send transactions of three types, with logs and without: three succeed, and one fails."""
+def send_transactions(node: Node) -> str:
+    """Send transactions of three types, with logs and without: three succeed, and one fails. Return the last hash."""
     address, key = devchain.ACCOUNTS[2]
     nonce = int(node.rpc("eth_getTransactionCount", address, "latest"), 16)
     price: dict[str, Any] = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
@@ -77,7 +77,9 @@ def send_transactions(node: Node) -> None:
     )
     for place, (code, more) in enumerate(transactions):
         fields = {"chainId": node.chain_id, "nonce": nonce + place, "gas": 10**6, "value": 0, "data": f"0x{code}"}
-        node.rpc("eth_sendRawTransaction", Account.sign_transaction(fields | more, key).raw_transaction.to_0x_hex())
+        signed = Account.sign_transaction(fields | more, key).raw_transaction
+        sent: str = node.rpc("eth_sendRawTransaction", signed.to_0x_hex())
+    return sent
 
 
 def facts_of(node: Node, number: int) -> Facts:
