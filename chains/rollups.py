@@ -43,6 +43,8 @@ class DataCost:
     gas: int = 0
     wei: int = 0
     """Fee besides the gas."""
+    operator_wei: int = 0
+    """The part of `wei` that goes by gas, and not by data: the operator fee."""
 
 
 def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
@@ -60,7 +62,7 @@ def data_costs(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[
     is_op_stack, is_arbitrum = _predeploys(rpc)
     try:
         if is_op_stack:
-            return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, transactions)]
+            return _op_stack_fees(rpc, transactions)
         if is_arbitrum:
             gas = _MARGIN * _arbitrum_gas(rpc)
             return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in transactions]
@@ -76,10 +78,14 @@ def charges_gas_for_data(rpc: RpcClient) -> bool:
     return is_arbitrum
 
 
-def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
-    """Return the expected cost of `size` bytes of data. `cost` is the upper bound for `most` bytes."""
-    part = size / most / _MARGIN if most else 0.0
-    return DataCost(int(cost.gas * part), int(cost.wei * part))
+def without_margin(cost: DataCost, of_size: float, of_gas: float) -> DataCost:
+    """Return the expected cost. `cost` is an upper bound.
+
+    `of_size` and `of_gas` are the expected parts of the bytes of data, and of the gas, that the bound is for.
+    """
+    operator_wei = int(cost.operator_wei * of_gas)
+    data_wei = int((cost.wei - cost.operator_wei) * of_size / _MARGIN)
+    return DataCost(int(cost.gas * of_size / _MARGIN), data_wei + operator_wei, operator_wei)
 
 
 def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
@@ -113,23 +119,26 @@ def _predeploys(rpc: RpcClient) -> list[bool]:
     return are_there
 
 
-def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[int]:
-    """Return an upper bound of the data fee plus the operator fee of each transaction, in wei."""
+def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[DataCost]:
+    """Return an upper bound of the data fee plus the operator fee of each transaction."""
     counts = [-(-size // _MOST_DATA) for size, _ in transactions]
     sizes = [size // count + _ENVELOPE if count else 0 for (size, _), count in zip(transactions, counts, strict=True)]
     calls = [_oracle("getL1FeeUpperBound(uint256)", ["uint256"], size) for size in sizes]
-    calls += [_oracle("getOperatorFee(uint256)", ["uint256"], gas) for _, gas in transactions]
+    calls += [
+        _oracle("getOperatorFee(uint256)", ["uint256"], -(-gas // max(1, count)))
+        for count, (_, gas) in zip(counts, transactions, strict=True)
+    ]
     answers = _compared(rpc, calls, rpc.eth_calls(calls), sum(sizes))
     bounds, operators = answers[: len(transactions)], answers[len(transactions) :]
-    fees: list[int] = []
+    costs: list[DataCost] = []
     for count, size, bound, operator in zip(counts, sizes, bounds, operators, strict=True):
         # Before Fjord the predeploy has no upper bound by size. Non-zero bytes cost most.
         of_bytes = _oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * size)
         data_fee = _word(rpc.eth_call(*of_bytes) if isinstance(bound, Reverted) else bound)
         # Before Isthmus there is no operator fee.
         operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
-        fees.append(count * (_MARGIN * data_fee + operator_fee))
-    return fees
+        costs.append(DataCost(wei=count * (_MARGIN * data_fee + operator_fee), operator_wei=count * operator_fee))
+    return costs
 
 
 _usual: WeakKeyDictionary[RpcClient, int] = WeakKeyDictionary()

@@ -95,7 +95,11 @@ class OpStack:
         base_fee_scalar: int = _BASE_FEE_SCALAR,
         l1_beacon_url: str = "",
     ) -> None:
-        self.l1, self.l2, self._has_batches = l1, OpGeth(chain_id, genesis_time=int(l1.genesis["timestamp"], 16)), batches
+        self.l1, self.l2, self._has_batches = (
+            l1,
+            OpGeth(chain_id, genesis_time=int(l1.genesis["timestamp"], 16)),
+            batches,
+        )
         self._block_seconds, self._l1_seconds = block_seconds, l1_seconds
         self._operator_fee, self._base_fee_scalar = operator_fee, base_fee_scalar
         self._l1_beacon_url = l1_beacon_url

@@ -53,13 +53,17 @@ def _write_superchain_configs(folder: Path) -> None:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("dictionary", "")
         file.writestr("chains.json", "{}")
-    (folder / f"{archive.name}.sha256").write_text(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n")
+    (folder / f"{archive.name}.sha256").write_text(
+        f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n"
+    )
 
 
 def _go(*arguments: str, folder: Path) -> str:
     # An old Go would download a newer one.
     environment = os.environ | {"GOTOOLCHAIN": "local"}
-    done = subprocess.run(["go", *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        ["go", *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"The rollup's programs can't be built: go {arguments[0]} failed, and has said why.")
     return done.stdout

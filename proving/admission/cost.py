@@ -225,13 +225,17 @@ def _count(blocks: Sequence[UnprovenBlock], route: Route) -> dict[CostPart, int]
 
 
 def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
-    likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
+    likely = rollups.without_margin(data, _expected_part(estimate.size), _expected_part(estimate.gas))
     needed = estimate.gas + Amount(likely.gas, data.gas)
     # The bound includes two blocks that raise the base fee, because a transaction is signed only if its fee is
     # sufficient for the next block too.
     most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
     return Cost(needed, wei, data.wei, estimate.path_gas)
+
+
+def _expected_part(amount: Amount) -> float:
+    return amount.expected / amount.bound if amount.bound else 0.0
 
 
 # --- Missing facts, and the paths to their blocks ---------------------------------------------------------------------

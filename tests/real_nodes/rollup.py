@@ -82,7 +82,9 @@ def rollup(amsterdam_after: int | None = None, **options: Any) -> Iterator[Rollu
         yield running
 
 
-def connect(settings: Any, folder: Path, running: Rollup, *, source: str = "op-stack", confirmations: str = "1") -> None:
+def connect(
+    settings: Any, folder: Path, running: Rollup, *, source: str = "op-stack", confirmations: str = "1"
+) -> None:
     """Configure the service on the rollup for its own facts, and for those of L1."""
     path = chains_toml(folder, running.l2.url, chain_id=L2, chain=f"confirmations = {confirmations}")
     lines = f"test_network = true\nblock_seconds = {L1_SECONDS}"

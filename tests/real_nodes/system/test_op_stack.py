@@ -8,6 +8,7 @@ from eth_utils.crypto import keccak
 from proving.models import Transaction
 from tests import service
 from tests.deployed import deploy
+from tests.proving.estimated_batches import estimate
 from tests.real_nodes.facts import facts_of, wrong
 from tests.real_nodes.rollup import L1, L2, OPERATOR_FEE, Rollup, connect, rollup
 
@@ -46,6 +47,18 @@ def test_the_rollup_s_own_facts_are_proven_with_the_deposit_first(running, key, 
     service.done(batch, running, rounds=30)
     assert wrong(running, registry, facts) == []
     _compare_costs(running)
+
+
+def test_estimates_expect_the_fees_of_three_batches_in_a_row(running, client, key, settings, tmp_path):
+    connect(settings, tmp_path, running)
+    deploy(L2, L2)
+    for _ in range(3):
+        at = running.block_with_transactions()
+        running.mine()
+        body = service.asking(facts_of(running, at).asked, source=L2, destination=L2)
+        expected = int(estimate(client, key, body)["wei"]["expected"])
+        batch = service.done(service.submit(key, body), running, rounds=30)
+        assert expected == pytest.approx(batch.spent, rel=0.06)
 
 
 def _compare_costs(running: Rollup) -> None:
