@@ -5,19 +5,14 @@ count from the first block on.
 """
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any, Self
-
-from eth_account import Account
 
 from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.execution_client import ExecutionClient
-from devnet.genesis import genesis
 from devnet.geth import Geth
-from devnet.json_rpc import NodeErrorReply, post
+from devnet.json_rpc import post
 from devnet.servers import LocalServer
 
 PROGRAMS = PROJECT / ".op-stack"
@@ -25,7 +20,7 @@ _PREDEPLOYS = PROGRAMS / "predeploys.json"
 _FORKS = ("regolith", "canyon", "ecotone", "fjord", "granite", "holocene", "isthmus", "jovian", "karst")
 # Addresses on L1. Only the last one has an account, because op-node wants a slot of it proven.
 _INBOX, _PORTAL, SYSTEM_CONFIG = (f"0x{number:040x}" for number in (0xFF01, 0xFF02, 0xFF03))
-# keccak256("systemconfig.unsafeblocksigner") - 1
+# One less than the keccak-256 of "systemconfig.unsafeblocksigner".
 _SIGNER_SLOT = "0x65a7ed542fb37fe237fdfbdd70b31598523fe5b32879e307bae27a0bd9581c08"
 _BATCHER, _BATCHER_KEY = ACCOUNTS[3]
 _EIP1559 = {"eip1559Elasticity": 6, "eip1559Denominator": 50, "eip1559DenominatorCanyon": 250}
@@ -127,7 +122,7 @@ class OpStack:
         self._running.close()
 
     def sync_status(self) -> dict[str, int]:
-        """Return the numbers of op-node's newest blocks: `unsafe_l2`, `safe_l2`, `finalized_l2`, `head_l1` and so on."""
+        """Return the numbers of op-node's newest blocks: `unsafe_l2`, `finalized_l2`, `head_l1` and so on."""
         told = self.node.ask("optimism_syncStatus")
         return {name: block["number"] for name, block in told.items() if isinstance(block, dict) and "number" in block}
 

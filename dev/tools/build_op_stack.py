@@ -1,7 +1,7 @@
 """Build op-geth, op-node and op-batcher from Go's modules, for `make op-stack`.
 
-dev/op-stack has the pinned versions and the hashes. Each program is built in its own module, whose go.sum has the hashes
-of all others. Go's own cache can't be changed, so the module of op-node is copied.
+dev/op-stack has the pinned versions and the hashes. Each program is built in its own module, whose go.sum has the
+hashes of all others. Go's own cache can't be changed, so the module of op-node is copied.
 """
 
 import hashlib
@@ -61,8 +61,9 @@ def _write_superchain_configs(folder: Path) -> None:
 def _go(*arguments: str, folder: Path) -> str:
     # An old Go would download a newer one.
     environment = os.environ | {"GOTOOLCHAIN": "local"}
+    program = shutil.which("go") or "go"
     done = subprocess.run(
-        ["go", *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False
+        [program, *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"The rollup's programs can't be built: go {arguments[0]} failed, and has said why.")
