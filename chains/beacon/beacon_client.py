@@ -72,8 +72,8 @@ class BeaconClient:
         self._chain = chain
         self._beacon_chain = beacon_chain
         self._clock = clock
-        self._failed_states: dict[tuple[bytes, int], tuple[float, NodeUnavailable]] = {}
-        """When no node had a state, by the root of its block and the maximum of bytes, and the error."""
+        self._failed_states: dict[tuple[bytes, int], tuple[float, Sequence[str]]] = {}
+        """When no node had a state, by the root of its block and the maximum of bytes, and the reasons."""
         self._endpoints = [
             BeaconEndpoint(chain.id, url, host, timeout_seconds)
             for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True)
@@ -143,10 +143,11 @@ class BeaconClient:
 
     def _state(self, header: BeaconHeader, most: int) -> ReadState:
         """Return the parts of a block's whole state, which has `most` bytes at most."""
+        object_name = f"the state of slot {header.slot}"
         try:
             reader = StateReader(self._beacon_chain, header.slot)
         except CannotProve as unknown:
-            raise NodeUnavailable(str(unknown)) from None
+            raise self._lacking(object_name, [str(unknown).removesuffix(".")]) from None
 
         def read(_: bytes) -> ReadState:
             with suppress(InvalidSsz):
@@ -158,11 +159,11 @@ class BeaconClient:
         now = self._clock()
         self._failed_states = {key: one for key, one in self._failed_states.items() if now - one[0] < _RESTS_SECONDS}
         if failed := self._failed_states.get((header.root, most)):
-            raise failed[1]
+            raise self._lacking(object_name, failed[1])
         try:
-            return self._first(request, read, f"the state of slot {header.slot}", reader)
+            return self._first(request, read, object_name, reader)
         except NodeUnavailable as error:
-            self._failed_states[header.root, most] = self._clock(), error
+            self._failed_states[header.root, most] = self._clock(), error.reasons
             raise
 
     def block_roots(self, period: int, root: bytes) -> bytes:
