@@ -219,23 +219,26 @@ _PAYLOAD_ATTESTATION_DATA = Container(
 )
 
 
+# The first fields of a payload and of its header.
+PAYLOAD_FIELDS: Mapping[str, Type] = {
+    "parent_hash": ROOT,
+    "fee_recipient": ADDRESS,
+    "state_root": ROOT,
+    "receipts_root": ROOT,
+    "logs_bloom": Bytes(256),
+    "prev_randao": ROOT,
+    "block_number": UINT64,
+    "gas_limit": UINT64,
+    "gas_used": UINT64,
+    "timestamp": UINT64,
+    "extra_data": ByteList(32),
+    "base_fee_per_gas": Bytes(32),
+    "block_hash": ROOT,
+}
+
+
 def _payload_of(layout: Layout, preset: Preset) -> Container:
-    fields: dict[str, Type] = {
-        "parent_hash": ROOT,
-        "fee_recipient": ADDRESS,
-        "state_root": ROOT,
-        "receipts_root": ROOT,
-        "logs_bloom": Bytes(256),
-        "prev_randao": ROOT,
-        "block_number": UINT64,
-        "gas_limit": UINT64,
-        "gas_used": UINT64,
-        "timestamp": UINT64,
-        "extra_data": ByteList(32),
-        "base_fee_per_gas": Bytes(32),
-        "block_hash": ROOT,
-        "transactions": List(ByteList(2**30), 2**20),
-    }
+    fields: dict[str, Type] = {**PAYLOAD_FIELDS, "transactions": List(ByteList(2**30), 2**20)}
     if layout >= Layout.CAPELLA:
         fields["withdrawals"] = List(WITHDRAWAL, preset.withdrawals)
     if layout >= Layout.DENEB:

@@ -17,6 +17,7 @@ from chains.beacon.blocks import (
     BLOCK_HEADER_FIELDS,
     CHECKPOINT,
     ETH1_DATA,
+    PAYLOAD_FIELDS,
     PUBLIC_KEY,
     ROOT,
     SIGNATURE,
@@ -27,7 +28,7 @@ from chains.beacon.blocks import (
 )
 from chains.beacon.era_files import split
 from chains.beacon.jumps import HISTORY_DEPTH, BeaconChain
-from chains.beacon.ssz import ByteList, Bytes, Container, InvalidSsz, List, Type, Vector
+from chains.beacon.ssz import Bytes, Container, InvalidSsz, List, Type, Vector
 
 Result = TypeVar("Result")
 _Reading: TypeAlias = Generator[int, bytes, Result]
@@ -55,15 +56,8 @@ _VALIDATOR = _integers(
     slashed=Bytes(1),
 )
 _PAYLOAD_HEADER: Mapping[str, Type] = {
-    "parent_hash": ROOT,
-    "fee_recipient": ADDRESS,
-    "state_root": ROOT,
-    "receipts_root": ROOT,
-    "logs_bloom": Bytes(256),
-    "prev_randao": ROOT,
-    **dict.fromkeys(("block_number", "gas_limit", "gas_used", "timestamp"), UINT64),
-    "extra_data": ByteList(32),
-    **dict.fromkeys(("base_fee_per_gas", "block_hash", "transactions_root", "withdrawals_root"), ROOT),
+    **PAYLOAD_FIELDS,
+    **dict.fromkeys(("transactions_root", "withdrawals_root"), ROOT),
     **dict.fromkeys(("blob_gas_used", "excess_blob_gas"), UINT64),
 }
 _PENDING_DEPOSIT = Container(
