@@ -14,6 +14,8 @@ from django.utils import timezone
 from config.database.statements import CompiledQuery
 from queries.models import ServiceClock
 
+# The last second that `datetime` supports, in unix seconds. A node may report any number.
+LAST_SECOND = 253_402_300_799
 # Maximum age of the newest block, and maximum that it may be ahead of the machine's clock. A node may report any time.
 _LATE, BEHIND = timedelta(minutes=5), timedelta(days=3)
 _NEWEST = CompiledQuery(lambda: ServiceClock.objects.order_by("pk").values_list("at")[:1])

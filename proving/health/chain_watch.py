@@ -58,8 +58,6 @@ logger = logging.getLogger(__name__)
 
 # Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
-# The last second that `datetime` supports, in unix seconds. A node may report any time.
-_LATEST = 253_402_300_799
 # Seconds after which a newest block is too old to tell how many nonces a signer has used, also on a test network. The
 # node may have stopped long ago.
 _OLD_SECONDS = 3600
@@ -150,7 +148,11 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
     columns: dict[str, object] = {"looked_at": Now(), "resting_nodes": resting}
     problems = seen.problems
     if seen.head:
-        columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
+        columns |= {
+            "timestamp": min(seen.head.timestamp, clock.LAST_SECOND),
+            "number": seen.head.number,
+            "seen_at": Now(),
+        }
         columns |= _state(chain, rpc, seen.head, problems)
         problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults, problems)]
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}

@@ -28,10 +28,9 @@ from proving.paths.checkpoints import Jump
 from proving.registries import deployments
 from proving.sources import NotYet, Preparation, Start
 from proving.working import heads
+from queries import clock
 from queries.waits import wait
 
-# The last second of a `datetime`, in unix seconds.
-_LATEST = 253_402_300_799
 # A period counts as summarised only after this fraction (1/64) of the next period, whose first slots may be empty.
 _MARGIN = 64
 # Measured gas (expected, at most) of recording a block's hash in the registry. The next block's header proves it.
@@ -243,7 +242,7 @@ def _old(
             return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
         return BlockBranch(OLD_BLOCK, jumps.recent(chain, block, block_roots, anchor.header, branch), by_roots=True)
     period = max(chain.period(slot), chain.periods_before_capella + len(anchor.summaries))
-    ends = min(chain.time_of((period + 1) << chain.period_depth), _LATEST)
+    ends = min(chain.time_of((period + 1) << chain.period_depth), clock.LAST_SECOND)
     values = {"block": target.number, "source": source.id, "origin": origin.number, "expected": ends}
     return NotYet(wait("summary_to_come", **values))
 

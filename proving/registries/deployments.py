@@ -30,15 +30,14 @@ from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import KEPT_BELOW, RpcClient, result
 from config.configured_chains import get_chains, get_rpc, have_changed
 from proving.models import FactsRegistry
+from queries import clock
 from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# As the end of a beacon history, stands for all later slots, which a column can't hold.
+# The end of a beacon history without a known one. A column can't hold a larger number.
 NO_KNOWN_END = 2**63 - 1
-# The last second of a `datetime`, in unix seconds.
-_LATEST = 253_402_300_799
 
 # --- Calls of contracts -----------------------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ class Deployment:
     history_end: int | None = None
     """The first slot whose block that contract doesn't know; None: not known."""
     why_history_ends: WaitReason | None = None
-    """The wait for a registry that knows later blocks, if there is one."""
+    """The wait of blocks after that slot. None: the history has no known end."""
     jump_origin: int | None = None
     """Number of the source's block that the last jump began at, if one did."""
     reader: str = ""
@@ -264,7 +263,7 @@ def history_ends_at(row: FactsRegistry) -> datetime | None:
     end, chain = row.history_end, get_chains().chain(row.source_chain_id).beacon_chain
     if end in {None, NO_KNOWN_END} or chain is None:
         return None
-    return datetime.fromtimestamp(min(chain.time_of(end), _LATEST), UTC)
+    return datetime.fromtimestamp(min(chain.time_of(end), clock.LAST_SECOND), UTC)
 
 
 def history_wait(row: FactsRegistry, problem: str) -> WaitReason:

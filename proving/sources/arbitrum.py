@@ -27,12 +27,11 @@ from proving.sources import (
     read_words,
     why_unknown,
 )
+from queries import clock
 from queries.waits import wait
 
 # Seconds without a confirmation after which the operator is told. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
-# The last second of a `datetime`, in unix seconds, because a node may send any number.
-_LATEST = 253_402_300_799
 
 
 class Arbitrum(Recorder):
@@ -102,7 +101,7 @@ class Arbitrum(Recorder):
         config, parent = connection.config, self._parent_rpc(connection)
         confirmed_at = parent.known_header(newest.at).timestamp
         delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at
-        expected = min(max(0, target.timestamp + delay), _LATEST)
+        expected = min(max(0, target.timestamp + delay), clock.LAST_SECOND)
         known = {"source": config.source_id, "chain": _parent_id(config), "newest": newest.header.number}
         long_silence = silence if silence > _LONG_SILENCE else None
         reason = wait(
