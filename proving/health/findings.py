@@ -5,12 +5,11 @@ configured chain at least every 15 s, even without work, with a few cheap reques
 does `check_chains`. A stored problem is shown no more if it isn't seen again for three of its periods.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import product
@@ -70,7 +69,7 @@ class Problem(NamedTuple):
     """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
 
 
-# How long before a fork operators are told of it.
+# Time before a fork from which on it is reported.
 FORK_TOLD = timedelta(days=60)
 # How long all webhooks of users may fail.
 _WEBHOOKS_MAY_FAIL = timedelta(minutes=10)
@@ -225,8 +224,8 @@ def facts_registries() -> Iterator[Problem]:
         elif why := row.current_given_up:
             sentence = f"Batches for facts of chain {ends[0]} on chain {ends[1]} wait until their deadlines: {why}"
             yield Problem("transactions_fail", sentence, _connection(*ends))
-        if row and not row.refused and (ends_because := deployments.why_history_ends(row)):
-            yield from _of_history(row, connected, ends_because)
+        if row and not row.refused and (ends_at := deployments.history_ends_at(row)):
+            yield from _of_history(row, connected, ends_at)
     for source, destination in rows:
         if get_chains().connection(source, destination):
             continue
@@ -240,12 +239,11 @@ def facts_registries() -> Iterator[Problem]:
             yield Problem("connection_missing", sentence, _connection(source, destination))
 
 
-def _of_history(row: FactsRegistry, connected: Connection, why: str) -> Iterator[Problem]:
+def _of_history(row: FactsRegistry, connected: Connection, ends_at: datetime) -> Iterator[Problem]:
     """Yield a problem if the beacon history of a connection's registry ends soon, or has ended."""
     source, destination = (get_chains().chain(chain_id) for chain_id in (connected.source_id, connected.destination_id))
-    ends_at = deployments.history_ends_at(row)
     seen = ChainWatch.objects.filter(pk=source.id).values_list("timestamp", flat=True).first() or 0
-    left = ends_at.timestamp() - max(time.time(), seen) if ends_at else math.inf
+    left = ends_at.timestamp() - max(time.time(), seen)
     if left > FORK_TOLD.total_seconds():
         return
     effect = "no jump begins or ends after that slot"
@@ -254,7 +252,7 @@ def _of_history(row: FactsRegistry, connected: Connection, why: str) -> Iterator
         hours = int(8191 * destination.block_seconds / 360) / 10
         effect = f"nothing new is recorded from {hours:.2g} hours after that slot on"
     is_replaceable = deployments.would_know_more(row)
-    before = " Replace the registry before." if is_replaceable else ""
+    why, before = deployments.why_history_ends(row), " Replace the registry before." if is_replaceable else ""
     sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why}{before} "
     sentence += f"What is recorded stays good, but {'without another registry ' if is_replaceable else ''}{effect}."
     yield Problem("history_ends", str(deployments.history_wait(row, sentence)), _connection(source.id, destination.id))

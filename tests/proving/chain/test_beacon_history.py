@@ -34,7 +34,7 @@ deneb = 0
 electra = 64
 """
 SEPOLIA = 11155111
-# As an operator had to write it before the service knew Sepolia's beacon chain.
+# The table that an operator wrote before the service knew Sepolia's beacon chain.
 SEPOLIAS_TABLE = """
 [chains.beacon_chain]
 genesis_time = 1_655_733_600

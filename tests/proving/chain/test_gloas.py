@@ -241,7 +241,7 @@ def test_an_old_registry_jumps_from_blocks_before_the_fork(service_of_jumps, the
     opened.tell(newest)
     assert work_until_done(submit(key, of_chains(there=[5])), opened.here).status == BatchStatus.DONE
     assert registry(THERE).jump_origin == newest
-    # The registry trusts that block for good.
+    # The registry trusts that block for ever.
     opened.tell(number_of(len(PLAN)))
     assert work_until_done(submit(key, of_chains(there=[6])), opened.here).status == BatchStatus.DONE
     assert balance_proven(opened.here, 6) == balance_at(there, CHARLIE, 6)
