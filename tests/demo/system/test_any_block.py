@@ -6,14 +6,12 @@ from collections import Counter
 import pytest
 
 from demo.any_block import GLOAS_BLOCK, OLD_BLOCK
-from devnet.consensus_client import ENVIRONMENT
 from tests.demo.commands import demo, processes_with, run
+from tests.specifications import with_specifications
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(
-        not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
-    ),
+    with_specifications,
 ]
 STEPS = {"INITIAL_STATE": 1, "BLOCKHASH_AVAILABLE": 1, "HEADER_ACCUMULATED": 2, "ACCOUNT_ACCUMULATED": 2}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from config.configured_chains import forget_chains
-from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
+from devnet.consensus_client import SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
 from devnet.devchain import DevChain
 from devnet.ethereumjs import EthereumJs
 from proving.models import FactsRegistry
@@ -22,10 +22,8 @@ from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, send_transactions, wrong
 from tests.service import asking, attested_by, balances, chains_toml, done, fresh, source_tables, submit, work
+from tests.specifications import with_specifications
 
-with_specifications = pytest.mark.skipif(
-    not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
-)
 pytestmark = [pytest.mark.long, pytest.mark.outside, with_specifications]
 
 CHAIN_ID = 424242

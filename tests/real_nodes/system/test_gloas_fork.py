@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_PERIOD
+from devnet.consensus_client import SLOTS_PER_PERIOD
 from devnet.devchain import DevChain
 from proving.models import BeaconAnchor, JumpLeaves, Transaction
 from queries.models import Batch, Block, PathUnit
@@ -19,14 +19,13 @@ from tests.real_nodes import l1 as forked
 from tests.real_nodes.facts import Facts, facts_of, send_transactions, wrong
 from tests.real_nodes.l1 import CHAIN_ID, GLOAS, L1, Rollup4788, connect, roots_of
 from tests.service import asking, done, submit, waiting, work
+from tests.specifications import with_specifications
 
 pytestmark = [
     pytest.mark.django_db,
     pytest.mark.geth,
     pytest.mark.outside,
-    pytest.mark.skipif(
-        not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
-    ),
+    with_specifications,
 ]
 
 # Slots from Gloas's first one on. The period's last slot is full, and the next block, which names it, is empty.

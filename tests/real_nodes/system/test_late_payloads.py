@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from django.test import Client
 
-from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH
+from devnet.consensus_client import SLOTS_PER_EPOCH
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
 from tests.proving import chain_state
@@ -14,14 +14,13 @@ from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import wrong
 from tests.real_nodes.l1 import CHAIN_ID, roots_of
 from tests.service import asking, chains_toml, fresh, submit, waiting, work
+from tests.specifications import with_specifications
 
 pytestmark = [
     pytest.mark.django_db,
     pytest.mark.geth,
     pytest.mark.outside,
-    pytest.mark.skipif(
-        not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
-    ),
+    with_specifications,
 ]
 
 # After a late payload, the head's number goes back if the next slot is empty, and stays if it is full.
