@@ -19,7 +19,7 @@ PROGRAMS = PROJECT / ".op-stack"
 _PREDEPLOYS = PROGRAMS / "predeploys.json"
 _FORKS = ("regolith", "canyon", "ecotone", "fjord", "granite", "holocene", "isthmus", "jovian", "karst")
 # Addresses on L1. Only the last one has an account, because op-node wants a slot of it proven.
-_INBOX, _PORTAL, SYSTEM_CONFIG = (f"0x{number:040x}" for number in (0xFF01, 0xFF02, 0xFF03))
+_INBOX, _PORTAL, _SYSTEM_CONFIG = (f"0x{number:040x}" for number in (0xFF01, 0xFF02, 0xFF03))
 # One less than the keccak-256 of "systemconfig.unsafeblocksigner".
 _SIGNER_SLOT = "0x65a7ed542fb37fe237fdfbdd70b31598523fe5b32879e307bae27a0bd9581c08"
 _BATCHER, _BATCHER_KEY = ACCOUNTS[3]
@@ -74,8 +74,8 @@ class _OpServer(LocalServer):
 class OpStack:
     """A rollup that is derived from `l1`, within a `with` block.
 
-    It makes a block every `block_seconds`. Without batches, its safe and final block stay the first one. The operator
-    fee is a scalar and a constant, by which a transaction pays gas * 100 * scalar + constant, in wei.
+    It makes a block every second, and publishes batches, without which its final block would stay the first one. The
+    operator fee is a scalar and a constant, by which a transaction pays gas * 100 * scalar + constant, in wei.
     """
 
     def __init__(
@@ -83,28 +83,17 @@ class OpStack:
         l1: ExecutionClient,
         chain_id: int,
         *,
-        l1_seconds: int,
-        block_seconds: int = 1,
-        batches: bool = True,
         operator_fee: tuple[int, int] = (0, 0),
-        base_fee_scalar: int = _BASE_FEE_SCALAR,
-        l1_beacon_url: str = "",
     ) -> None:
-        self.l1, self.l2, self._has_batches = (
-            l1,
-            OpGeth(chain_id, genesis_time=int(l1.genesis["timestamp"], 16)),
-            batches,
-        )
-        self._block_seconds, self._l1_seconds = block_seconds, l1_seconds
-        self._operator_fee, self._base_fee_scalar = operator_fee, base_fee_scalar
-        self._l1_beacon_url = l1_beacon_url
+        self.l1, self.l2 = l1, OpGeth(chain_id, genesis_time=int(l1.genesis["timestamp"], 16))
+        self._operator_fee = operator_fee
         self._running = ExitStack()
 
     @staticmethod
     def prepare(l1: ExecutionClient) -> None:
         """Add to the genesis of `l1` the account that op-node asks for. Call this before `l1` starts."""
         storage = {_SIGNER_SLOT: f"0x{int(_BATCHER, 16):064x}"}
-        l1.genesis["alloc"][SYSTEM_CONFIG] = {"balance": "0x0", "nonce": "0x1", "code": "0x00", "storage": storage}
+        l1.genesis["alloc"][_SYSTEM_CONFIG] = {"balance": "0x0", "nonce": "0x1", "code": "0x00", "storage": storage}
 
     def __enter__(self) -> Self:
         with self._running:
@@ -113,8 +102,7 @@ class OpStack:
             config = self.l1.genesis["config"]
             self._write("l1.json", {name: value for name, value in config.items() if not name.endswith("Passed")})
             self.node = self._running.enter_context(self._op_node())
-            if self._has_batches:
-                self.batcher = self._running.enter_context(self._op_batcher())
+            self._running.enter_context(self._op_batcher())
             self._running = self._running.pop_all()
         return self
 
@@ -136,7 +124,7 @@ class OpStack:
                 "l1": self.l1.url,
                 "l1.rpckind": "standard",
                 # Without blobs, no beacon node is asked.
-                "l1.beacon": self._l1_beacon_url or self.l1.url,
+                "l1.beacon": self.l1.url,
                 "l1.beacon.ignore": "true",
                 "l1.http-poll-interval": "500ms",
                 "l1.epoch-poll-interval": "2s",
@@ -183,7 +171,7 @@ class OpStack:
                 "system_config": {
                     "batcherAddr": _BATCHER,
                     "overhead": f"0x{0:064x}",
-                    "scalar": f"0x{1 << 248 | _BLOB_BASE_FEE_SCALAR << 32 | self._base_fee_scalar:064x}",
+                    "scalar": f"0x{1 << 248 | _BLOB_BASE_FEE_SCALAR << 32 | _BASE_FEE_SCALAR:064x}",
                     "gasLimit": int(self.l2.genesis["gasLimit"], 16),
                     "eip1559Params": f"0x{0:016x}",
                     "operatorFeeParams": f"0x{scalar << 64 | constant:064x}",
@@ -191,7 +179,7 @@ class OpStack:
                     "daFootprintGasScalar": 0,
                 },
             },
-            "block_time": self._block_seconds,
+            "block_time": 1,
             "max_sequencer_drift": 600,
             # After so many blocks of L1 without batches, op-node would replace its own blocks by empty ones.
             "seq_window_size": 100_000,
@@ -201,6 +189,6 @@ class OpStack:
             **{f"{fork}_time": 0 for fork in (*_FORKS, "delta")},
             "batch_inbox_address": _INBOX,
             "deposit_contract_address": _PORTAL,
-            "l1_system_config_address": SYSTEM_CONFIG,
+            "l1_system_config_address": _SYSTEM_CONFIG,
             "chain_op_config": _EIP1559,
         }

@@ -24,10 +24,6 @@ class Rollup(OpStack):
 
     chain_id = L2
 
-    def __init__(self, l1: DrivenGeth, **options: Any) -> None:
-        super().__init__(l1, L2, l1_seconds=L1_SECONDS, **options)
-        self.driven = l1
-
     def rpc(self, method: str, *params: Any) -> Any:
         return self.l2.rpc(method, *params)
 
@@ -68,26 +64,19 @@ class Rollup(OpStack):
 
 
 @contextmanager
-def rollup(amsterdam_after: int | None = None, **options: Any) -> Iterator[Rollup]:
-    """Yield a rollup whose L1 has Amsterdam's rules from so many seconds after its first block on."""
-    genesis_time = int(time.time()) - L1_SECONDS
-    l1 = DrivenGeth(
-        L1,
-        genesis_time=genesis_time,
-        amsterdam_time=None if amsterdam_after is None else genesis_time + amsterdam_after,
-    )
+def rollup(**options: Any) -> Iterator[Rollup]:
+    """Yield a rollup, and make the blocks of its L1."""
+    l1 = DrivenGeth(L1, genesis_time=int(time.time()) - L1_SECONDS)
     l1.final_behind = 4
     OpStack.prepare(l1)
-    with l1, l1.mining(L1_SECONDS), Rollup(l1, **options) as running:
+    with l1, l1.mining(L1_SECONDS), Rollup(l1, L2, **options) as running:
         yield running
 
 
-def connect(
-    settings: Any, folder: Path, running: Rollup, *, source: str = "op-stack", confirmations: str = "1"
-) -> None:
+def connect(settings: Any, folder: Path, running: Rollup) -> None:
     """Configure the service on the rollup for its own facts, and for those of L1."""
-    path = chains_toml(folder, running.l2.url, chain_id=L2, chain=f"confirmations = {confirmations}")
+    path = chains_toml(folder, running.l2.url, chain_id=L2)
     lines = f"test_network = true\nblock_seconds = {L1_SECONDS}"
-    trust = f'block_hash_source = "{source}"'
-    path.write_text(path.read_text() + source_tables(L1, "L1", running.driven.url, trust, chain=lines, destination=L2))
+    trust = 'block_hash_source = "op-stack"'
+    path.write_text(path.read_text() + source_tables(L1, "L1", running.l1.url, trust, chain=lines, destination=L2))
     settings.CHAINS_FILE = path

@@ -28,7 +28,7 @@ def test_facts_of_every_kind_of_l1_are_proven(running, key, settings, tmp_path):
     connect(settings, tmp_path, running)
     registry = deploy(L2, L1).address
     at = running.l1_block_with_transactions()
-    facts = facts_of(running.driven, at)
+    facts = facts_of(running.l1, at)
     batch = service.submit(key, service.asking(facts.asked, source=L1, destination=L2))
     service.done(batch, running, rounds=30)
     assert wrong(running, registry, facts) == []
